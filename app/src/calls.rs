@@ -18,7 +18,7 @@ use api::catalog::{
 };
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
-    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal,
+    DropPreview, Foreseen, Frame, GraphView, GraphWish, LogFound, LogPart, NodePage, NodeProposal,
     NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
     TargetPage,
 };
@@ -37,8 +37,8 @@ use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
-    TargetNo,
+    BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
+    RunId,
 };
 use engine::plan::{Edit, Report};
 use leptos::prelude::*;
@@ -103,7 +103,7 @@ pub async fn board(deployment: String) -> Answer<Board> {
 }
 
 /// All nodes with a role of a board.
-#[server(name = ReadCarriers, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
+#[server(name = ReadNodesWithRole, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
 pub async fn carriers(
     deployment: String,
     of_ancestor: Option<String>,
@@ -113,8 +113,8 @@ pub async fn carriers(
 }
 
 /// The actions that the open proposal allows for these nodes.
-#[server(name = ReadLift, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
-pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<Lift> {
+#[server(name = ReadBindOptions, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
+pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> Answer<DropPreview> {
     answer(console()?.lift(deployment, nodes).await)
 }
 
@@ -154,7 +154,7 @@ pub async fn runs(wanted: RunsWanted) -> Answer<RunPage> {
     answer(console()?.runs(wanted).await)
 }
 
-#[server(name = ReadWaiting, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
+#[server(name = ReadPending, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
 pub async fn waiting(wanted: WaitingWanted) -> Answer<WaitingPage> {
     answer(console()?.waiting(wanted).await)
 }
@@ -192,7 +192,7 @@ pub async fn proposals(wanted: ProposalsWanted) -> Answer<ProposalPage> {
 
 /// A review, with the documents after `after`, or the first ones.
 #[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
-pub async fn review(id: SubmissionId, after: Option<Anchor>) -> Answer<ReviewView> {
+pub async fn review(id: ReviewId, after: Option<Anchor>) -> Answer<ReviewView> {
     answer(console()?.review(id, after).await)
 }
 
@@ -202,22 +202,22 @@ pub async fn graph(deployment: String, wish: GraphWish) -> Answer<GraphView> {
 }
 
 #[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
-pub async fn review_graph(id: SubmissionId, wish: GraphWish) -> Answer<GraphView> {
+pub async fn review_graph(id: ReviewId, wish: GraphWish) -> Answer<GraphView> {
     answer(console()?.review_graph(id, wish).await)
 }
 
 #[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
-pub async fn discussion(id: SubmissionId) -> Answer<Discussion> {
+pub async fn discussion(id: ReviewId) -> Answer<Discussion> {
     answer(console()?.discussion(id).await)
 }
 
 /// The changes since this person last viewed the review.
-#[server(name = ReadSinceLook, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
-pub async fn since_look(id: SubmissionId) -> Answer<SinceLook> {
+#[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
+pub async fn since_look(id: ReviewId) -> Answer<SinceLook> {
     answer(console()?.since_look(id).await)
 }
 
-#[server(name = ReadTargets, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
+#[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
 pub async fn targets(wanted: TargetsWanted) -> Answer<TargetPage> {
     answer(console()?.targets(wanted).await)
 }
@@ -229,19 +229,19 @@ pub async fn compare(from: String, to: String, deployment: Option<String>) -> An
 
 /// Records that this person viewed the review.
 #[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
-pub async fn look(id: SubmissionId) -> Answer<()> {
+pub async fn look(id: ReviewId) -> Answer<()> {
     answer(console()?.look(id).await)
 }
 
 /// How many of the changes this person has viewed.
-#[server(name = ReadOpened, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
-pub async fn opened(id: SubmissionId) -> Answer<Opened> {
+#[server(name = ReadViewedChanges, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
+pub async fn opened(id: ReviewId) -> Answer<Opened> {
     answer(console()?.opened(id).await)
 }
 
 /// Marks changes as viewed. `anchors` are separated by spaces, so that a form can send them.
-#[server(name = OpenChanges, prefix = "/call", endpoint = "open_changes", output = AsJson)]
-pub async fn open_changes(submission: SubmissionId, anchors: String) -> Answer<Opened> {
+#[server(name = MarkViewed, prefix = "/call", endpoint = "open_changes", output = AsJson)]
+pub async fn open_changes(submission: ReviewId, anchors: String) -> Answer<Opened> {
     let read = |text: &str| {
         text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
     };
@@ -251,7 +251,7 @@ pub async fn open_changes(submission: SubmissionId, anchors: String) -> Answer<O
 
 #[server(name = OpenThread, prefix = "/call", endpoint = "open_thread", output = AsJson)]
 pub async fn open_thread(
-    submission: SubmissionId,
+    submission: ReviewId,
     #[server(default)] anchor: String,
     body: String,
 ) -> Answer<CommentId> {
@@ -305,10 +305,10 @@ pub async fn propose_move(deployment: String, node: String) -> Answer<ProposalId
 #[server(name = Restore, prefix = "/call", endpoint = "restore", output = AsJson)]
 pub async fn restore(
     deployment: String,
-    target: TargetNo,
+    target: BlueprintNumber,
     #[server(default)] partial: bool,
 ) -> Answer<Restored> {
-    let board = crate::places::board_of(&deployment);
+    let board = crate::places::board_by_name(&deployment);
     let restored = answer(console()?.restore(deployment, target, partial).await)?;
     leptos_axum::redirect(&board);
     Ok(restored)
@@ -328,7 +328,7 @@ pub async fn node_proposal(id: ProposalId) -> Answer<NodeProposal> {
 }
 
 /// A noderole as the open proposal would change it.
-#[server(name = ReadDrafted, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
+#[server(name = ReadProposedNoderole, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
 pub async fn drafted(
     proposal: ProposalId,
     node: NodeId,
@@ -400,30 +400,27 @@ pub async fn discard(proposal: ProposalId, version: i32) -> Answer<()> {
 
 /// Submits a proposal. Redirects to the review.
 #[server(name = Submit, prefix = "/call", endpoint = "submit", output = AsJson)]
-pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer<SubmissionId> {
+pub async fn submit(proposal: ProposalId, version: i32, title: String) -> Answer<ReviewId> {
     let submission = answer(console()?.submit(proposal, version, title).await)?;
     leptos_axum::redirect(&crate::places::review(submission));
     Ok(submission)
 }
 
 #[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
-pub async fn judge(submission: SubmissionId, kind: VerdictKind, reason: String) -> Answer<()> {
+pub async fn judge(submission: ReviewId, kind: VerdictKind, reason: String) -> Answer<()> {
     answer(console()?.judge(submission, kind, reason).await)
 }
 
 /// The challenge that the browser signs for a verdict.
 #[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
-pub async fn verdict_options(
-    submission: SubmissionId,
-    kind: VerdictKind,
-) -> Answer<SignatureRequest> {
+pub async fn verdict_options(submission: ReviewId, kind: VerdictKind) -> Answer<SignatureRequest> {
     answer(console()?.verdict_options(submission, kind).await)
 }
 
 /// Gives a verdict that is signed with a passkey.
 #[server(name = SignVerdict, prefix = "/call", endpoint = "sign-verdict", input = AsJson, output = AsJson)]
 pub async fn sign_verdict(
-    submission: SubmissionId,
+    submission: ReviewId,
     kind: VerdictKind,
     reason: String,
     signature: Signature,
@@ -434,10 +431,10 @@ pub async fn sign_verdict(
 /// Makes a review's blueprint the next target.
 #[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
 pub async fn commit(
-    submission: SubmissionId,
+    submission: ReviewId,
     #[server(default)] name: String,
     #[server(default)] cancel: bool,
-) -> Answer<TargetNo> {
+) -> Answer<BlueprintNumber> {
     answer(console()?.commit(submission, (!name.is_empty()).then_some(name), cancel).await)
 }
 
@@ -499,7 +496,7 @@ pub async fn node(name: String) -> Answer<NodeView> {
 }
 
 /// A page of the results of a node's health checks.
-#[server(name = ReadNodeLooks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
+#[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
 pub async fn node_looks(name: String, wanted: LooksWanted) -> Answer<LookPage> {
     answer(console()?.node_looks(&name, wanted).await)
 }
@@ -535,7 +532,7 @@ pub async fn change_node(
     host_key: Option<String>,
 ) -> Answer<i32> {
     let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
-    let hints = answer(hints.as_deref().map(hints_of).transpose())?;
+    let hints = answer(hints.as_deref().map(parse_hints).transpose())?;
     // The form always contains these three fields. Decoding cannot tell an empty field from a
     // missing one.
     let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
@@ -564,7 +561,7 @@ pub async fn propose_change(
     host_key: Option<String>,
 ) -> Answer<ProposalId> {
     let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
-    let hints = answer(hints.as_deref().map(hints_of).transpose())?;
+    let hints = answer(hints.as_deref().map(parse_hints).transpose())?;
     let now = answer(console()?.node(&node.to_string()).await)?;
     let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
     let edits = change.edits(node);
@@ -606,7 +603,7 @@ fn way_of(
 }
 
 #[cfg(feature = "ssr")]
-fn hints_of(text: &str) -> Result<serde_json::Value, api::Problem> {
+fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
     let told = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
     crate::check::read(text)
         .map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
@@ -619,15 +616,15 @@ pub async fn set_available(node: NodeId, available: bool, reason: String) -> Ans
 }
 
 /// Creates a token with which a node authenticates.
-#[server(name = MintNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
+#[server(name = CreateNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
 pub async fn mint_node_token(
     node: NodeId,
     name: String,
     #[server(default)] days: String,
 ) -> Answer<MintedToken> {
-    answer(crate::respond::can_show("a new token", "POST /api/v1/nodes/ID/tokens"))?;
+    answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/nodes/ID/tokens"))?;
     let days = if days.trim().is_empty() {
-        Ok(api::people::usual_days())
+        Ok(api::people::default_days())
     } else {
         number::<u32>("days", &days)
     };
@@ -640,14 +637,14 @@ pub async fn revoke_node_token(node: NodeId, token: Uuid) -> Answer<()> {
 }
 
 /// Deletes the record of a node that no target contains.
-#[server(name = TakeOutNode, prefix = "/call", endpoint = "take-out-node", output = AsJson)]
+#[server(name = DeleteNode, prefix = "/call", endpoint = "take-out-node", output = AsJson)]
 pub async fn take_out_node(node: NodeId) -> Answer<()> {
     answer(console()?.take_out_node(node).await)
 }
 
 /// The report of the planner.
 #[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
-pub async fn review_report(id: SubmissionId) -> Answer<Option<Report>> {
+pub async fn review_report(id: ReviewId) -> Answer<Option<Report>> {
     answer(console()?.review_report(id).await)
 }
 
@@ -658,15 +655,15 @@ pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> Answe
 }
 
 /// Sets the priority of a deployment's steps.
-#[server(name = Prioritise, prefix = "/call", endpoint = "prioritise", output = AsJson)]
+#[server(name = SetPriority, prefix = "/call", endpoint = "prioritise", output = AsJson)]
 pub async fn prioritise(deployment: DeploymentId, priority: String, reason: String) -> Answer<()> {
     let priority = answer(number::<i32>("priority", &priority))?;
     answer(console()?.prioritise(deployment, priority, reason).await)
 }
 
 /// Pauses or resumes execution.
-#[server(name = Switch, prefix = "/call", endpoint = "switch", output = AsJson)]
-pub async fn switch(enabled: bool, reason: String) -> Answer<TargetNo> {
+#[server(name = SetExecution, prefix = "/call", endpoint = "switch", output = AsJson)]
+pub async fn switch(enabled: bool, reason: String) -> Answer<BlueprintNumber> {
     answer(console()?.switch(enabled, reason).await)
 }
 

@@ -29,8 +29,8 @@ pub fn read(text: &str) -> Result<Value, Fault> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    data::written::check(text).map_err(|error| misread(&error))?;
-    let value: Value = serde_json::from_str(text).map_err(|error| misread(&error))?;
+    data::written::check(text).map_err(|error| parse_error(&error))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| parse_error(&error))?;
     if !value.is_object() {
         return Err(Fault::new(
             "",
@@ -44,7 +44,7 @@ pub fn read(text: &str) -> Result<Value, Fault> {
 /// deceptive characters.
 fn misfit(value: &Value) -> Option<Fault> {
     use data::DataError::{Deceptive, Inexact, NotAReference};
-    let error = data::check_written(value).err()?;
+    let error = data::check_user_data(value).err()?;
     let at = match &error {
         Inexact { path, .. } | NotAReference { path } | Deceptive { path, .. } => path.clone(),
         _ => String::new(),
@@ -52,7 +52,7 @@ fn misfit(value: &Value) -> Option<Fault> {
     Some(Fault::new(at, error.to_string()))
 }
 
-fn misread(error: &serde_json::Error) -> Fault {
+fn parse_error(error: &serde_json::Error) -> Fault {
     let said = error.to_string();
     let what = said.split(" at line").next().unwrap_or(&said).to_owned();
     Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
@@ -109,20 +109,20 @@ fn kind(value: &Value) -> &'static str {
 
 /// Types that fit in a single field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Simple {
+pub enum ScalarType {
     Text,
     Whole,
     Number,
-    Flag,
+    Boolean,
 }
 
-impl Simple {
+impl ScalarType {
     fn of_word(word: &str) -> Option<Self> {
         match word {
             "str" | "string" | "text" => Some(Self::Text),
             "int" | "integer" => Some(Self::Whole),
             "float" | "number" => Some(Self::Number),
-            "bool" | "boolean" => Some(Self::Flag),
+            "bool" | "boolean" => Some(Self::Boolean),
             _ => None,
         }
     }
@@ -149,7 +149,7 @@ impl Simple {
                     .or(number.map(Value::Number))
                     .unwrap_or_else(text)
             }
-            Self::Flag => typed.parse::<bool>().map_or_else(|_| text(), Value::from),
+            Self::Boolean => typed.parse::<bool>().map_or_else(|_| text(), Value::from),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Simple {
 /// The form control for a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    One(Simple),
+    One(ScalarType),
     Choice(Vec<Value>),
     Fields(Vec<Field>),
     /// A list whose items match this schema.
@@ -184,8 +184,8 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
         return Entry::Choice(known.clone());
     }
     let word = schema.get("type").and_then(Value::as_str);
-    if let Some(simple) = word.and_then(Simple::of_word) {
-        return if simple == Simple::Flag {
+    if let Some(simple) = word.and_then(ScalarType::of_word) {
+        return if simple == ScalarType::Boolean {
             Entry::Choice(vec![true.into(), false.into()])
         } else {
             Entry::One(simple)
@@ -225,7 +225,7 @@ pub fn is_required(schema: &Value) -> bool {
 /// The initial value of a new list item.
 pub fn blank(schema: &Value) -> Value {
     match entry(schema, 0) {
-        Entry::One(Simple::Text) => Value::String(String::new()),
+        Entry::One(ScalarType::Text) => Value::String(String::new()),
         Entry::Choice(known) => known.first().cloned().unwrap_or_default(),
         Entry::Fields(_) => Value::Object(Map::new()),
         Entry::Items(_) => Value::Array(Vec::new()),
@@ -326,11 +326,11 @@ mod tests {
             );
         }
         assert_eq!(
-            Simple::Number.value("1e-400"),
+            ScalarType::Number.value("1e-400"),
             json!("1e-400"),
             "an inexact number stays text, so the check reports it"
         );
-        assert_eq!(Simple::Number.value(" 1.50 "), json!(1.5));
+        assert_eq!(ScalarType::Number.value(" 1.50 "), json!(1.5));
         let twice = read("{\"a\": {\n  \"b\": 1,\n  \"b\": 2}}").unwrap_err();
         assert!(
             twice.at.starts_with("line 3") && twice.detail.contains("duplicate key"),
@@ -359,7 +359,7 @@ mod tests {
         for schema in [crowbar, other] {
             let Entry::Fields(fields) = entry(&schema, 0) else { panic!("{schema}") };
             assert!(fields.len() == 1 && fields[0].key == "port" && fields[0].required, "{schema}");
-            assert_eq!(entry(&fields[0].schema, 1), Entry::One(Simple::Whole));
+            assert_eq!(entry(&fields[0].schema, 1), Entry::One(ScalarType::Whole));
         }
         assert_eq!(
             entry(&json!({"type": "bool"}), 0),
@@ -419,9 +419,9 @@ mod tests {
 
     #[test]
     fn invalid_number_stays_text() {
-        assert_eq!(Simple::Whole.value("12"), json!(12));
-        assert_eq!(Simple::Whole.value("1x"), json!("1x"));
-        assert_eq!(Simple::Number.value("1.5"), json!(1.5));
-        assert_eq!(Simple::Flag.value("true"), json!(true));
+        assert_eq!(ScalarType::Whole.value("12"), json!(12));
+        assert_eq!(ScalarType::Whole.value("1x"), json!("1x"));
+        assert_eq!(ScalarType::Number.value("1.5"), json!(1.5));
+        assert_eq!(ScalarType::Boolean.value("true"), json!(true));
     }
 }

@@ -51,7 +51,7 @@ fn now() -> At {
 }
 
 /// Characters of a time up to its minutes: `2026-11-21 08:15`.
-const MINUTES: usize = 16;
+const MINUTES_LEN: usize = 16;
 
 /// A relative time: `now`, `12 s ago`, `5 min ago`, `3 h ago`, `2 days ago`, then the date. A
 /// future time is shown with date and time. A small difference between clocks does not count as
@@ -59,7 +59,7 @@ const MINUTES: usize = 16;
 pub fn ago(now: At, at: At) -> String {
     let seconds = (now.0 - at.0) / 1000;
     match seconds {
-        ..=-60 => format!("{} UTC", exact(at).chars().take(MINUTES).collect::<String>()),
+        ..=-60 => format!("{} UTC", exact(at).chars().take(MINUTES_LEN).collect::<String>()),
         -59..5 => "now".into(),
         5..60 => format!("{seconds} s ago"),
         60..3600 => format!("{} min ago", seconds / 60),
@@ -81,14 +81,14 @@ pub fn span(from: At, to: At) -> String {
     }
 }
 
-fn civil(at: At) -> OffsetDateTime {
+fn to_datetime(at: At) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000)
         .unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 /// `2026-11-21 08:15:02 UTC`.
 pub fn exact(at: At) -> String {
-    let t = civil(at);
+    let t = to_datetime(at);
     format!(
         "{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC",
         t.year(),
@@ -101,8 +101,8 @@ pub fn exact(at: At) -> String {
 }
 
 /// `08:15:02.250`, for log lines.
-pub fn of_day(at: At) -> String {
-    let t = civil(at);
+pub fn time_of_day(at: At) -> String {
+    let t = to_datetime(at);
     format!("{:02}:{:02}:{:02}.{:03}", t.hour(), t.minute(), t.second(), t.millisecond())
 }
 
@@ -164,7 +164,7 @@ mod tests {
     fn times_are_formatted_for_people() {
         let now = At(1_795_248_902_250);
         assert_eq!(exact(now), "2026-11-21 08:15:02 UTC");
-        assert_eq!(of_day(now), "08:15:02.250");
+        assert_eq!(time_of_day(now), "08:15:02.250");
         assert_eq!(machine(now), "2026-11-21T08:15:02Z");
         for (seconds, said) in [
             (-86_400, "2026-11-22 08:15 UTC"),

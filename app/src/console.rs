@@ -11,7 +11,7 @@ use api::catalog::{
 };
 use api::console::{
     Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
-    Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage, NodeProposal,
+    DropPreview, Foreseen, Frame, GraphView, GraphWish, LogFound, LogPart, NodePage, NodeProposal,
     NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
     TargetPage,
 };
@@ -30,8 +30,8 @@ use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
-    TargetNo,
+    BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
+    RunId,
 };
 use engine::plan::{Edit, Report};
 use uuid::Uuid;
@@ -52,7 +52,11 @@ pub trait Console: Send + Sync {
         role: RoleName,
     ) -> Result<Carriers, Problem>;
     /// The actions that the open proposal on the deployment allows for these nodes.
-    async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem>;
+    async fn lift(
+        &self,
+        deployment: DeploymentId,
+        nodes: Vec<NodeId>,
+    ) -> Result<DropPreview, Problem>;
     /// The data that the browser needs to plan the open proposal on the deployment. Leaves out the
     /// base data if the client already has the current stamp.
     async fn planner(
@@ -93,24 +97,23 @@ pub trait Console: Send + Sync {
     /// A deployment's graph, by the deployment's name, folded as requested.
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem>;
     /// The changes of a review and their direct neighbours, as a graph.
-    async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem>;
-    /// A review, with at most `DOCUMENTS_SHOWN` documents: those after `after`, or the first ones.
-    async fn review(&self, id: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem>;
+    async fn review_graph(&self, id: ReviewId, wish: GraphWish) -> Result<GraphView, Problem>;
+    /// A review, with at most `MAX_DOCUMENTS` documents: those after `after`, or the first ones.
+    async fn review(&self, id: ReviewId, after: Option<Anchor>) -> Result<ReviewView, Problem>;
     /// The threads on a review's proposal.
-    async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem>;
+    async fn discussion(&self, id: ReviewId) -> Result<Discussion, Problem>;
     /// The difference between a review and the version that this person last viewed.
-    async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem>;
+    async fn since_look(&self, id: ReviewId) -> Result<SinceLook, Problem>;
 
     /// How many of a review's changes this person has viewed.
-    async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem>;
+    async fn opened(&self, id: ReviewId) -> Result<Opened, Problem>;
 
     /// Records that this person viewed the changes of these documents.
-    async fn open_changes(&self, id: SubmissionId, anchors: Vec<Anchor>)
-    -> Result<Opened, Problem>;
+    async fn open_changes(&self, id: ReviewId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
     /// Targets, newest first, optionally only those that changed a deployment.
     async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem>;
     /// Compares two blueprints, in one deployment or in all. Each is given by a target's number or
-    /// a root's hash. Returns at most `DOCUMENTS_SHOWN` documents.
+    /// a root's hash. Returns at most `MAX_DOCUMENTS` documents.
     async fn compare(
         &self,
         from: String,
@@ -119,11 +122,11 @@ pub trait Console: Send + Sync {
     ) -> Result<Comparison, Problem>;
 
     /// Records that this person viewed a review.
-    async fn look(&self, id: SubmissionId) -> Result<(), Problem>;
+    async fn look(&self, id: ReviewId) -> Result<(), Problem>;
     /// Opens a thread on a change of a review.
     async fn open_thread(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         anchor: Anchor,
         body: String,
     ) -> Result<CommentId, Problem>;
@@ -138,7 +141,7 @@ pub trait Console: Send + Sync {
     async fn restore(
         &self,
         deployment: String,
-        target: TargetNo,
+        target: BlueprintNumber,
         partial: bool,
     ) -> Result<Restored, Problem>;
     /// Opens a proposal on a single node, or returns the open one.
@@ -180,22 +183,22 @@ pub trait Console: Send + Sync {
         proposal: ProposalId,
         version: i32,
         title: String,
-    ) -> Result<SubmissionId, Problem>;
+    ) -> Result<ReviewId, Problem>;
     async fn judge(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem>;
     /// The challenge that the browser signs for a verdict.
     async fn verdict_options(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem>;
     async fn sign_verdict(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         kind: VerdictKind,
         reason: String,
         signature: Signature,
@@ -204,10 +207,10 @@ pub trait Console: Send + Sync {
     /// if the change requires one. `cancel` cancels running steps that the change replaces.
     async fn commit(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         typed: Option<String>,
         cancel: bool,
-    ) -> Result<TargetNo, Problem>;
+    ) -> Result<BlueprintNumber, Problem>;
     /// Retries a step in ERROR.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
@@ -253,7 +256,7 @@ pub trait Console: Send + Sync {
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem>;
     /// The report of the planner. Exists only while the review is the newest version of an open
     /// proposal.
-    async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem>;
+    async fn review_report(&self, id: ReviewId) -> Result<Option<Report>, Problem>;
     /// Puts a deployment on hold or releases it. On hold, no new run starts in it or its
     /// descendants.
     async fn hold(
@@ -270,6 +273,6 @@ pub trait Console: Send + Sync {
         reason: String,
     ) -> Result<(), Problem>;
     /// Pauses or resumes execution everywhere.
-    async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem>;
+    async fn switch(&self, enabled: bool, reason: String) -> Result<BlueprintNumber, Problem>;
     async fn sign_out(&self) -> Result<(), Problem>;
 }

@@ -6,7 +6,7 @@ use api::search::{Hit, HitKind};
 use engine::ids::{DeploymentId, DeploymentName};
 
 use crate::parts::Icon;
-use crate::parts::badge::run_look;
+use crate::parts::badge::run_style;
 use crate::places;
 
 /// The action of a choice.
@@ -17,7 +17,7 @@ pub enum Act {
     /// Opens a proposal on a deployment, or joins the open one, and opens its board.
     Propose(DeploymentId, DeploymentName),
     /// Sets the colour theme. `None`: the system's theme.
-    Colours(Option<&'static str>),
+    SetTheme(Option<&'static str>),
     SignOut,
 }
 
@@ -31,7 +31,7 @@ pub struct Choice {
 }
 
 /// The pages of the navigation, the most visited ones first.
-pub const RAIL: [(&str, Icon, &str); 12] = [
+pub const NAVIGATION: [(&str, Icon, &str); 12] = [
     (places::OVERVIEW, Icon::Overview, "Overview"),
     (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
     (places::NODES, Icon::Node, "Nodes"),
@@ -47,10 +47,10 @@ pub const RAIL: [(&str, Icon, &str); 12] = [
 ];
 
 /// The number of pages that a narrow screen shows without *More*.
-pub const ALWAYS_SEEN: usize = 6;
+pub const PRIMARY_COUNT: usize = 6;
 
 /// Pages below those of the navigation, which search also finds.
-const WITHIN: [(&str, Icon, &str); 7] = [
+const SUBPAGES: [(&str, Icon, &str); 7] = [
     (places::ROLES, Icon::Bind, "Roles"),
     (places::ROLE_GRAPH, Icon::Graph, "Dependencies of roles"),
     (places::IMPORTS, Icon::Catalog, "Imports"),
@@ -61,7 +61,7 @@ const WITHIN: [(&str, Icon, &str); 7] = [
 ];
 
 /// The word that starts a request to change a deployment.
-const PROPOSE: &str = "propose";
+const PROPOSE_PREFIX: &str = "propose";
 
 fn has(name: &str, text: &str) -> bool {
     name.to_lowercase().contains(&text.trim().to_lowercase())
@@ -69,7 +69,7 @@ fn has(name: &str, text: &str) -> bool {
 
 /// Pages whose names contain the text. All of them if it is empty.
 pub fn pages(text: &str) -> Vec<Choice> {
-    let found = RAIL.into_iter().chain(WITHIN).filter(|(_, _, word)| has(word, text));
+    let found = NAVIGATION.into_iter().chain(SUBPAGES).filter(|(_, _, word)| has(word, text));
     found
         .map(|(place, icon, word)| Choice {
             name: word.to_owned(),
@@ -88,9 +88,9 @@ pub fn commands(text: &str) -> Vec<Choice> {
             Icon::Proposed,
             Act::Go(places::DEPLOYMENTS.to_owned()),
         ),
-        ("Theme: light", Icon::Light, Act::Colours(Some("light"))),
-        ("Theme: dark", Icon::Dark, Act::Colours(Some("dark"))),
-        ("Theme: system", Icon::System, Act::Colours(None)),
+        ("Theme: light", Icon::Light, Act::SetTheme(Some("light"))),
+        ("Theme: dark", Icon::Dark, Act::SetTheme(Some("dark"))),
+        ("Theme: system", Icon::System, Act::SetTheme(None)),
         ("Sign out", Icon::Leave, Act::SignOut),
     ];
     let command = |(name, icon, act): (&str, Icon, Act)| Choice {
@@ -105,14 +105,14 @@ pub fn commands(text: &str) -> Vec<Choice> {
 /// The search text for the server: without a leading "propose".
 pub fn asked(text: &str) -> &str {
     let mut rest = text.trim();
-    for word in [PROPOSE, "changes", "on"] {
+    for word in [PROPOSE_PREFIX, "changes", "on"] {
         let begins = rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
         match rest.get(word.len()..) {
             Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => {
                 rest = behind.trim()
             }
             // A text that does not start with "propose" is the search text.
-            _ if word == PROPOSE => return rest,
+            _ if word == PROPOSE_PREFIX => return rest,
             _ => {}
         }
     }
@@ -158,7 +158,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
         Hit::Run { id, role, fqdn, state } => {
             vec![choice(
                 format!("Run {id}: {role} on {fqdn}"),
-                run_word(*state),
+                run_state_word(*state),
                 Icon::Run,
                 Act::Go(places::run(*id)),
             )]
@@ -178,8 +178,8 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
     }
 }
 
-fn run_word(state: RunState) -> String {
-    format!("run, {}", run_look(state).2)
+fn run_state_word(state: RunState) -> String {
+    format!("run, {}", run_style(state).2)
 }
 
 /// The heading above hits of a kind.
@@ -204,7 +204,7 @@ mod tests {
             choices.into_iter().map(|choice| choice.name).collect::<Vec<_>>()
         };
         assert_eq!(names(pages("NOD")), ["Nodes"]);
-        assert_eq!(pages("").len(), RAIL.len() + WITHIN.len());
+        assert_eq!(pages("").len(), NAVIGATION.len() + SUBPAGES.len());
         assert_eq!(names(pages("polic")), ["Policy"]);
         assert_eq!(names(pages("roles")), ["Roles", "Dependencies of roles"]);
         assert_eq!(names(commands("dark")), ["Theme: dark"]);

@@ -61,7 +61,7 @@ use pages::part;
 pub fn shell(options: LeptosOptions) -> impl IntoView {
     view! {
         <!DOCTYPE html>
-        <html lang="en" data-theme=frame::theme::of_request()>
+        <html lang="en" data-theme=frame::theme::from_request()>
             <head>
                 <meta charset="utf-8"/>
                 <meta name="viewport" content="width=device-width, initial-scale=1"/>

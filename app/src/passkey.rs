@@ -26,7 +26,7 @@ pub async fn get(options: Value) -> Result<Value, String> {
 
 async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String> {
     let (host, port) = (window().location().hostname(), window().location().port());
-    if let Some(why) = no_host_name(&host.unwrap_or_default(), &port.unwrap_or_default()) {
+    if let Some(why) = host_name_error(&host.unwrap_or_default(), &port.unwrap_or_default()) {
         return Err(why);
     }
     let promise = begun(method, parser, &options).map_err(|error| explained(&error))?;
@@ -81,7 +81,7 @@ fn explained(error: &JsValue) -> String {
 }
 
 /// Passkeys are bound to a host name, so a page that was opened by IP address cannot use them.
-fn no_host_name(host: &str, port: &str) -> Option<String> {
+fn host_name_error(host: &str, port: &str) -> Option<String> {
     // The last label of a host name never ends with a digit, and only IPv6 addresses have brackets.
     let is_address = host.ends_with(|c: char| c.is_ascii_digit() || c == ']');
     let at = if port.is_empty() { String::new() } else { format!(":{port}") };
@@ -102,14 +102,14 @@ mod tests {
     #[test]
     fn ip_address_is_refused_with_the_host_name() {
         let localhost = "Passkeys need a host name. Open Gantry at http://localhost:8080.";
-        assert_eq!(no_host_name("127.0.0.1", "8080").as_deref(), Some(localhost));
-        assert_eq!(no_host_name("[::1]", "8080").as_deref(), Some(localhost));
+        assert_eq!(host_name_error("127.0.0.1", "8080").as_deref(), Some(localhost));
+        assert_eq!(host_name_error("[::1]", "8080").as_deref(), Some(localhost));
         assert!(
-            no_host_name("192.0.2.7", "")
+            host_name_error("192.0.2.7", "")
                 .is_some_and(|why| why.contains("192.0.2.7 is an IP address"))
         );
         for host in ["localhost", "gantry.example", "n1.example"] {
-            assert_eq!(no_host_name(host, ""), None, "{host}");
+            assert_eq!(host_name_error(host, ""), None, "{host}");
         }
     }
 }

@@ -3,7 +3,7 @@
 pub use api::calls::shell::encoded;
 use api::listing::{DeploymentState, NodeState};
 use engine::ids::{
-    BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, RoleName, RunId, SubmissionId,
+    BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId, RoleName, RunId,
 };
 
 pub const SIGN_IN: &str = "/sign-in";
@@ -13,7 +13,7 @@ pub const WORKERS: &str = "/workers";
 pub const AUDIT: &str = "/audit";
 pub const SEARCH: &str = "/search";
 /// The audit export, a route of the server.
-pub const AUDIT_FILE: &str = "/api/v1/audit/export";
+pub const AUDIT_EXPORT: &str = "/api/v1/audit/export";
 
 pub fn worker(id: uuid::Uuid) -> String {
     format!("{WORKERS}/{id}")
@@ -79,7 +79,7 @@ pub const POLICY: &str = "/settings/policy";
 
 /// A deployment's board, with the policy dialog open.
 pub fn board_for_policy(name: &str) -> String {
-    format!("{}?ask=policy", board_of(name))
+    format!("{}?ask=policy", board_by_name(name))
 }
 
 pub fn person(id: PersonId) -> String {
@@ -91,13 +91,13 @@ pub fn deployment(name: &DeploymentName) -> String {
 }
 
 /// A deployment's board, for a name that is not validated yet.
-pub fn board_of(name: &str) -> String {
+pub fn board_by_name(name: &str) -> String {
     format!("{DEPLOYMENTS}/{}", encoded(name))
 }
 
 /// A deployment's board, with the dialog that moves a node there open.
 pub fn bring(name: &str, fqdn: &str) -> String {
-    format!("{}?bring={}", board_of(name), encoded(fqdn))
+    format!("{}?bring={}", board_by_name(name), encoded(fqdn))
 }
 
 pub fn graph(name: &DeploymentName) -> String {
@@ -133,7 +133,7 @@ pub fn script(hash: engine::Hash) -> String {
     format!("/api/v1/scripts/{hash}")
 }
 
-pub fn review(id: SubmissionId) -> String {
+pub fn review(id: ReviewId) -> String {
     format!("{REVIEWS}/{id}")
 }
 
@@ -141,11 +141,11 @@ pub fn proposal(id: ProposalId) -> String {
     format!("/proposals/{id}")
 }
 
-pub fn waiting_in(name: &DeploymentName) -> String {
+pub fn pending_in(name: &DeploymentName) -> String {
     format!("{WAITING}?deployment={name}")
 }
 
-pub fn waiting_in_for(name: &DeploymentName, reason: &str) -> String {
+pub fn pending_in_for(name: &DeploymentName, reason: &str) -> String {
     format!("{WAITING}?deployment={name}&reason={reason}")
 }
 
@@ -157,11 +157,11 @@ pub fn waiting_on(fqdn: &str) -> String {
     format!("{WAITING}?node={}", encoded(fqdn))
 }
 
-pub fn nodes_that_are(state: NodeState) -> String {
+pub fn nodes_in_state(state: NodeState) -> String {
     format!("{NODES}?state={}", state.as_str())
 }
 
-pub fn deployments_that_are(state: DeploymentState) -> String {
+pub fn deployments_in_state(state: DeploymentState) -> String {
     format!("{DEPLOYMENTS}?state={}", state.as_str())
 }
 
@@ -180,7 +180,7 @@ pub fn node_results(name: &str) -> String {
 }
 
 /// The noderoles of a node, unfolded in the graph of its deployment.
-pub fn graph_of_node(name: &DeploymentName, fqdn: &str) -> String {
+pub fn node_graph(name: &DeploymentName, fqdn: &str) -> String {
     format!("{}?nodes={}", graph(name), encoded(fqdn))
 }
 
@@ -188,7 +188,7 @@ pub fn runs_on(node: &str) -> String {
     format!("{RUNS}?node={}", encoded(node))
 }
 
-pub fn runs_by(worker: &str) -> String {
+pub fn runs_of_worker(worker: &str) -> String {
     format!("{RUNS}?worker={}", encoded(worker))
 }
 
@@ -199,12 +199,12 @@ pub fn runs_of(deployment: &DeploymentName, node: Option<&str>, role: &RoleName)
 }
 
 /// The dependents of a noderole, in the graph of its deployment.
-pub fn graph_below(name: &DeploymentName, noderole: NoderoleId) -> String {
+pub fn dependents_graph(name: &DeploymentName, noderole: NoderoleId) -> String {
     format!("{}?focus={noderole}&way=down&steps=1", graph(name))
 }
 
 /// The nodes whose names contain `fqdn`.
-pub fn nodes_named(fqdn: &str) -> String {
+pub fn nodes_matching(fqdn: &str) -> String {
     format!("{NODES}?filter={}", encoded(fqdn))
 }
 
@@ -218,12 +218,12 @@ pub fn log_file(id: RunId) -> String {
 }
 
 /// The sign-in page, which redirects to `next` afterwards.
-pub fn sign_in_for(next: &str) -> String {
+pub fn sign_in_with_next(next: &str) -> String {
     format!("{SIGN_IN}?next={}", encoded(next))
 }
 
 /// The page of the second factor, which redirects to `next` afterwards.
-pub fn second_factor_for(next: &str) -> String {
+pub fn second_factor_with_next(next: &str) -> String {
     match next {
         "" | "/" => SECOND_FACTOR.to_owned(),
         next => format!("{SECOND_FACTOR}?next={}", encoded(next)),
@@ -236,9 +236,12 @@ mod tests {
 
     #[test]
     fn page_address_survives_sign_in() {
-        assert_eq!(sign_in_for("/runs?state=failed"), "/sign-in?next=%2Fruns%3Fstate%3Dfailed");
-        assert_eq!(second_factor_for("/runs"), "/second-factor?next=%2Fruns");
-        assert_eq!(second_factor_for("/"), "/second-factor");
+        assert_eq!(
+            sign_in_with_next("/runs?state=failed"),
+            "/sign-in?next=%2Fruns%3Fstate%3Dfailed"
+        );
+        assert_eq!(second_factor_with_next("/runs"), "/second-factor?next=%2Fruns");
+        assert_eq!(second_factor_with_next("/"), "/second-factor");
         assert_eq!(encoded("é&"), "%C3%A9%26");
     }
 }

@@ -12,7 +12,7 @@ use crate::failure::Answer;
 pub const OPERATOR: &str = "operator";
 
 /// Awaits a request, and returns whether its reader has a permission.
-pub async fn with_right<T>(
+pub async fn with_permission<T>(
     asked: impl Future<Output = Answer<T>>,
     permission: &str,
 ) -> Answer<(T, bool)> {

@@ -185,7 +185,7 @@ pub enum Error {
     #[error(
         "these database roles do not exist: {}. As a superuser of the database, run: {}",
         .0.join(", "),
-        creation(.0)
+        create_role_sql(.0)
     )]
     MissingRoles(Vec<String>),
     /// A restricted role has the privileges of the owner.
@@ -210,7 +210,7 @@ pub enum Error {
     Unreachable(#[from] sqlx::Error),
 }
 
-fn creation(roles: &[String]) -> String {
+fn create_role_sql(roles: &[String]) -> String {
     let create = |role: &String| format!("CREATE ROLE \"{}\" LOGIN;", role.replace('"', "\"\""));
     roles.iter().map(create).collect::<Vec<_>>().join(" ")
 }
@@ -227,7 +227,7 @@ macro_rules! migrations {
             }
         }
 
-        const TABLES: &[&str] = &[$($name::SQL),*];
+        const MIGRATION_SQL: &[&str] = &[$($name::SQL),*];
     };
 }
 
@@ -335,7 +335,7 @@ pub enum Standing {
     /// It has migrations that this build does not know.
     Ahead,
     /// The tables match, but the guards differ.
-    OtherGuards,
+    GuardsDiffer,
 }
 
 /// Compares the schema of a database with this build. Works with every role.
@@ -354,7 +354,7 @@ pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
     }
     let applied: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
-    Ok(if applied == Some(guards_hash()) { Standing::Current } else { Standing::OtherGuards })
+    Ok(if applied == Some(guards_hash()) { Standing::Current } else { Standing::GuardsDiffer })
 }
 
 /// Whether schema and guards match this build. See [`standing`].
@@ -391,7 +391,7 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
 /// A hash of everything that [`migrate`] applies. Tests name their template database after it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
-    for tables in TABLES {
+    for tables in MIGRATION_SQL {
         hash.update(tables);
     }
     hash.update(GUARDS);

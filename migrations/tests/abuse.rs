@@ -34,7 +34,7 @@ async fn one_changed_byte_voids_approval() {
     assert_refused(
         "another document",
         world.commit(&other, submission).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
     let replaced = "UPDATE submission_document SET new_hash = old_hash";
     assert_eq!(state(world.app(replaced).await), "42501");
@@ -48,7 +48,7 @@ async fn empty_change_is_refused() {
     planned.documents.clear();
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("empty", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused("empty", world.commit(&planned, submission).await, Refusal::IncompleteReview);
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn verdict_before_submission_is_refused() {
         .unwrap();
     let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')";
     let early = sqlx::query(sql).bind(id).bind(world.bo).execute(&mut *tx).await;
-    assert_refused("while it is being made", early, Refusal::SubmissionSealed);
+    assert_refused("while it is being made", early, Refusal::ReviewSealed);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn approval_does_not_apply_to_other_scope() {
     assert_refused(
         "storage by web's approval",
         world.commit(&planned, web).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
     assert_refused(
         "storage by its own",
@@ -101,13 +101,13 @@ async fn submitter_is_author() {
     assert_refused(
         "bo submitted",
         world.verdict(submission, world.bo, "approve").await,
-        Refusal::AuthorsVerdict,
+        Refusal::VerdictByAuthor,
     );
     world.verdict(submission, world.cy, "approve").await.unwrap();
     assert_refused(
         "and isn't listed",
         world.commit(&planned, submission).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
 }
 
@@ -130,7 +130,7 @@ async fn undo_and_redo_make_author() {
     assert_refused(
         "bo's verdict",
         world.verdict(submission, world.bo, "approve").await,
-        Refusal::AuthorsVerdict,
+        Refusal::VerdictByAuthor,
     );
 }
 
@@ -142,13 +142,13 @@ async fn submission_commits_once_under_concurrency() {
         tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     assert_eq!(world.head().await, 2);
-    assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalChanged);
     let by_hand = format!(
         "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
          SELECT 3, 2, 'change', root, {submission}, true, 1, '{}' FROM target WHERE number = 2",
         world.ada
     );
-    assert_refused("as the next target", world.app(&by_hand).await, Refusal::ProposalMovedOn);
+    assert_refused("as the next target", world.app(&by_hand).await, Refusal::ProposalChanged);
 }
 
 #[tokio::test]
@@ -159,17 +159,17 @@ async fn committer_needs_current_permission() {
     for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"]
     {
         world.owner(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
-        assert_refused(changed, world.commit(&planned, submission).await, Refusal::MayNotCommit);
-        assert_refused(changed, world.switch(false).await, Refusal::MayNotCommit);
+        assert_refused(changed, world.commit(&planned, submission).await, Refusal::CannotCommit);
+        assert_refused(changed, world.switch(false).await, Refusal::CannotCommit);
     }
     let nobody = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
                   SELECT 2, 1, 'switch', root, false, 1 FROM target";
-    assert_refused("nobody", world.app(nobody).await, Refusal::MayNotCommit);
+    assert_refused("nobody", world.app(nobody).await, Refusal::CannotCommit);
     world
         .owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'")
         .await
         .unwrap();
-    assert_refused("a reviewer switches", world.switch(false).await, Refusal::MayNotCommit);
+    assert_refused("a reviewer switches", world.switch(false).await, Refusal::CannotCommit);
     world.commit(&planned, submission).await.unwrap();
 }
 
@@ -204,16 +204,20 @@ async fn policy_change_satisfies_old_and_new_policy() {
     assert_refused(
         "one is too few for it",
         world.submit(&brings(&stricter, 1)).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
     let risky = Submission { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
-    assert_refused("one is too few before it", world.submit(&risky).await, Refusal::Incomplete);
+    assert_refused(
+        "one is too few before it",
+        world.submit(&risky).await,
+        Refusal::IncompleteReview,
+    );
     for broken in [json!({}), json!({"approvals": null}), json!([]), json!(null)] {
         let hash = policy(&world, broken.clone()).await;
         assert_refused(
             &broken.to_string(),
             world.submit(&brings(&hash, 20)).await,
-            Refusal::Incomplete,
+            Refusal::IncompleteReview,
         );
     }
 
@@ -237,11 +241,11 @@ async fn policy_change_satisfies_old_and_new_policy() {
     assert_refused(
         "approved under policy 1",
         world.commit(&other, before).await,
-        Refusal::PolicyMoved,
+        Refusal::PolicyChanged,
     );
     let version = world.edit(other.proposal, world.ada).await.unwrap();
     let again = Submission { version, policy: 2, ..other };
-    assert_refused("one is too few now", world.submit(&again).await, Refusal::Incomplete);
+    assert_refused("one is too few now", world.submit(&again).await, Refusal::IncompleteReview);
 }
 
 #[tokio::test]
@@ -263,8 +267,8 @@ async fn policy_raised_during_commit_counts() {
     };
     let (late, raised) = tokio::join!(world.commit(&other, before), raise);
     raised.unwrap();
-    assert_refused("it read the head too early", late, Refusal::NotTheNext);
-    assert_refused("and then", world.commit(&other, before).await, Refusal::PolicyMoved);
+    assert_refused("it read the head too early", late, Refusal::NotNextBlueprint);
+    assert_refused("and then", world.commit(&other, before).await, Refusal::PolicyChanged);
 }
 
 #[tokio::test]
@@ -281,7 +285,7 @@ async fn destructive_step_without_its_risk_is_refused() {
         let mut tx = world.db.app().begin().await.unwrap();
         world.insert_target(&mut tx, submission, &root).await.unwrap();
         let hidden = sqlx::query(AssertSqlSafe(sql)).bind(world.n1).execute(&mut *tx).await;
-        assert_refused(sql, hidden, Refusal::Incomplete);
+        assert_refused(sql, hidden, Refusal::IncompleteReview);
     }
     // The same change with the risk named and two approvals.
     world.edit(planned.proposal, world.ada).await.unwrap();
@@ -298,7 +302,7 @@ async fn destructive_step_without_its_risk_is_refused() {
     let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
     let destructive = sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await;
     // A named risk cannot make a step destructive if its role is not.
-    assert_refused("its role says otherwise", destructive, Refusal::NotAsDocumented);
+    assert_refused("its role says otherwise", destructive, Refusal::ProjectionMismatch);
 }
 
 #[tokio::test]
@@ -349,14 +353,14 @@ async fn jig_switch_without_its_risk_is_refused() {
         commit
     };
     let off = doc("", &["script"]).await;
-    assert_refused("unnamed", commit(off.clone(), &["removal"]).await, Refusal::Incomplete);
+    assert_refused("unnamed", commit(off.clone(), &["removal"]).await, Refusal::IncompleteReview);
     commit(off, &["halt"]).await.unwrap();
     // It stays off while other parts of the document change, and can be switched on again.
     commit(doc("another", &["script"]).await, &[]).await.unwrap();
     assert_refused(
         "one more",
         commit(doc("", &["script", "noop"]).await, &[]).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
     commit(doc("", &[]).await, &[]).await.unwrap();
 }
@@ -403,7 +407,7 @@ async fn refused_within(world: &World, planned: &Submission, submission: i64, st
     for sql in statements {
         let mut tx = world.db.app().begin().await.unwrap();
         world.insert_target(&mut tx, submission, &root).await.unwrap();
-        assert_refused(sql, tx.execute(AssertSqlSafe(*sql)).await, Refusal::Incomplete);
+        assert_refused(sql, tx.execute(AssertSqlSafe(*sql)).await, Refusal::IncompleteReview);
     }
 }
 
@@ -412,7 +416,11 @@ async fn removal_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
     let (hidden, submission) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
-    assert_refused("a noderole", world.commit(&hidden, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "a noderole",
+        world.commit(&hidden, submission).await,
+        Refusal::IncompleteReview,
+    );
     discard(&world, &hidden).await;
 
     let mut node = world.plan(world.web, world.ada).await;
@@ -420,7 +428,7 @@ async fn removal_without_its_risk_is_refused() {
     node.root = world.root_with(&node).await;
     let submission = world.submit(&node).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("a node", world.commit(&node, submission).await, Refusal::Incomplete);
+    assert_refused("a node", world.commit(&node, submission).await, Refusal::IncompleteReview);
     discard(&world, &node).await;
 
     let shop = Shop::made(&world).await;
@@ -437,7 +445,7 @@ async fn removal_without_its_risk_is_refused() {
     assert_refused(
         "a deployment",
         world.insert_target(&mut tx, submission, &root).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
     drop(tx);
     discard(&world, &planned).await;
@@ -522,7 +530,7 @@ async fn rerun_without_its_risk_is_refused() {
         assert_refused(
             what,
             world.insert_target(&mut tx, submission, &root).await,
-            Refusal::Incomplete,
+            Refusal::IncompleteReview,
         );
         drop(tx);
         discard(&world, &hidden).await;
@@ -555,7 +563,7 @@ async fn rerun_without_its_risk_is_refused() {
     assert_refused(
         "the deployment's data",
         of_web(json!({"port": 1}), &["removal"]).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
     of_web(json!({"port": 1}), &["rerun"]).await.unwrap();
 
@@ -585,7 +593,7 @@ async fn move_without_its_risk_is_refused() {
     let there = (world.n1, "n1.x.example", world.storage);
     let (hidden, submission) =
         changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
-    assert_refused("beside", world.commit(&hidden, submission).await, Refusal::Incomplete);
+    assert_refused("beside", world.commit(&hidden, submission).await, Refusal::IncompleteReview);
     discard(&world, &hidden).await;
 
     // A move to a descendant does not leave the deployment, a move to an ancestor does.
@@ -606,7 +614,7 @@ async fn move_without_its_risk_is_refused() {
     go(&down, submission, shop.id).await.unwrap();
     let home = (world.n1, "n1.x.example", world.web);
     let (up, submission) = changed(&world, home, stays, &[shop.id], &[]).await;
-    assert_refused("up", go(&up, submission, world.web).await, Refusal::Incomplete);
+    assert_refused("up", go(&up, submission, world.web).await, Refusal::IncompleteReview);
     discard(&world, &up).await;
 
     // Rows only.
@@ -686,11 +694,11 @@ async fn node_scoped_proposal_changes_only_its_node() {
         documents.retain(|document| document.1 != id);
         documents.push((kind, id, old.cloned(), new));
         let wide = Submission { documents, ..own.clone() };
-        assert_refused(what, world.submit(&wide).await, Refusal::BeyondScope);
+        assert_refused(what, world.submit(&wide).await, Refusal::OutsideScope);
     }
     let policy = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
     let brings = Submission { new_policy: Some(policy), ..own.clone() };
-    assert_refused("the policy", world.submit(&brings).await, Refusal::BeyondScope);
+    assert_refused("the policy", world.submit(&brings).await, Refusal::OutsideScope);
 
     // Required noderoles are also added on the phantom node, and become bindable in the deployment.
     let mut along = own.clone();
@@ -728,7 +736,7 @@ async fn destructive_step_among_many_is_found() {
     assert_refused(
         "one of a thousand",
         tx.execute(AssertSqlSafe(crowd("n = 777"))).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
 }
 
@@ -751,7 +759,7 @@ async fn recreated_proposal_has_no_approvals() {
     assert_refused(
         "by the old one's approval",
         world.commit(&again, approved).await,
-        Refusal::ProposalMovedOn,
+        Refusal::ProposalChanged,
     );
     for sql in [
         format!("UPDATE verdict SET submission_id = {submission}"),
@@ -868,12 +876,12 @@ async fn recreated_deployment_has_no_approvals() {
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
     first.removed(&world).await;
-    assert_refused("it is gone", world.commit(&planned, submission).await, Refusal::BaseMoved);
+    assert_refused("it is gone", world.commit(&planned, submission).await, Refusal::BaseChanged);
     let second = Shop::made(&world).await;
     assert_refused(
         "another of its name",
         world.commit(&planned, submission).await,
-        Refusal::BaseMoved,
+        Refusal::BaseChanged,
     );
     let renamed = format!("UPDATE deployment SET removed_in = NULL WHERE id = '{}'", first.id);
     assert_refused("it never comes back", world.app(&renamed).await, Refusal::IntentOutsideCommit);
@@ -896,7 +904,7 @@ async fn commit_with_old_snapshot_is_refused() {
         assert_refused(
             level,
             world.insert_target(&mut tx, submission, &root).await,
-            Refusal::NotTheNext,
+            Refusal::NotNextBlueprint,
         );
         drop(tx);
         world.verdict(submission, world.cy, "approve").await.unwrap();
@@ -948,7 +956,7 @@ async fn commit_waits_for_concurrent_changes() {
     assert_refused(
         "ada is disabled",
         meets(&world, &planned, submission, disable).await,
-        Refusal::MayNotCommit,
+        Refusal::CannotCommit,
     );
     world.owner("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
 
@@ -960,7 +968,7 @@ async fn commit_waits_for_concurrent_changes() {
     assert_refused(
         "cy edits",
         meets(&world, &planned, submission, &edit).await,
-        Refusal::ProposalMovedOn,
+        Refusal::ProposalChanged,
     );
     assert_eq!(world.head().await, 1);
 }
@@ -979,7 +987,7 @@ async fn verdict_during_commit_is_too_late() {
     };
     let (late, committed) = tokio::join!(world.verdict(submission, world.cy, "reject"), commit);
     committed.unwrap();
-    assert_refused("after the fact", late, Refusal::ProposalMovedOn);
+    assert_refused("after the fact", late, Refusal::ProposalChanged);
 }
 
 #[tokio::test]
@@ -990,7 +998,7 @@ async fn aborted_commit_leaves_nothing() {
     let mut tx = world.db.app().begin().await.unwrap();
     let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
-    world.db.cut_connections().await.unwrap();
+    world.db.terminate_connections().await.unwrap();
     assert!(tx.commit().await.is_err(), "its connection is gone");
     assert_eq!(world.head().await, 1);
     let committed = format!(
@@ -1076,7 +1084,7 @@ async fn secret_use_without_its_risk_is_refused() {
         ("in a list", json!({"keys": [[{"deep": secret(1)}]]})),
         ("not well formed", json!({"key": {"$secret": ["db"]}})),
     ] {
-        assert_refused(what, commits_with(&world, data, &[]).await, Refusal::Incomplete);
+        assert_refused(what, commits_with(&world, data, &[]).await, Refusal::IncompleteReview);
     }
     commits_with(&world, json!({"key": secret(1)}), &["secret"]).await.unwrap();
     let (same, rotated) = (json!({"key": secret(1), "port": 1}), json!({"key": secret(2)}));
@@ -1084,7 +1092,7 @@ async fn secret_use_without_its_risk_is_refused() {
     assert_refused(
         "another version",
         commits_with(&world, rotated, &[]).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
     commits_with(&world, json!({"port": 1}), &[]).await.unwrap();
 }
@@ -1103,7 +1111,11 @@ async fn escaped_secret_key_is_found() {
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("an escape", world.commit(&planned, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "an escape",
+        world.commit(&planned, submission).await,
+        Refusal::IncompleteReview,
+    );
 }
 
 #[tokio::test]
@@ -1128,6 +1140,6 @@ async fn deployment_secret_without_its_risk_is_refused() {
     assert_refused(
         "the deployment's data",
         world.commit(&planned, submission).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
 }

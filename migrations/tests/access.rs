@@ -85,9 +85,9 @@ async fn approval_with_fresh_access_from_author_is_ignored() {
     let world = World::new().await;
     world.admins().await;
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
-    assert_refused("created", world.approved_by(dan).await, Refusal::ApprovalBarred);
+    assert_refused("created", world.approved_by(dan).await, Refusal::ApprovalExcluded);
     world.link(world.ada, world.bo).await;
-    assert_refused("link", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
+    assert_refused("link", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
     world
         .by(world.ada, "UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'")
         .await
@@ -95,7 +95,7 @@ async fn approval_with_fresh_access_from_author_is_ignored() {
     let grant =
         format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{}')", world.cy, world.web);
     world.by(world.ada, &grant).await.unwrap();
-    assert_refused("granted", world.approved_by(world.cy).await, Refusal::ApprovalBarred);
+    assert_refused("granted", world.approved_by(world.cy).await, Refusal::ApprovalExcluded);
     world.later("24 hours").await;
     for person in [dan, world.bo, world.cy] {
         world.approved_by(person).await.unwrap();
@@ -116,7 +116,7 @@ async fn approval_during_cooling_never_counts() {
                  UPDATE verdict SET at = at - interval '30 hours';
                  ALTER TABLE verdict ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
-    assert_refused("still", world.commit(&planned, submission).await, Refusal::ApprovalBarred);
+    assert_refused("still", world.commit(&planned, submission).await, Refusal::ApprovalExcluded);
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
 }
@@ -161,7 +161,11 @@ async fn account_newer_than_submission_cannot_approve() {
                  ALTER TABLE submission ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
     world.verdict(submission, dan, "approve").await.unwrap();
-    assert_refused("made later", world.commit(&planned, submission).await, Refusal::ApprovalBarred);
+    assert_refused(
+        "made later",
+        world.commit(&planned, submission).await,
+        Refusal::ApprovalExcluded,
+    );
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.commit(&planned, submission).await.unwrap();
     world.approved_by(dan).await.unwrap();
@@ -173,10 +177,18 @@ async fn access_from_fresh_admin_follows_chain() {
     world.admins().await;
     let eva = world.add(world.ada, "eva", "{admin}").await;
     let dan = world.add(eva, "dan", "{reviewer}").await;
-    assert_refused("by eva", world.approved_by(dan).await, Refusal::ApprovalBarred);
-    assert_refused("an admin of ada's", world.confirm(dan, eva).await, Refusal::MayNotConfirm);
+    assert_refused("by eva", world.approved_by(dan).await, Refusal::ApprovalExcluded);
+    assert_refused(
+        "an admin of ada's",
+        world.confirm(dan, eva).await,
+        Refusal::CannotConfirmAccess,
+    );
     let fay = world.add(eva, "fay", "{admin}").await;
-    assert_refused("an admin of eva's", world.confirm(dan, fay).await, Refusal::MayNotConfirm);
+    assert_refused(
+        "an admin of eva's",
+        world.confirm(dan, fay).await,
+        Refusal::CannotConfirmAccess,
+    );
     // After cy confirms eva, dan's access comes from eva alone. Then eva may confirm access given
     // by ada.
     assert_eq!(world.confirm(eva, world.cy).await.unwrap(), 1);
@@ -197,8 +209,8 @@ async fn only_its_person_dismisses_notice() {
         .unwrap();
     let dismiss =
         format!("UPDATE access_change SET dismissed_at = now() WHERE person_id = '{}'", world.bo);
-    assert_refused("nobody", world.app(&dismiss).await, Refusal::NotThatPerson);
-    assert_refused("the admin", world.app_as(world.ada, &dismiss).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(&dismiss).await, Refusal::PersonMismatch);
+    assert_refused("the admin", world.app_as(world.ada, &dismiss).await, Refusal::PersonMismatch);
     assert!(world.app_as(world.bo, &dismiss).await.unwrap() > 0);
 }
 
@@ -214,11 +226,11 @@ async fn only_second_admin_confirms_access() {
         ("themselves", world.cy, world.cy),
         ("an admin with a link of ada's", world.bo, world.cy),
     ] {
-        assert_refused(what, world.confirm(person, admin).await, Refusal::MayNotConfirm);
+        assert_refused(what, world.confirm(person, admin).await, Refusal::CannotConfirmAccess);
     }
     world.later("24 hours").await;
     world.link(world.ada, world.bo).await;
-    assert_refused("fresh", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
+    assert_refused("fresh", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
     assert_eq!(world.confirm(world.bo, world.cy).await.unwrap(), 2);
     world.approved_by(world.bo).await.unwrap();
     assert_eq!(world.confirm(world.bo, world.cy).await.unwrap(), 0, "nothing is left to confirm");
@@ -292,7 +304,7 @@ async fn session_of_an_admins_link_records_a_reset() {
     sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
     let verdict = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')";
     let given = sqlx::query(verdict).bind(submission).bind(world.bo).execute(&mut *tx).await;
-    assert_refused("no password yet", given, Refusal::LinkOfSession);
+    assert_refused("no password yet", given, Refusal::LinkSessionRestricted);
     tx.rollback().await.unwrap();
     for sql in [
         "INSERT INTO person (name) VALUES ('new')",
@@ -314,7 +326,7 @@ async fn session_of_an_admins_link_records_a_reset() {
         assert_refused(
             sql,
             sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await,
-            Refusal::LinkOfSession,
+            Refusal::LinkSessionRestricted,
         );
     }
     // Ending the session first, or presenting it last, does not help either.
@@ -331,9 +343,9 @@ async fn session_of_an_admins_link_records_a_reset() {
             format!(
                 "SELECT act_as('s'); DELETE FROM session WHERE token_hash = sha256('s'); {approve}"
             ),
-            Refusal::LinkOfSession,
+            Refusal::LinkSessionRestricted,
         ),
-        (format!("{propose}; SELECT act_as('s')"), Refusal::NotThatPerson),
+        (format!("{propose}; SELECT act_as('s')"), Refusal::PersonMismatch),
     ] {
         let mut tx = world.db.app().begin().await.unwrap();
         let done = match sqlx::raw_sql(AssertSqlSafe(sql.clone())).execute(&mut *tx).await {
@@ -344,12 +356,12 @@ async fn session_of_an_admins_link_records_a_reset() {
     }
     world.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'").await.unwrap();
     let other = format!("UPDATE session SET link_by = '{}'", world.cy);
-    assert_refused("another", world.owner(&other).await, Refusal::LinkOfSession);
+    assert_refused("another", world.owner(&other).await, Refusal::LinkSessionRestricted);
     world.later("24 hours").await;
     world.approved_by(world.bo).await.unwrap();
     world
         .owner("UPDATE session SET token_hash = sha256('t') WHERE token_hash = sha256('s')")
         .await
         .unwrap();
-    assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalBarred);
+    assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
 }

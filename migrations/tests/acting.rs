@@ -64,13 +64,13 @@ async fn verdict_without_the_reviewers_session_is_refused() {
     let world = World::new().await;
     let submission = world.submitted().await;
     let approve = approval(submission, world.bo);
-    assert_refused("nobody is there", world.app(&approve).await, Refusal::NotThatPerson);
+    assert_refused("nobody is there", world.app(&approve).await, Refusal::PersonMismatch);
     assert_refused(
         "another reviewer is",
         world.app_as(world.cy, &approve).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
-    assert_refused("a guess", world.app_with("guess", &approve).await, Refusal::NotThatPerson);
+    assert_refused("a guess", world.app_with("guess", &approve).await, Refusal::PersonMismatch);
     world.session(world.bo).await;
     for ended in ["expires_at = now(), idle_expires_at = now()", "idle_expires_at = now()"] {
         world
@@ -78,7 +78,7 @@ async fn verdict_without_the_reviewers_session_is_refused() {
             .await
             .unwrap();
         let refused = world.app_with(&world.bo.to_string(), &approve).await;
-        assert_refused(ended, refused, Refusal::NotThatPerson);
+        assert_refused(ended, refused, Refusal::PersonMismatch);
         world.owner("DELETE FROM session").await.unwrap();
         world.session(world.bo).await;
     }
@@ -92,7 +92,7 @@ async fn verdict_with_an_api_token_is_refused() {
     world.token("{operator}").await;
     world.owner("UPDATE person SET permissions = '{reviewer}' WHERE name = 'eve'").await.unwrap();
     let refused = world.app_with("token", &approval(submission, world.eve)).await;
-    assert_refused("eve's token", refused, Refusal::NotByToken);
+    assert_refused("eve's token", refused, Refusal::InsufficientCredential);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn disabled_persons_session_does_not_act() {
     assert_refused(
         "disabled",
         world.app_with(&world.ada.to_string(), &sql).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
 }
 
@@ -129,7 +129,7 @@ async fn credential_of_an_ended_transaction_does_not_act() {
             world.web, world.ada
         );
         let refused = connection.execute(AssertSqlSafe(sql)).await;
-        assert_refused(ends, refused, Refusal::NotThatPerson);
+        assert_refused(ends, refused, Refusal::PersonMismatch);
     }
 }
 
@@ -174,17 +174,17 @@ async fn proposals_edits_and_comments_need_credential() {
             "INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"
         ),
     ] {
-        assert_refused(&sql, world.app(&sql).await, Refusal::NotThatPerson);
-        assert_refused(&sql, world.app_as(eve, &sql).await, Refusal::NotThatPerson);
+        assert_refused(&sql, world.app(&sql).await, Refusal::PersonMismatch);
+        assert_refused(&sql, world.app_as(eve, &sql).await, Refusal::PersonMismatch);
         assert!(world.app_as(ada, &sql).await.unwrap() > 0, "{sql}");
     }
     let unseen = world.app_as(eve, "UPDATE edit SET undone = NOT undone").await;
-    assert_refused("undone without becoming an author", unseen, Refusal::NotThatPerson);
+    assert_refused("undone without becoming an author", unseen, Refusal::PersonMismatch);
     let resolve = format!("UPDATE comment SET resolved_by = '{ada}'");
-    assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::NotThatPerson);
+    assert_refused("resolved", world.app_as(eve, &resolve).await, Refusal::PersonMismatch);
     world.app_as(ada, &resolve).await.unwrap();
     let reopen = "UPDATE comment SET resolved_by = NULL, resolved_at = NULL";
-    assert_refused("opened again by nobody", world.app(reopen).await, Refusal::NotThatPerson);
+    assert_refused("opened again by nobody", world.app(reopen).await, Refusal::PersonMismatch);
     world
         .owner(&format!("UPDATE person SET permissions = '{{viewer}}' WHERE id = '{}'", world.bo))
         .await
@@ -204,7 +204,7 @@ async fn proposals_edits_and_comments_need_credential() {
         planned.proposal
     );
     tx.execute(AssertSqlSafe(sql)).await.unwrap();
-    assert_refused("submitted for ada", tx.commit().await, Refusal::NotThatPerson);
+    assert_refused("submitted for ada", tx.commit().await, Refusal::PersonMismatch);
 }
 
 #[tokio::test]
@@ -218,14 +218,18 @@ async fn node_tokens_take_an_operator_of_the_node() {
         )
     };
     let (ada, bo) = (format!("'{}'", world.ada), format!("'{}'", world.bo));
-    assert_refused("nobody", world.app(&token("NULL")).await, Refusal::NotThatPerson);
-    assert_refused("nobody, as ada", world.app(&token(&ada)).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(&token("NULL")).await, Refusal::PersonMismatch);
+    assert_refused("nobody, as ada", world.app(&token(&ada)).await, Refusal::PersonMismatch);
     assert_refused(
         "ada, named by nobody",
         world.app_as(world.ada, &token("NULL")).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
-    assert_refused("a reviewer", world.app_as(world.bo, &token(&bo)).await, Refusal::NotByToken);
+    assert_refused(
+        "a reviewer",
+        world.app_as(world.bo, &token(&bo)).await,
+        Refusal::InsufficientCredential,
+    );
     world.app_as(world.ada, &token(&ada)).await.unwrap();
 }
 
@@ -238,8 +242,8 @@ async fn left_out_parts_take_the_author_of_the_edit() {
          SELECT proposal_id, min(seq), min(seq), 1, '{{x}}' FROM edit WHERE proposal_id = {} GROUP BY 1",
         planned.proposal
     );
-    assert_refused("nobody", world.app(&left_out).await, Refusal::NotThatPerson);
-    assert_refused("eve", world.app_as(world.eve, &left_out).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(&left_out).await, Refusal::PersonMismatch);
+    assert_refused("eve", world.app_as(world.eve, &left_out).await, Refusal::PersonMismatch);
     world.app_as(world.ada, &left_out).await.unwrap();
 }
 
@@ -250,8 +254,8 @@ async fn import_reports_take_their_person() {
         "INSERT INTO import_report (by, report) VALUES ('{}', '{{\"barclamps\": []}}')",
         world.ada
     );
-    assert_refused("nobody", world.app(&report).await, Refusal::NotThatPerson);
-    assert_refused("eve", world.app_as(world.eve, &report).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(&report).await, Refusal::PersonMismatch);
+    assert_refused("eve", world.app_as(world.eve, &report).await, Refusal::PersonMismatch);
     world.app_as(world.ada, &report).await.unwrap();
 }
 
@@ -274,12 +278,16 @@ async fn commit_and_switch_need_credential() {
         world.ada
     );
     for sql in [commit, switch.clone()] {
-        assert_refused(&sql, world.app(&sql).await, Refusal::NotThatPerson);
-        assert_refused(&sql, world.app_as(world.eve, &sql).await, Refusal::NotThatPerson);
+        assert_refused(&sql, world.app(&sql).await, Refusal::PersonMismatch);
+        assert_refused(&sql, world.app_as(world.eve, &sql).await, Refusal::PersonMismatch);
     }
     world.token("{viewer}").await;
     let by_eve = switch.replace(&world.ada.to_string(), &world.eve.to_string());
-    assert_refused("a viewer's token", world.app_with("token", &by_eve).await, Refusal::NotByToken);
+    assert_refused(
+        "a viewer's token",
+        world.app_with("token", &by_eve).await,
+        Refusal::InsufficientCredential,
+    );
     world.commit(&planned, submission).await.unwrap();
 }
 
@@ -302,13 +310,13 @@ async fn hold_needs_operator_of_deployment() {
         world.n1
     );
     for sql in [&hold, &out] {
-        assert_refused(sql, world.app(sql).await, Refusal::NotThatPerson);
-        assert_refused(sql, world.app_as(world.eve, sql).await, Refusal::NotThatPerson);
+        assert_refused(sql, world.app(sql).await, Refusal::PersonMismatch);
+        assert_refused(sql, world.app_as(world.eve, sql).await, Refusal::PersonMismatch);
         world.app_as(ada, sql).await.unwrap();
     }
     for sql in [&release, &back] {
-        assert_refused(sql, world.app(sql).await, Refusal::NotThatPerson);
-        assert_refused(sql, world.app_as(world.bo, sql).await, Refusal::MayNotCommit);
+        assert_refused(sql, world.app(sql).await, Refusal::PersonMismatch);
+        assert_refused(sql, world.app_as(world.bo, sql).await, Refusal::CannotCommit);
         world.app_as(world.eve, sql).await.unwrap();
     }
 }
@@ -338,10 +346,10 @@ async fn directly_inserted_session_is_refused() {
         assert_eq!(state(world.app(&sql).await), DENIED, "{sql}");
     }
     let longer = "UPDATE session SET idle_expires_at = now() + interval '13 hours'";
-    assert_refused("beyond a visit", world.app(longer).await, Refusal::SessionExtended);
+    assert_refused("beyond a visit", world.app(longer).await, Refusal::SessionLimitExceeded);
     world.owner("UPDATE session SET idle_expires_at = now()").await.unwrap();
     let revived = "UPDATE session SET idle_expires_at = now() + interval '1 hour'";
-    assert_refused("after its end", world.app(revived).await, Refusal::SessionExtended);
+    assert_refused("after its end", world.app(revived).await, Refusal::SessionLimitExceeded);
 }
 
 #[tokio::test]
@@ -374,8 +382,8 @@ async fn session_needs_link_or_password() {
         world.app(&sql).await.unwrap();
     }
     assert_eq!(world.count("session").await, 0);
-    for kept_out in ["disabled = true", "kind = 'service'"] {
-        world.owner(&format!("UPDATE person SET {kept_out} WHERE name = 'bo'")).await.unwrap();
+    for without_link in ["disabled = true", "kind = 'service'"] {
+        world.owner(&format!("UPDATE person SET {without_link} WHERE name = 'bo'")).await.unwrap();
         world.app(&by_link("link")).await.unwrap();
         world.app(&by_password(world.bo, PROOF)).await.unwrap();
         world
@@ -401,7 +409,7 @@ async fn new_password_needs_old_one_or_link() {
             "SELECT set_password((SELECT password_hash FROM account), '$argon2id$new', {old}, sha256('next'))"
         )
     };
-    assert_refused("nobody", world.app(&set(PROOF)).await, Refusal::NotByToken);
+    assert_refused("nobody", world.app(&set(PROOF)).await, Refusal::InsufficientCredential);
     assert_refused("a guess", world.app_as(world.bo, &set("'guess'")).await, Refusal::NotAnAdmin);
     assert_refused("none", world.app_as(world.bo, &set("NULL")).await, Refusal::NotAnAdmin);
     world
@@ -439,8 +447,8 @@ async fn people_and_links_need_admin() {
         assert!(world.app_as(world.bo, &sql).await.unwrap() > 0, "{sql}");
     }
     let of_cy = token("api", cy, cy);
-    assert_refused("nobody", world.app(&of_cy).await, Refusal::NotThatPerson);
-    assert_refused("an admin", world.app_as(world.bo, &of_cy).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(&of_cy).await, Refusal::PersonMismatch);
+    assert_refused("an admin", world.app_as(world.bo, &of_cy).await, Refusal::PersonMismatch);
     assert_refused(
         "for cy",
         world.app_as(world.bo, &token("api", cy, world.bo)).await,
@@ -502,7 +510,11 @@ async fn automatic_submission_needs_changed_base() {
     planned.authors.push(world.cy);
     let before = world.submit(&planned).await.unwrap();
     let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
-    assert_refused("base has not moved", world.replan(before, &anew).await, Refusal::NotThatPerson);
+    assert_refused(
+        "base has not moved",
+        world.replan(before, &anew).await,
+        Refusal::PersonMismatch,
+    );
 
     let other = world.plan(world.storage, world.ada).await;
     let submission = world.submit(&other).await.unwrap();
@@ -535,7 +547,7 @@ async fn automatic_submission_needs_changed_base() {
         ("a smaller base", Submission { base: anew.base[..2].to_vec(), ..anew.clone() }),
     ];
     for (what, forged) in forged {
-        assert_refused(what, world.replan(before, &forged).await, Refusal::NotThatPerson);
+        assert_refused(what, world.replan(before, &forged).await, Refusal::PersonMismatch);
     }
     // An early check does not allow adding a document afterwards.
     let mut tx = world.db.app().begin().await.unwrap();
@@ -549,7 +561,7 @@ async fn automatic_submission_needs_changed_base() {
         anew.proposal, anew.version
     );
     let early = sqlx::raw_sql(AssertSqlSafe(early)).execute(&mut *tx).await;
-    assert_refused("checked before it is audited", early, Refusal::NotThatPerson);
+    assert_refused("checked before it is audited", early, Refusal::PersonMismatch);
     drop(tx);
     world.replan(before, &anew).await.unwrap();
 }
@@ -563,12 +575,12 @@ async fn nodes_and_priorities_need_credential() {
         )
     };
     let by_ada = node(&format!("'{}'", world.ada));
-    assert_refused("in ada's name", world.app(&by_ada).await, Refusal::NotThatPerson);
-    assert_refused("by eve", world.app_as(world.eve, &by_ada).await, Refusal::NotThatPerson);
+    assert_refused("in ada's name", world.app(&by_ada).await, Refusal::PersonMismatch);
+    assert_refused("by eve", world.app_as(world.eve, &by_ada).await, Refusal::PersonMismatch);
     assert_eq!(world.app_as(world.ada, &by_ada).await.unwrap(), 1);
     let priority = "UPDATE deployment SET priority = 5 WHERE name = 'web'";
-    assert_refused("by nobody", world.app(priority).await, Refusal::NotThatPerson);
-    assert_refused("by a reviewer", world.app_as(world.cy, priority).await, Refusal::MayNotCommit);
+    assert_refused("by nobody", world.app(priority).await, Refusal::PersonMismatch);
+    assert_refused("by a reviewer", world.app_as(world.cy, priority).await, Refusal::CannotCommit);
     world
         .app_as(
             world.ada,
@@ -624,7 +636,7 @@ async fn withdrawn_submission_is_not_replanned() {
     assert_refused(
         "its author took it back",
         world.replan(before, &anew).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
 }
 
@@ -635,5 +647,5 @@ async fn transaction_acts_for_one_person() {
     let mut tx = world.begin_as(world.ada).await;
     let second =
         sqlx::query("SELECT act_as($1)").bind(world.bo.to_string()).execute(&mut *tx).await;
-    assert_refused("bo too", second, Refusal::NotThatPerson);
+    assert_refused("bo too", second, Refusal::PersonMismatch);
 }

@@ -270,7 +270,7 @@ async fn actor_is_the_acting_person() {
         .execute(&mut *tx)
         .await;
         if refused {
-            assert_refused(who, written, Refusal::OtherActor);
+            assert_refused(who, written, Refusal::ActorMismatch);
         } else {
             written.unwrap();
         }
@@ -309,5 +309,5 @@ async fn audited_submission_rejects_new_parts() {
         .bind(world.ada)
         .execute(&mut *tx)
         .await;
-    assert_refused("a late author", late, Refusal::SubmissionSealed);
+    assert_refused("a late author", late, Refusal::ReviewSealed);
 }

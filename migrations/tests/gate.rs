@@ -29,7 +29,7 @@ async fn approved_change_commits_once() {
     assert_refused(
         "a second time",
         world.commit(&planned, submission).await,
-        Refusal::ProposalMovedOn,
+        Refusal::ProposalChanged,
     );
     assert_eq!(world.change(world.storage).await, 3);
 }
@@ -49,7 +49,7 @@ async fn author_and_non_reviewer_verdicts_are_refused() {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     for (who, by) in [
-        (world.ada, Refusal::AuthorsVerdict),
+        (world.ada, Refusal::VerdictByAuthor),
         (world.eve, Refusal::NotAReviewer),
         (world.robot, Refusal::NotAReviewer),
     ] {
@@ -74,13 +74,13 @@ async fn editor_is_author_even_if_unlisted() {
     assert_refused(
         "bo edited",
         world.verdict(submission, world.bo, "approve").await,
-        Refusal::AuthorsVerdict,
+        Refusal::VerdictByAuthor,
     );
     world.verdict(submission, world.cy, "approve").await.unwrap();
     assert_refused(
         "bo isn't listed",
         world.commit(&planned, submission).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
 }
 
@@ -126,7 +126,7 @@ async fn risky_change_needs_more_approvals() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.risk.push("destructive".into());
-    assert_refused("one is too few", world.submit(&planned).await, Refusal::Incomplete);
+    assert_refused("one is too few", world.submit(&planned).await, Refusal::IncompleteReview);
     planned.needed = 2;
     let submission = world.submit(&planned).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
@@ -145,11 +145,11 @@ async fn older_submission_is_void() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
-    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalChanged);
     assert_refused(
         "judged",
         world.verdict(submission, world.cy, "approve").await,
-        Refusal::ProposalMovedOn,
+        Refusal::ProposalChanged,
     );
     let old = world.submit(&planned).await;
     assert!(old.is_err(), "an old version is not submitted: {old:?}");
@@ -167,16 +167,16 @@ async fn discarded_proposal_stays_closed() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     world.app("UPDATE proposal SET state = 'discarded'").await.unwrap();
-    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalMovedOn);
+    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalChanged);
     assert_refused(
         "edited",
         world.edit(planned.proposal, world.ada).await,
-        Refusal::ProposalMovedOn,
+        Refusal::ProposalChanged,
     );
     assert_refused(
         "reopened",
         world.app("UPDATE proposal SET state = 'open'").await,
-        Refusal::Spent,
+        Refusal::AlreadyUsed,
     );
     let by_hand = world.propose(world.storage, world.ada).await;
     let closed = format!("UPDATE proposal SET state = 'committed' WHERE id = {by_hand}");
@@ -202,7 +202,7 @@ async fn changed_base_voids_but_sibling_does_not() {
     let sooner = world.submit(&second).await.unwrap();
     world.verdict(sooner, world.bo, "approve").await.unwrap();
     world.commit(&second, sooner).await.unwrap();
-    assert_refused("base moved", world.commit(&first, submission).await, Refusal::BaseMoved);
+    assert_refused("base moved", world.commit(&first, submission).await, Refusal::BaseChanged);
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn second_change_taking_same_node_is_refused() {
         plans.push((planned, submission));
     }
     world.commit(&plans[0].0, plans[0].1).await.unwrap();
-    assert_refused("taken", world.commit(&plans[1].0, plans[1].1).await, Refusal::BaseMoved);
+    assert_refused("taken", world.commit(&plans[1].0, plans[1].1).await, Refusal::BaseChanged);
 }
 
 #[tokio::test]
@@ -247,7 +247,10 @@ async fn concurrent_commits_are_serialized() {
     assert!(refused.len() <= 1, "{refused:?}");
     for error in &refused {
         let by = Refusal::of(error);
-        assert!(matches!(by, Some(Refusal::NotTheNext | Refusal::OtherDocuments)), "{error}");
+        assert!(
+            matches!(by, Some(Refusal::NotNextBlueprint | Refusal::UnlistedDocuments)),
+            "{error}"
+        );
     }
     let line: Vec<(i64, Option<i64>)> =
         sqlx::query_as("SELECT number, parent FROM target ORDER BY number")
@@ -276,14 +279,14 @@ async fn root_differs_only_in_listed_documents() {
     assert_refused(
         "more",
         world.commit_root(&planned, submission, &more).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
 
     let same = world.put_root(&world.root().await).await;
     assert_refused(
         "fewer",
         world.commit_root(&planned, submission, &same).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
 
     let mut gone = world.root().await;
@@ -293,14 +296,14 @@ async fn root_differs_only_in_listed_documents() {
     assert_refused(
         "removed",
         world.commit_root(&planned, submission, &gone).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
 
     let no_root = world.put("node", json!({"deployments": {}, "nodes": {}})).await;
     assert_refused(
         "no root",
         world.commit_root(&planned, submission, &no_root).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
 
     // With so few documents, the byte comparison decides. Otherwise the row comparison above does.
@@ -312,7 +315,7 @@ async fn root_differs_only_in_listed_documents() {
     assert_refused(
         "beside",
         world.commit_root(&planned, submission, &beside).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
     // Of a duplicate key, one reader sees the first value and another the last. No blueprint may
     // have such a root.
@@ -328,7 +331,7 @@ async fn root_differs_only_in_listed_documents() {
     assert_refused(
         "twice",
         world.commit_root(&planned, submission, &twice).await,
-        Refusal::OtherDocuments,
+        Refusal::UnlistedDocuments,
     );
     for (what, root, wanted) in [
         ("twice", &twice, false),
@@ -366,13 +369,17 @@ async fn document_outside_base_is_refused() {
     assert_refused(
         "storage isn't in the base",
         world.commit(&planned, submission).await,
-        Refusal::Incomplete,
+        Refusal::IncompleteReview,
     );
 
     let empty = Submission { base: Vec::new(), ..world.plan(world.storage, world.ada).await };
     let submission = world.submit(&empty).await.unwrap();
     world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("no base at all", world.commit(&empty, submission).await, Refusal::Incomplete);
+    assert_refused(
+        "no base at all",
+        world.commit(&empty, submission).await,
+        Refusal::IncompleteReview,
+    );
 }
 
 #[tokio::test]
@@ -418,7 +425,9 @@ async fn new_deployment_writes_its_parent() {
         sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
         match parent_moves {
-            false => assert_refused("web stays behind", tx.commit().await, Refusal::NotProjected),
+            false => {
+                assert_refused("web stays behind", tx.commit().await, Refusal::IncompleteProjection)
+            }
             true => tx.commit().await.unwrap(),
         }
     }
@@ -432,19 +441,19 @@ async fn incomplete_commit_is_refused() {
 
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_target(&mut tx, submission, &root).await.unwrap();
-    assert_refused("the target alone", tx.commit().await, Refusal::NotProjected);
+    assert_refused("the target alone", tx.commit().await, Refusal::IncompleteProjection);
 
     let mut tx = world.db.app().begin().await.unwrap();
     let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
     sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
     tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
-    assert_refused("without its documents", tx.commit().await, Refusal::NotProjected);
+    assert_refused("without its documents", tx.commit().await, Refusal::IncompleteProjection);
 
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_target(&mut tx, submission, &root).await.unwrap();
     let sql = "UPDATE node SET doc = (SELECT doc FROM node WHERE id = $2) WHERE id = $1";
     let other = sqlx::query(sql).bind(world.n1).bind(world.n2).execute(&mut *tx).await;
-    assert_refused("another document", other, Refusal::OtherDocuments);
+    assert_refused("another document", other, Refusal::UnlistedDocuments);
     drop(tx);
 
     let mut tx = world.db.app().begin().await.unwrap();
@@ -472,7 +481,7 @@ async fn submission_cannot_change_after_insert() {
             hex(&planned.root)
         ),
     ] {
-        assert_refused(&sql, world.app(&sql).await, Refusal::SubmissionSealed);
+        assert_refused(&sql, world.app(&sql).await, Refusal::ReviewSealed);
     }
 }
 
@@ -480,7 +489,7 @@ async fn submission_cannot_change_after_insert() {
 async fn switch_repeats_root_and_keeps_approvals() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
-    assert_refused("on already", world.switch(true).await, Refusal::NotTheNext);
+    assert_refused("on already", world.switch(true).await, Refusal::NotNextBlueprint);
     world.switch(false).await.unwrap();
     assert_eq!(world.commit(&planned, submission).await.unwrap(), 3);
     world.switch(true).await.unwrap();
@@ -490,7 +499,7 @@ async fn switch_repeats_root_and_keeps_approvals() {
         hex(&other),
         world.ada
     );
-    assert_refused("another root", world.app(&sql).await, Refusal::NotTheNext);
+    assert_refused("another root", world.app(&sql).await, Refusal::NotNextBlueprint);
 }
 
 #[tokio::test]
@@ -516,11 +525,19 @@ async fn history_has_no_gap_fork_or_second_genesis() {
     assert_refused(
         "second genesis",
         world.app(&insert(1, "NULL", "genesis", true)).await,
-        Refusal::NotTheNext,
+        Refusal::NotNextBlueprint,
     );
-    assert_refused("gap", world.app(&insert(9, "8", "switch", false)).await, Refusal::NotTheNext);
+    assert_refused(
+        "gap",
+        world.app(&insert(9, "8", "switch", false)).await,
+        Refusal::NotNextBlueprint,
+    );
     world.switch(false).await.unwrap();
-    assert_refused("fork", world.app(&insert(2, "1", "switch", false)).await, Refusal::NotTheNext);
+    assert_refused(
+        "fork",
+        world.app(&insert(2, "1", "switch", false)).await,
+        Refusal::NotNextBlueprint,
+    );
     assert_eq!(
         state(world.app_as(world.ada, &insert(4, "2", "switch", true)).await),
         "23514",
@@ -548,16 +565,16 @@ async fn restore_voids_old_submissions_and_transactions() {
     assert_refused(
         "an old approval",
         world.commit(&planned, submission).await,
-        Refusal::OtherEpoch,
+        Refusal::EpochMismatch,
     );
     assert_refused(
         "a new verdict",
         world.verdict(submission, world.cy, "approve").await,
-        Refusal::OtherEpoch,
+        Refusal::EpochMismatch,
     );
     let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
                SELECT number + 1, number, 'switch', root, false, epoch FROM target";
-    assert_refused("an old process", world.app(sql).await, Refusal::OtherEpoch);
+    assert_refused("an old process", world.app(sql).await, Refusal::EpochMismatch);
     assert_refused(
         "backwards",
         world.owner("UPDATE head SET epoch = 1").await,

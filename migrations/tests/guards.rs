@@ -208,17 +208,17 @@ async fn run_identity_never_changes() {
         "UPDATE run SET epoch = 9",
     ] {
         assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
-        assert_refused(sql, world.owner(sql).await, Refusal::RunIdentity);
+        assert_refused(sql, world.owner(sql).await, Refusal::RunIdentityChanged);
     }
     assert_eq!(state(world.worker("DELETE FROM run").await), DENIED);
-    assert_refused("owner", world.owner("DELETE FROM run").await, Refusal::RunIdentity);
+    assert_refused("owner", world.owner("DELETE FROM run").await, Refusal::RunIdentityChanged);
     world
         .owner("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'lost'")
         .await
         .unwrap();
     world.owner("UPDATE run SET outcome = 'late', result = '{}'").await.unwrap();
     let reopened = "UPDATE run SET state = 'queued', ended_at = NULL, outcome = NULL";
-    assert_refused("reopened", world.worker(reopened).await, Refusal::Spent);
+    assert_refused("reopened", world.worker(reopened).await, Refusal::AlreadyUsed);
     world.owner(&insert).await.unwrap();
 }
 
@@ -235,7 +235,7 @@ async fn one_time_token_is_used_once() {
     assert_refused(
         "used again",
         world.owner("UPDATE token SET used_at = NULL").await,
-        Refusal::Spent,
+        Refusal::AlreadyUsed,
     );
 }
 

@@ -66,8 +66,8 @@ fn local() -> Value {
 async fn documented_record_changes_by_commit_only() {
     let world = World::new().await;
     for sql in changes("n1.x.example") {
-        assert_refused(&sql, world.app(&sql).await, Refusal::RecordOutsideCommit);
-        assert_refused(&sql, world.owner(&sql).await, Refusal::RecordOutsideCommit);
+        assert_refused(&sql, world.app(&sql).await, Refusal::NodeRecordOutsideCommit);
+        assert_refused(&sql, world.owner(&sql).await, Refusal::NodeRecordOutsideCommit);
     }
     let add = "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system";
     world.app(add).await.unwrap();
@@ -86,7 +86,7 @@ async fn row_differing_from_document_is_refused() {
         "connection = '{\"root\": \"/srv/n1\"}', hints = '{\"rack\": 8}'",
     ] {
         let planned = planned(&world, local(), json!({})).await;
-        assert_refused(row, commit_with(&world, &planned, row).await, Refusal::OtherRecord);
+        assert_refused(row, commit_with(&world, &planned, row).await, Refusal::NodeRecordMismatch);
         world
             .app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'")
             .await
@@ -112,7 +112,7 @@ async fn commit_does_not_change_other_records() {
     world.insert_target(&mut tx, submission, &root).await.unwrap();
     let other =
         sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
-    assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::OtherRecord);
+    assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::NodeRecordMismatch);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn changed_connection_without_its_risk_is_refused() {
     let mut planned = planned(&world, local(), json!({})).await;
     planned.risk.retain(|risk| risk != "connection");
     let row = "connection = '{\"root\": \"/srv/n1\"}'";
-    assert_refused("no risk", commit_with(&world, &planned, row).await, Refusal::Incomplete);
+    assert_refused("no risk", commit_with(&world, &planned, row).await, Refusal::IncompleteReview);
 }
 
 #[tokio::test]

@@ -147,7 +147,7 @@ async fn early_constraint_check_cannot_skip_demand() {
     let late = "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
     let late =
         sqlx::query(late).bind(submission).bind(id).bind(old).bind(new).execute(&mut *tx).await;
-    assert_refused("a document after the decision", late, Refusal::SubmissionSealed);
+    assert_refused("a document after the decision", late, Refusal::ReviewSealed);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn unsigned_approval_does_not_commit() {
     let submission = world.submit(&planned).await.unwrap();
     let passkey = world.passkey(world.bo).await;
     world.approval(submission, world.bo).await;
-    assert_refused("unsigned", world.commit(&planned, submission).await, Refusal::NotSigned);
+    assert_refused("unsigned", world.commit(&planned, submission).await, Refusal::SignatureMissing);
     let signed = world.approval(submission, world.bo).await;
     world.app_as(world.bo, &signature(signed, passkey, "first")).await.unwrap();
     // A signature of the same message counts once.
@@ -167,7 +167,7 @@ async fn unsigned_approval_does_not_commit() {
     assert_refused(
         "the last verdict",
         world.commit(&planned, submission).await,
-        Refusal::NotSigned,
+        Refusal::SignatureMissing,
     );
     world.app_as(world.bo, &signature(again, passkey, "second")).await.unwrap();
     let revoke = format!(
@@ -175,7 +175,7 @@ async fn unsigned_approval_does_not_commit() {
         world.bo
     );
     world.app_as(world.bo, &revoke).await.unwrap();
-    assert_refused("revoked", world.commit(&planned, submission).await, Refusal::NotSigned);
+    assert_refused("revoked", world.commit(&planned, submission).await, Refusal::SignatureMissing);
     let other = world.passkey(world.bo).await;
     let last = world.approval(submission, world.bo).await;
     world.app_as(world.bo, &signature(last, other, "third")).await.unwrap();
@@ -190,15 +190,15 @@ async fn passkeys_and_signatures_need_credential() {
     let (of_bo, fresh) = (world.passkey(world.bo).await, Uuid::new_v4());
     let verdict = world.approval(submission, world.bo).await;
     let other = world.app_as(world.cy, &registration(Uuid::new_v4(), world.bo)).await;
-    assert_refused("registered for another person", other, Refusal::NotThatPerson);
+    assert_refused("registered for another person", other, Refusal::PersonMismatch);
     assert_refused(
         "signed by another person",
         world.app_as(world.cy, &signature(verdict, of_bo, "m")).await,
-        Refusal::ForeignSignature,
+        Refusal::SignatureByOtherPerson,
     );
     let of_cy = world.passkey(world.cy).await;
     let foreign = world.app_as(world.bo, &signature(verdict, of_cy, "m")).await;
-    assert_refused("another person's passkey", foreign, Refusal::ForeignSignature);
+    assert_refused("another person's passkey", foreign, Refusal::SignatureByOtherPerson);
     world.app_as(world.cy, &registration(fresh, world.cy)).await.unwrap();
     let by_bo = world.app_as(world.bo, &confirmation(fresh, of_bo)).await;
     assert_refused("confirmed by a reviewer", by_bo, Refusal::PasskeyNotConfirmed);

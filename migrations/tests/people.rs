@@ -59,9 +59,9 @@ async fn committer_needs_permission_in_all_touched_deployments() {
     world.verdict(submission, world.bo, "approve").await.unwrap();
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await.unwrap();
     world.grant(world.ada, "operator", world.storage).await.unwrap();
-    assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::MayNotCommit);
+    assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::CannotCommit);
     world.grant(world.ada, "operator", world.web).await.unwrap();
-    assert_refused("the switch is everybody's", world.switch(false).await, Refusal::MayNotCommit);
+    assert_refused("the switch is everybody's", world.switch(false).await, Refusal::CannotCommit);
     world.commit(&planned, submission).await.unwrap();
 }
 
@@ -94,10 +94,10 @@ async fn gantry_name_is_reserved() {
     assert_refused(
         "new",
         world.owner("INSERT INTO person (name) VALUES ('gantry')").await,
-        Refusal::OwnName,
+        Refusal::ReservedName,
     );
     let renamed = world.owner("UPDATE person SET name = 'gantry' WHERE name = 'bo'").await;
-    assert_refused("renamed", renamed, Refusal::OwnName);
+    assert_refused("renamed", renamed, Refusal::ReservedName);
     for statement in [
         "ALTER TABLE person DISABLE TRIGGER guard_name",
         "INSERT INTO person (name) VALUES ('gantry')",
@@ -117,12 +117,12 @@ async fn invalid_scoped_grant_is_refused() {
     assert_refused(
         "all",
         world.grant(world.bo, "operator", world.system).await,
-        Refusal::NoPartOfTheTree,
+        Refusal::InvalidGrantScope,
     );
     assert_refused(
         "nowhere",
         world.grant(world.bo, "operator", Uuid::new_v4()).await,
-        Refusal::NoPartOfTheTree,
+        Refusal::InvalidGrantScope,
     );
     assert_eq!(world::state(world.grant(world.bo, "admin", world.web).await), "23514");
     assert_eq!(

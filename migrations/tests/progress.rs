@@ -112,13 +112,13 @@ async fn claimed_run_changes_its_step() {
     .await
     .unwrap();
     let later = "UPDATE step SET wall = '{\"a\": 2}' WHERE state = 'active'";
-    assert_refused("later", world.app(later).await, Refusal::ForeignOutput);
+    assert_refused("later", world.app(later).await, Refusal::OutputWithoutRun);
     // A re-run with a cause fails and is retried.
     world
         .app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'")
         .await
         .unwrap();
-    assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::RunNotDue);
+    assert_refused("its cause is missing", world.app(&claim(N1)).await, Refusal::StepNotStartable);
     world.app(&with_cause(N1)).await.unwrap();
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
@@ -132,16 +132,19 @@ async fn claimed_run_changes_its_step() {
 async fn step_change_without_run_is_refused() {
     let world = ready().await;
     for (sql, by) in [
-        ("UPDATE step SET state = 'transition'", Refusal::StepMoved),
-        ("UPDATE step SET state = 'active', applied_generation = generation", Refusal::StepMoved),
-        ("UPDATE step SET state = 'active'", Refusal::StepMoved),
-        ("UPDATE step SET state = 'error'", Refusal::StepMoved),
-        ("UPDATE step SET applied_generation = 1", Refusal::StepMoved),
-        ("UPDATE step SET wall = '{\"a\": 1}'", Refusal::ForeignOutput),
-        ("UPDATE step SET wall = '{\"a\": 1}', wall_run = 1", Refusal::ForeignOutput),
-        ("UPDATE step SET results = '{}'", Refusal::ForeignOutput),
-        ("UPDATE noderole SET system_data = '{\"a\": 1}'", Refusal::ForeignOutput),
-        (OUTPUT.replace(" WHERE state = 'active'", "").as_str(), Refusal::ForeignOutput),
+        ("UPDATE step SET state = 'transition'", Refusal::InvalidStepTransition),
+        (
+            "UPDATE step SET state = 'active', applied_generation = generation",
+            Refusal::InvalidStepTransition,
+        ),
+        ("UPDATE step SET state = 'active'", Refusal::InvalidStepTransition),
+        ("UPDATE step SET state = 'error'", Refusal::InvalidStepTransition),
+        ("UPDATE step SET applied_generation = 1", Refusal::InvalidStepTransition),
+        ("UPDATE step SET wall = '{\"a\": 1}'", Refusal::OutputWithoutRun),
+        ("UPDATE step SET wall = '{\"a\": 1}', wall_run = 1", Refusal::OutputWithoutRun),
+        ("UPDATE step SET results = '{}'", Refusal::OutputWithoutRun),
+        ("UPDATE noderole SET system_data = '{\"a\": 1}'", Refusal::OutputWithoutRun),
+        (OUTPUT.replace(" WHERE state = 'active'", "").as_str(), Refusal::OutputWithoutRun),
     ] {
         assert_refused(sql, world.app(sql).await, by);
     }
@@ -150,30 +153,36 @@ async fn step_change_without_run_is_refused() {
     lease(&world).await;
     for set in [DONE, "state = 'todo'", "state = 'error'", "state = 'blocked', pending = 1"] {
         let sql = format!("UPDATE step SET {set} WHERE state = 'transition'");
-        assert_refused(set, world.app(&sql).await, Refusal::StepMoved);
+        assert_refused(set, world.app(&sql).await, Refusal::InvalidStepTransition);
     }
     // After its run ended with another outcome.
     for (outcome, set) in [("failed", DONE), ("succeeded", "state = 'error'"), ("lost", DONE)] {
-        assert_refused(outcome, finish(&world, outcome, set).await, Refusal::StepMoved);
+        assert_refused(outcome, finish(&world, outcome, set).await, Refusal::InvalidStepTransition);
     }
     let other = format!("{DONE}, results = '{{\"a\": 2}}'");
     assert_refused(
         "another result",
         finish(&world, "succeeded", &other).await,
-        Refusal::ForeignOutput,
+        Refusal::OutputWithoutRun,
     );
     let foreign = format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{}}', wall_run = 7");
     assert_refused(
         "output of another run",
         finish(&world, "succeeded", &foreign).await,
-        Refusal::ForeignOutput,
+        Refusal::OutputWithoutRun,
     );
     finish(&world, "succeeded", DONE).await.unwrap();
     for (sql, by) in [
-        ("UPDATE step SET state = 'todo' WHERE state = 'active'", Refusal::StepMoved),
-        ("UPDATE step SET state = 'transition' WHERE state = 'active'", Refusal::StepMoved),
-        ("UPDATE step SET state = 'error' WHERE state = 'active'", Refusal::StepMoved),
-        ("UPDATE step SET applied_generation = 0 WHERE state = 'active'", Refusal::StepMoved),
+        ("UPDATE step SET state = 'todo' WHERE state = 'active'", Refusal::InvalidStepTransition),
+        (
+            "UPDATE step SET state = 'transition' WHERE state = 'active'",
+            Refusal::InvalidStepTransition,
+        ),
+        ("UPDATE step SET state = 'error' WHERE state = 'active'", Refusal::InvalidStepTransition),
+        (
+            "UPDATE step SET applied_generation = 0 WHERE state = 'active'",
+            Refusal::InvalidStepTransition,
+        ),
     ] {
         assert_refused(sql, world.app(sql).await, by);
     }
@@ -187,7 +196,7 @@ async fn server_cannot_report_run_result() {
     for outcome in ["succeeded", "failed", "cancelled", "lost"] {
         let end =
             format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
-        assert_refused(outcome, world.app(&end).await, Refusal::RunMoved);
+        assert_refused(outcome, world.app(&end).await, Refusal::InvalidRunTransition);
     }
 }
 
@@ -203,22 +212,30 @@ async fn only_person_retries_destructive_step() {
     lease(&world).await;
     finish(&world, "failed", "state = 'error', error = 'no'").await.unwrap();
     let retry = "UPDATE step SET state = 'todo', cause = 'retry' WHERE state = 'error'";
-    assert_refused("server", world.app(retry).await, Refusal::StepMoved);
-    assert_refused("worker", world.worker(retry).await, Refusal::StepMoved);
-    assert_refused("a reviewer", world.app_as(world.bo, retry).await, Refusal::StepMoved);
+    assert_refused("server", world.app(retry).await, Refusal::InvalidStepTransition);
+    assert_refused("worker", world.worker(retry).await, Refusal::InvalidStepTransition);
+    assert_refused(
+        "a reviewer",
+        world.app_as(world.bo, retry).await,
+        Refusal::InvalidStepTransition,
+    );
     // An operator of another deployment.
     world
         .owner(&format!("UPDATE person SET permissions = '{{}}' WHERE id = '{}'", world.eve))
         .await
         .unwrap();
     grant_operator(&world, world.eve, world.storage).await;
-    assert_refused("of storage", world.app_as(world.eve, retry).await, Refusal::StepMoved);
+    assert_refused(
+        "of storage",
+        world.app_as(world.eve, retry).await,
+        Refusal::InvalidStepTransition,
+    );
     grant_operator(&world, world.eve, world.web).await;
     world.app_as(world.eve, retry).await.unwrap();
     assert_refused(
         "its retry names no person",
         world.app(&with_cause(N1)).await,
-        Refusal::RunNotDue,
+        Refusal::StepNotStartable,
     );
 }
 
@@ -237,8 +254,8 @@ async fn retry_keeps_no_name_of_an_earlier_one() {
     finish(&world, "failed", "state = 'error', error = 'no', cause = 'retry'").await.unwrap();
     world.owner("UPDATE step SET cause_by = 'ada' WHERE state = 'error'").await.unwrap();
     let again = "UPDATE step SET state = 'todo' WHERE state = 'error'";
-    assert_refused("nobody", world.app(again).await, Refusal::NotThatPerson);
-    assert_refused("another person", world.app_as(world.eve, again).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(again).await, Refusal::PersonMismatch);
+    assert_refused("another person", world.app_as(world.eve, again).await, Refusal::PersonMismatch);
     world.app_as(world.ada, again).await.unwrap();
 }
 
@@ -253,17 +270,17 @@ async fn retry_names_its_operator() {
             "UPDATE step SET state = 'todo', cause = 'retry', cause_by = '{name}' WHERE state = 'error'"
         )
     };
-    assert_refused("nobody", world.app(&named("ada")).await, Refusal::NotThatPerson);
-    assert_refused("worker", world.worker(&named("ada")).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(&named("ada")).await, Refusal::PersonMismatch);
+    assert_refused("worker", world.worker(&named("ada")).await, Refusal::PersonMismatch);
     assert_refused(
         "another person",
         world.app_as(world.eve, &named("ada")).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
     assert_refused(
         "a reviewer",
         world.app_as(world.bo, &named("bo")).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
     world.app_as(world.ada, &named("ada")).await.unwrap();
 }
@@ -275,17 +292,21 @@ async fn only_operator_or_commit_cancels_run() {
     lease(&world).await;
     let cancel = "UPDATE run SET cancel_requested = true, error = 'cancelled by ada'";
     let superseded = "UPDATE run SET cancel_requested = true, superseded = true";
-    assert_refused("nobody", world.app(cancel).await, Refusal::NotThatPerson);
-    assert_refused("no commit", world.app(superseded).await, Refusal::NotThatPerson);
+    assert_refused("nobody", world.app(cancel).await, Refusal::PersonMismatch);
+    assert_refused("no commit", world.app(superseded).await, Refusal::PersonMismatch);
     assert_refused(
         "no commit, a person",
         world.app_as(world.ada, superseded).await,
-        Refusal::NotThatPerson,
+        Refusal::PersonMismatch,
     );
-    assert_refused("a reviewer", world.app_as(world.bo, cancel).await, Refusal::NotThatPerson);
-    assert_refused("another person", world.app_as(world.eve, cancel).await, Refusal::NotThatPerson);
+    assert_refused("a reviewer", world.app_as(world.bo, cancel).await, Refusal::PersonMismatch);
+    assert_refused(
+        "another person",
+        world.app_as(world.eve, cancel).await,
+        Refusal::PersonMismatch,
+    );
     let told = "UPDATE run SET error = 'cancelled by ada'";
-    assert_refused("its words alone", world.app(told).await, Refusal::NotThatPerson);
+    assert_refused("its words alone", world.app(told).await, Refusal::PersonMismatch);
     world.app_as(world.ada, cancel).await.unwrap();
 }
 
@@ -294,13 +315,13 @@ async fn queued_run_is_not_cancelled_unasked() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'cancelled'";
-    assert_refused("server", world.app(end).await, Refusal::RunMoved);
-    assert_refused("worker", world.worker(end).await, Refusal::RunMoved);
+    assert_refused("server", world.app(end).await, Refusal::InvalidRunTransition);
+    assert_refused("worker", world.worker(end).await, Refusal::InvalidRunTransition);
     let named = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'unstarted', cancel_requested = true,
                  error = 'cancelled by ada'";
-    assert_refused("server", world.app(named).await, Refusal::NotThatPerson);
+    assert_refused("server", world.app(named).await, Refusal::PersonMismatch);
     let unstarted = named.replace("cancel_requested = true,", "");
-    assert_refused("worker", world.worker(&unstarted).await, Refusal::NotThatPerson);
+    assert_refused("worker", world.worker(&unstarted).await, Refusal::PersonMismatch);
 }
 
 #[tokio::test]
@@ -310,8 +331,8 @@ async fn unknown_cause_is_refused() {
     lease(&world).await;
     finish(&world, "succeeded", DONE).await.unwrap();
     let again = "UPDATE step SET state = 'todo', cause = 'retry by bo' WHERE state = 'active'";
-    assert_refused("server", world.app(again).await, Refusal::StepMoved);
-    assert_refused("worker", world.worker(again).await, Refusal::StepMoved);
+    assert_refused("server", world.app(again).await, Refusal::InvalidStepTransition);
+    assert_refused("worker", world.worker(again).await, Refusal::InvalidStepTransition);
 }
 
 #[tokio::test]
@@ -324,7 +345,11 @@ async fn destructive_applied_step_never_runs_again() {
     world.owner("UPDATE step SET destructive = true").await.unwrap();
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
-    assert_refused("lost", finish(&world, "lost", "state = 'todo'").await, Refusal::StepMoved);
+    assert_refused(
+        "lost",
+        finish(&world, "lost", "state = 'todo'").await,
+        Refusal::InvalidStepTransition,
+    );
     finish(&world, "succeeded", DONE).await.unwrap();
     for set in [
         "state = 'todo', cause = 'drift'",
@@ -342,7 +367,7 @@ async fn run_that_is_not_due_is_refused() {
     let world = ready().await;
     let by_hand = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
                    SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step";
-    assert_refused("its step is TODO", world.app(by_hand).await, Refusal::RunNotDue);
+    assert_refused("its step is TODO", world.app(by_hand).await, Refusal::StepNotStartable);
     let another = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
     let lane = "(SELECT l.id FROM lane l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
     for (column, value) in [
@@ -373,11 +398,11 @@ async fn run_that_is_not_due_is_refused() {
             if sql.starts_with("UPDATE node") { format!("{sql} WHERE NOT phantom") } else { sql.to_owned() }
         };
         sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&before))).execute(world.db.owner()).await.unwrap();
-        assert_refused(why, world.app(&claim(N1)).await, Refusal::RunNotDue);
+        assert_refused(why, world.app(&claim(N1)).await, Refusal::StepNotStartable);
         sqlx::raw_sql(sqlx::AssertSqlSafe(machines(&after))).execute(world.db.owner()).await.unwrap();
     }
     world.switch(false).await.unwrap();
-    assert_refused("switch", world.app(&claim(N1)).await, Refusal::RunNotDue);
+    assert_refused("switch", world.app(&claim(N1)).await, Refusal::StepNotStartable);
     world.switch(true).await.unwrap();
     // A parent is not done, whatever `pending` says.
     let edge = "ALTER TABLE edge DISABLE TRIGGER guard_intent;
@@ -401,7 +426,7 @@ async fn run_passes_each_state_once() {
         "UPDATE run SET input = '{}'",
         "UPDATE run SET result = '{}'",
     ] {
-        assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
+        assert_refused(sql, world.app(sql).await, Refusal::InvalidRunTransition);
     }
     world
         .owner("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
@@ -409,27 +434,27 @@ async fn run_passes_each_state_once() {
         .unwrap();
     let leased =
         format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
-    assert_refused("hold", world.app(&leased).await, Refusal::RunMoved);
+    assert_refused("hold", world.app(&leased).await, Refusal::InvalidRunTransition);
     world.owner("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
     let log = |run: i64, at: i64| {
         format!(
             "INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING"
         )
     };
-    assert_refused("nobody has it", world.app(&log(1, 0)).await, Refusal::ForeignLog);
+    assert_refused("nobody has it", world.app(&log(1, 0)).await, Refusal::InvalidLogWrite);
     lease(&world).await;
-    assert_refused("a gap", world.app(&log(1, 7)).await, Refusal::ForeignLog);
-    assert_refused("no such run", world.app(&log(99, 0)).await, Refusal::ForeignLog);
+    assert_refused("a gap", world.app(&log(1, 7)).await, Refusal::InvalidLogWrite);
+    assert_refused("no such run", world.app(&log(99, 0)).await, Refusal::InvalidLogWrite);
     assert_eq!(
         (world.app(&log(1, 0)).await.unwrap(), world.app(&log(1, 0)).await.unwrap()),
         (1, 0)
     );
     let back = "UPDATE run SET state = 'queued', worker_id = NULL, started_at = NULL";
-    assert_refused("back", world.app(back).await, Refusal::RunMoved);
+    assert_refused("back", world.app(back).await, Refusal::InvalidRunTransition);
     assert_refused(
         "stamp",
         world.app("UPDATE run SET ended_xid = pg_current_xact_id()").await,
-        Refusal::RunIdentity,
+        Refusal::RunIdentityChanged,
     );
     finish(&world, "succeeded", DONE).await.unwrap();
     for sql in [
@@ -437,7 +462,7 @@ async fn run_passes_each_state_once() {
         "UPDATE run SET result = '{\"a\": 2}'",
         "UPDATE run SET input = '{}'",
     ] {
-        assert_refused(sql, world.app(sql).await, Refusal::RunMoved);
+        assert_refused(sql, world.app(sql).await, Refusal::InvalidRunTransition);
     }
     world.app("UPDATE run SET result = NULL").await.unwrap();
     world.owner("UPDATE run SET lease_until = now()").await.unwrap();
@@ -480,14 +505,14 @@ async fn node_change_without_health_check_is_refused() {
     };
     let up = "UPDATE node SET alive = true, joined = 'confirmed', boot_id = 'x', last_seen_at = now() WHERE fqdn = 'n1.x.example'";
     world.app(&look(false)).await.unwrap();
-    assert_refused("not reached", world.app(up).await, Refusal::NodeUnseen);
+    assert_refused("not reached", world.app(up).await, Refusal::NodeStateWithoutEvidence);
     world.app(&look(true)).await.unwrap();
     world.app(up).await.unwrap();
     world.app(&look(false)).await.unwrap();
     world.app("UPDATE node SET alive = false WHERE fqdn = 'n1.x.example'").await.unwrap();
     let new = "INSERT INTO node (fqdn, deployment_id, transport, alive, joined)
                SELECT 'n8.x.example', id, 'ssh', true, 'confirmed' FROM deployment WHERE system";
-    assert_refused("a new one", world.app(new).await, Refusal::NodeUnseen);
+    assert_refused("a new one", world.app(new).await, Refusal::NodeStateWithoutEvidence);
     let fact = format!(
         "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT '{}', 'role app', '{{\"cpus\": 4}}', id FROM run",
         world.n2
@@ -497,5 +522,9 @@ async fn node_change_without_health_check_is_refused() {
         .await
         .unwrap();
     world.app(&claim(N2)).await.unwrap();
-    assert_refused("facts without a result", world.app(&fact).await, Refusal::NodeUnseen);
+    assert_refused(
+        "facts without a result",
+        world.app(&fact).await,
+        Refusal::NodeStateWithoutEvidence,
+    );
 }

@@ -4,7 +4,7 @@
 
 mod world;
 
-use migrations::Refusal::{self, NotAsDocumented, NotListed};
+use migrations::Refusal::{self, ProjectionMismatch, UnlistedRows};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
@@ -54,16 +54,16 @@ async fn row_without_listed_document_is_refused() {
         )
     };
     let cases: Vec<(String, Refusal)> = vec![
-        (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), NotListed),
-        (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE noderole SET doc = '{{}}' WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n1}", world.storage), NotListed),
-        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n2}", world.web), NotListed),
-        (format!("UPDATE step SET destructive = true WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET exclusive = false WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET needs = 'any' WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET instant = true WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET timeout_s = 9 WHERE {n1}"), NotAsDocumented),
+        (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n2}"), UnlistedRows),
+        (format!("UPDATE noderole SET data = '{{\"evil\": 1}}' WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE noderole SET doc = '{{}}' WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n1}", world.storage), UnlistedRows),
+        (format!("UPDATE noderole SET deployment_id = '{}' WHERE {n2}", world.web), UnlistedRows),
+        (format!("UPDATE step SET destructive = true WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET exclusive = false WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET needs = 'any' WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET instant = true WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET timeout_s = 9 WHERE {n1}"), ProjectionMismatch),
         // ACTIVE without a run, and everything else as it was.
         (
             format!(
@@ -71,38 +71,38 @@ async fn row_without_listed_document_is_refused() {
                  UPDATE step SET state = 'active', applied_generation = generation WHERE {n1};
                  UPDATE step SET instant = false WHERE {n1}"
             ),
-            NotAsDocumented,
+            ProjectionMismatch,
         ),
         (
             format!("UPDATE step SET timeout_s = 9 WHERE {n1}; UPDATE step SET timeout_s = 3600 WHERE {n1}"),
-            NotAsDocumented,
+            ProjectionMismatch,
         ),
-        (format!("UPDATE step SET rank = 3 WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET join_kind = 'any' WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET lane_id = (SELECT lane_id FROM step WHERE {n2}) WHERE {n1}"), NotAsDocumented),
-        (format!("UPDATE step SET skipped = 'please' WHERE {n1}"), NotListed),
-        (format!("UPDATE step SET destructive = true WHERE {n2}"), NotListed),
-        (format!("UPDATE step SET exclusive = false WHERE {n2}"), NotListed),
-        (format!("UPDATE step SET generation = 2 WHERE {n2}"), NotListed),
-        (format!("UPDATE step SET content_hash = sha256('other') WHERE {n2}"), NotListed),
-        (format!("UPDATE step SET state = 'gone', pending = 0 WHERE {n2}"), NotListed),
-        (format!("{step}, 'todo', 0 FROM step WHERE {n1}"), NotAsDocumented),
-        (format!("{step}, 'active', 2 FROM step WHERE {n1}"), NotListed),
-        (format!("{step}, 'todo', 0 FROM step WHERE {n2}"), NotListed),
-        (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n1"), of("n2")), NotAsDocumented),
-        (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n2"), of("n1")), NotListed),
-        (format!("DELETE FROM step WHERE {n2}"), NotListed),
-        ("UPDATE lane SET max_running = 1000".into(), NotAsDocumented),
-        ("UPDATE lane SET max_running = 1000; SET CONSTRAINTS guard_lane_role IMMEDIATE".into(), NotAsDocumented),
-        (format!("INSERT INTO lane (deployment_id, name) VALUES ('{}', 'x')", world.storage), NotAsDocumented),
-        (format!("INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), NotListed),
-        ("UPDATE deployment SET name = 'x' WHERE name = 'storage'".into(), NotListed),
-        ("UPDATE deployment SET head_no = 1 WHERE name = 'web'".into(), NotListed),
-        ("UPDATE deployment SET head_no = 2 WHERE name = 'storage'".into(), NotAsDocumented),
-        ("UPDATE deployment SET removed_in = 2, head_no = 2 WHERE name = 'storage'".into(), NotListed),
-        ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n2.x.example'".into(), NotListed),
-        ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n1.x.example'".into(), NotAsDocumented),
-        (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'n1.x.example'", world.storage), NotAsDocumented),
+        (format!("UPDATE step SET rank = 3 WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET join_kind = 'any' WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET lane_id = (SELECT lane_id FROM step WHERE {n2}) WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET skipped = 'please' WHERE {n1}"), UnlistedRows),
+        (format!("UPDATE step SET destructive = true WHERE {n2}"), UnlistedRows),
+        (format!("UPDATE step SET exclusive = false WHERE {n2}"), UnlistedRows),
+        (format!("UPDATE step SET generation = 2 WHERE {n2}"), UnlistedRows),
+        (format!("UPDATE step SET content_hash = sha256('other') WHERE {n2}"), UnlistedRows),
+        (format!("UPDATE step SET state = 'gone', pending = 0 WHERE {n2}"), UnlistedRows),
+        (format!("{step}, 'todo', 0 FROM step WHERE {n1}"), ProjectionMismatch),
+        (format!("{step}, 'active', 2 FROM step WHERE {n1}"), UnlistedRows),
+        (format!("{step}, 'todo', 0 FROM step WHERE {n2}"), UnlistedRows),
+        (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n1"), of("n2")), ProjectionMismatch),
+        (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n2"), of("n1")), UnlistedRows),
+        (format!("DELETE FROM step WHERE {n2}"), UnlistedRows),
+        ("UPDATE lane SET max_running = 1000".into(), ProjectionMismatch),
+        ("UPDATE lane SET max_running = 1000; SET CONSTRAINTS guard_lane_role IMMEDIATE".into(), ProjectionMismatch),
+        (format!("INSERT INTO lane (deployment_id, name) VALUES ('{}', 'x')", world.storage), ProjectionMismatch),
+        (format!("INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), UnlistedRows),
+        ("UPDATE deployment SET name = 'x' WHERE name = 'storage'".into(), UnlistedRows),
+        ("UPDATE deployment SET head_no = 1 WHERE name = 'web'".into(), UnlistedRows),
+        ("UPDATE deployment SET head_no = 2 WHERE name = 'storage'".into(), ProjectionMismatch),
+        ("UPDATE deployment SET removed_in = 2, head_no = 2 WHERE name = 'storage'".into(), UnlistedRows),
+        ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n2.x.example'".into(), UnlistedRows),
+        ("UPDATE node SET fqdn = 'n7.x.example' WHERE fqdn = 'n1.x.example'".into(), ProjectionMismatch),
+        (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'n1.x.example'", world.storage), ProjectionMismatch),
         (
             format!("SET CONSTRAINTS ALL IMMEDIATE; UPDATE step SET destructive = true WHERE {n1}"),
             Refusal::IntentOutsideCommit,
@@ -119,27 +119,27 @@ async fn row_without_listed_document_is_refused() {
             ),
             Refusal::IntentOutsideCommit,
         ),
-        (format!("INSERT INTO target_deployment VALUES ('{}', 2)", world.storage), NotAsDocumented),
-        (format!("INSERT INTO target_deployment VALUES ('{}', 1)", world.n1), NotListed),
-        (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'bare.x.example'", world.web), NotListed),
-        ("UPDATE node SET fqdn = 'n8.x.example' WHERE fqdn = 'bare.x.example'".into(), NotListed),
-        ("UPDATE node SET removed_in = 1 WHERE fqdn = 'bare.x.example'".into(), NotListed),
-        (format!("INSERT INTO node (fqdn, deployment_id) VALUES ('n9.x.example', '{}')", world.system), NotListed),
+        (format!("INSERT INTO target_deployment VALUES ('{}', 2)", world.storage), ProjectionMismatch),
+        (format!("INSERT INTO target_deployment VALUES ('{}', 1)", world.n1), UnlistedRows),
+        (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'bare.x.example'", world.web), UnlistedRows),
+        ("UPDATE node SET fqdn = 'n8.x.example' WHERE fqdn = 'bare.x.example'".into(), UnlistedRows),
+        ("UPDATE node SET removed_in = 1 WHERE fqdn = 'bare.x.example'".into(), UnlistedRows),
+        (format!("INSERT INTO node (fqdn, deployment_id) VALUES ('n9.x.example', '{}')", world.system), UnlistedRows),
         (
             format!(
                 "INSERT INTO node (fqdn, deployment_id, phantom, transport) VALUES ('n9.x.example', '{}', true, 'none')",
                 world.web
             ),
-            NotListed,
+            UnlistedRows,
         ),
         (
             "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
              SELECT gen_random_uuid(), id, 'x', gen_random_uuid(), doc, 2 FROM deployment WHERE name = 'web'"
                 .into(),
-            Refusal::OtherDocuments,
+            Refusal::UnlistedDocuments,
         ),
-        ("UPDATE jig SET class = 'noop'".into(), NotListed),
-        ("UPDATE jig SET active = false".into(), NotAsDocumented),
+        ("UPDATE jig SET class = 'noop'".into(), UnlistedRows),
+        ("UPDATE jig SET active = false".into(), ProjectionMismatch),
     ];
     for (sql, by) in cases {
         assert_refused(&sql, commit_with(&world, &planned, submission, &sql).await, by);
@@ -188,17 +188,17 @@ async fn deleted_edge_is_refused() {
     assert_refused(
         "no edge",
         commit_with(&world, &planned, submission, without).await,
-        NotAsDocumented,
+        ProjectionMismatch,
     );
     commit_with(&world, &planned, submission, &bind).await.unwrap();
 
     let (planned, submission) = plan(2).await;
     let own = commit_with(&world, &planned, submission, "DELETE FROM edge").await;
-    assert_refused("of a listed node", own, NotAsDocumented);
+    assert_refused("of a listed node", own, ProjectionMismatch);
     let other = world.plan(world.storage, world.eve).await;
     let (other, submission) = approved(&world, other).await;
     let foreign = commit_with(&world, &other, submission, "DELETE FROM edge").await;
-    assert_refused("of another node", foreign, NotListed);
+    assert_refused("of another node", foreign, UnlistedRows);
     commit_with(&world, &other, submission, "SELECT 1").await.unwrap();
 }
 
@@ -212,7 +212,7 @@ async fn approved_policy_must_be_in_force() {
     assert_refused(
         "kept",
         commit_with(&world, &planned, submission, "SELECT 1").await,
-        Refusal::NotProjected,
+        Refusal::IncompleteProjection,
     );
     let brings = format!(
         "INSERT INTO policy (number, hash) VALUES (2, '\\x{}'); UPDATE head SET policy_number = 2",
@@ -233,7 +233,7 @@ async fn transaction_commits_one_change() {
     assert_refused(
         "a second one",
         world.insert_target(&mut tx, two, &root).await,
-        Refusal::NotTheNext,
+        Refusal::NotNextBlueprint,
     );
 }
 
@@ -262,16 +262,16 @@ async fn removed_noderole_stays_removed() {
 
     let (planned, submission) = plan(3, false).await;
     for (sql, by) in [
-        ("UPDATE step SET state = 'blocked', pending = 1 WHERE rank = 1", NotAsDocumented),
-        ("UPDATE step SET state = 'todo' WHERE rank = 1", Refusal::StepMoved),
-        ("UPDATE noderole SET disposition = 'in_service' WHERE instance = 1", NotListed),
+        ("UPDATE step SET state = 'blocked', pending = 1 WHERE rank = 1", ProjectionMismatch),
+        ("UPDATE step SET state = 'todo' WHERE rank = 1", Refusal::InvalidStepTransition),
+        ("UPDATE noderole SET disposition = 'in_service' WHERE instance = 1", UnlistedRows),
         (
             "SET CONSTRAINTS guard_projected IMMEDIATE; UPDATE noderole SET disposition = 'in_service' WHERE instance = 1",
-            NotListed,
+            UnlistedRows,
         ),
-        ("UPDATE noderole SET data = '{\"evil\": 1}' WHERE instance = 1", NotListed),
-        ("UPDATE step SET destructive = true WHERE rank = 1", NotListed),
-        ("UPDATE step SET content_hash = sha256('other') WHERE rank = 1", NotListed),
+        ("UPDATE noderole SET data = '{\"evil\": 1}' WHERE instance = 1", UnlistedRows),
+        ("UPDATE step SET destructive = true WHERE rank = 1", UnlistedRows),
+        ("UPDATE step SET content_hash = sha256('other') WHERE rank = 1", UnlistedRows),
     ] {
         assert_refused(sql, commit_with(&world, &planned, submission, sql).await, by);
     }
@@ -310,7 +310,7 @@ async fn commit_cancels_runs_that_it_replaces() {
     };
     for by in ["ada", "the commit of target 9"] {
         let refused = commit_with(&world, &planned, submission, &cancel(by)).await;
-        assert_refused(by, refused, Refusal::NotThatPerson);
+        assert_refused(by, refused, Refusal::PersonMismatch);
     }
     commit_with(&world, &planned, submission, &cancel("the commit of target 2")).await.unwrap();
 }
@@ -352,6 +352,6 @@ async fn milestone_does_not_pass_without_its_edges() {
         "{bind}; DELETE FROM edge WHERE child = (SELECT id FROM step WHERE instant); {active}; {edge}"
     );
     let refused = commit_with(&world, &planned, submission, &around).await;
-    assert_refused("its edges were gone meanwhile", refused, NotAsDocumented);
+    assert_refused("its edges were gone meanwhile", refused, ProjectionMismatch);
     commit_with(&world, &planned, submission, &bind).await.unwrap();
 }

@@ -82,7 +82,11 @@ async fn session_without_its_factor_writes_nothing() {
     let submission = world.submit(&planned).await.unwrap();
     world.app_of(world.bo).await;
     let approve = approval(submission, world.bo);
-    assert_refused("a verdict", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
+    assert_refused(
+        "a verdict",
+        world.app_as(world.bo, &approve).await,
+        Refusal::SecondFactorRequired,
+    );
     let comment = format!(
         "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'x')",
         world.bo
@@ -92,7 +96,11 @@ async fn session_without_its_factor_writes_nothing() {
     assert_eq!(world.app_as(world.bo, &approve).await.unwrap(), 1);
 
     world.app_of(world.ada).await;
-    assert_refused("a commit", world.commit(&planned, submission).await, Refusal::FactorNeeded);
+    assert_refused(
+        "a commit",
+        world.commit(&planned, submission).await,
+        Refusal::SecondFactorRequired,
+    );
     assert!(world.switch(false).await.is_err(), "the switch");
     world
         .owner(
@@ -107,7 +115,7 @@ async fn session_without_its_factor_writes_nothing() {
          VALUES ('api', sha256('t'), 'x', '{0}', '{0}', now() + interval '1 day')",
         world.ada
     );
-    assert_refused("a token", world.app_as(world.ada, &token).await, Refusal::NotThatPerson);
+    assert_refused("a token", world.app_as(world.ada, &token).await, Refusal::PersonMismatch);
     assert_eq!(world.app_as(world.bo, person).await.unwrap(), 1, "an admin who presented one");
 }
 
@@ -118,9 +126,13 @@ async fn policy_requires_enrolment_before_anything() {
     let submission = world.submit(&planned).await.unwrap();
     world.demand().await;
     let approve = approval(submission, world.bo);
-    assert_refused("bo", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
+    assert_refused("bo", world.app_as(world.bo, &approve).await, Refusal::SecondFactorRequired);
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
-    assert_refused("not confirmed", world.app_as(world.bo, &approve).await, Refusal::FactorNeeded);
+    assert_refused(
+        "not confirmed",
+        world.app_as(world.bo, &approve).await,
+        Refusal::SecondFactorRequired,
+    );
     assert!(
         !world.calls(world.bo, &format!("present_totp({STEP})")).await.unwrap(),
         "not confirmed"
@@ -146,12 +158,16 @@ async fn stolen_password_cannot_enrol_a_factor() {
     world.app_of(world.bo).await;
     for sql in [enrol_passkey(world.bo), format!("{} ON CONFLICT DO NOTHING", enrol_app(world.bo))]
     {
-        assert_refused(&sql, world.app_as(world.bo, &sql).await, Refusal::FactorNeeded);
+        assert_refused(&sql, world.app_as(world.bo, &sql).await, Refusal::SecondFactorRequired);
     }
     let delete = format!("DELETE FROM totp WHERE person_id = '{}'", world.bo);
-    assert_refused("its removal", world.app_as(world.bo, &delete).await, Refusal::FactorNeeded);
+    assert_refused(
+        "its removal",
+        world.app_as(world.bo, &delete).await,
+        Refusal::SecondFactorRequired,
+    );
     let confirm = world.calls(world.bo, &format!("confirm_totp({STEP})")).await;
-    assert_refused("a confirmation", confirm, Refusal::FactorNeeded);
+    assert_refused("a confirmation", confirm, Refusal::SecondFactorRequired);
     let password = format!(
         "INSERT INTO account (person_id, password_hash)
          VALUES ('{}', '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$' || rtrim(encode(sha256(sha256('output')), 'base64'), '='))",
@@ -162,7 +178,11 @@ async fn stolen_password_cannot_enrol_a_factor() {
     world.owner("UPDATE session SET by_link = false").await.unwrap();
     let set =
         "set_password((SELECT password_hash FROM account), 'x', sha256('output'), sha256('next'))";
-    assert_refused("another password", world.calls(world.bo, set).await, Refusal::FactorNeeded);
+    assert_refused(
+        "another password",
+        world.calls(world.bo, set).await,
+        Refusal::SecondFactorRequired,
+    );
 
     let key = world.passkey_of(world.cy).await;
     let revoke = format!("UPDATE passkey SET revoked_at = now() WHERE id = '{key}'");
@@ -187,12 +207,12 @@ async fn code_is_accepted_once() {
     world.app_of(world.bo).await;
     let present = |step: &str| format!("present_totp({STEP} {step})");
     for step in ["+ 3", "- 3"] {
-        assert_refused(step, world.calls(world.bo, &present(step)).await, Refusal::CodeUsed);
+        assert_refused(step, world.calls(world.bo, &present(step)).await, Refusal::CodeNotValid);
     }
     assert!(world.calls(world.bo, &present("")).await.unwrap());
     world.owner("UPDATE session SET factor_at = NULL").await.unwrap();
     for step in ["- 1", "- 2"] {
-        assert_refused(step, world.calls(world.bo, &present(step)).await, Refusal::CodeUsed);
+        assert_refused(step, world.calls(world.bo, &present(step)).await, Refusal::CodeNotValid);
     }
     assert!(!world.presented(world.bo).await);
     assert!(world.calls(world.bo, &present("+ 1")).await.unwrap());
@@ -200,7 +220,7 @@ async fn code_is_accepted_once() {
     assert_refused(
         "no session",
         world.app(&format!("SELECT {}", present(""))).await,
-        Refusal::NotByToken,
+        Refusal::InsufficientCredential,
     );
 }
 

@@ -52,7 +52,7 @@ impl PublicAddress {
     ///
     /// # Errors
     /// If it listens on a single address that is not loopback.
-    pub fn of_listener(address: SocketAddr) -> Result<Self, AddressError> {
+    pub fn from_listener(address: SocketAddr) -> Result<Self, AddressError> {
         let host = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
             IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
@@ -84,14 +84,14 @@ impl PublicAddress {
     /// # Errors
     /// If that has no host name.
     pub(crate) fn site(&self, headers: &HeaderMap) -> Result<Site, Problem> {
-        self.site_at(headers.get(header::HOST).and_then(|host| host.to_str().ok()))
+        self.relying_party_for_host(headers.get(header::HOST).and_then(|host| host.to_str().ok()))
     }
 
     /// As [`PublicAddress::site`], from the `Host` of the request.
     ///
     /// # Errors
     /// As for [`PublicAddress::site`].
-    pub(crate) fn site_at(&self, host: Option<&str>) -> Result<Site, Problem> {
+    pub(crate) fn relying_party_for_host(&self, host: Option<&str>) -> Result<Site, Problem> {
         let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
             Some(host) => format!("http://{host}"),
             None => self.to_string(),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn wildcard_listener_uses_loopback_address() {
-        let of = |text: &str| PublicAddress::of_listener(text.parse().expect("a socket address"));
+        let of = |text: &str| PublicAddress::from_listener(text.parse().expect("a socket address"));
         assert_eq!(of("0.0.0.0:7700").expect("an address").to_string(), "http://127.0.0.1:7700");
         assert_eq!(of("[::1]:7700").expect("an address").to_string(), "http://[::1]:7700");
         assert!(of("192.0.2.1:7700").is_err());

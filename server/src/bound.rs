@@ -12,8 +12,8 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage, Discussion,
-    DraftedNoderole, Foreseen, Frame, GraphView, GraphWish, Lift, LogFound, LogPart, NodePage,
+    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
+    DropPreview, Foreseen, Frame, GraphView, GraphWish, LogFound, LogPart, MAX_DOCUMENTS, NodePage,
     NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored, ReviewView,
     RunPage, RunView, SinceLook, TargetPage,
 };
@@ -36,8 +36,8 @@ use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, SubmissionId,
-    TargetNo,
+    BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
+    RunId,
 };
 use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
@@ -66,13 +66,13 @@ impl Bound {
 
     /// The site on which passkeys of this request work.
     pub fn site(&self) -> Result<Site, Problem> {
-        self.address.site_at(self.host.as_deref())
+        self.address.relying_party_for_host(self.host.as_deref())
     }
 
     /// Adds to a missing permission the people who can grant it.
     pub async fn told<T>(&self, answer: Result<T, Problem>) -> Result<T, Problem> {
         match answer {
-            Err(problem) => Err(self.control.whom_to_ask(problem).await),
+            Err(problem) => Err(self.control.add_admin_contacts(problem).await),
             done => done,
         }
     }
@@ -116,7 +116,11 @@ impl Console for Bound {
         asked!(self.carriers(deployment, of_ancestor.as_deref(), &role))
     }
 
-    async fn lift(&self, deployment: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+    async fn lift(
+        &self,
+        deployment: DeploymentId,
+        nodes: Vec<NodeId>,
+    ) -> Result<DropPreview, Problem> {
         asked!(self.lift(deployment, nodes))
     }
 
@@ -182,35 +186,31 @@ impl Console for Bound {
         asked!(self.proposals(&wanted))
     }
 
-    async fn review(&self, id: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
-        asked!(self.review(id))?.page(after.as_ref(), DOCUMENTS_SHOWN)
+    async fn review(&self, id: ReviewId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
+        asked!(self.review(id))?.page(after.as_ref(), MAX_DOCUMENTS)
     }
 
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem> {
         asked!(self.graph(deployment, &wish, Lost::Told))
     }
 
-    async fn review_graph(&self, id: SubmissionId, wish: GraphWish) -> Result<GraphView, Problem> {
+    async fn review_graph(&self, id: ReviewId, wish: GraphWish) -> Result<GraphView, Problem> {
         asked!(self.review_graph(id, &wish, Lost::Told))
     }
 
-    async fn discussion(&self, id: SubmissionId) -> Result<Discussion, Problem> {
+    async fn discussion(&self, id: ReviewId) -> Result<Discussion, Problem> {
         asked!(self.discussion(id))
     }
 
-    async fn since_look(&self, id: SubmissionId) -> Result<SinceLook, Problem> {
-        asked!(self.since_look(id))?.page(None, DOCUMENTS_SHOWN)
+    async fn since_look(&self, id: ReviewId) -> Result<SinceLook, Problem> {
+        asked!(self.since_look(id))?.page(None, MAX_DOCUMENTS)
     }
 
-    async fn opened(&self, id: SubmissionId) -> Result<Opened, Problem> {
+    async fn opened(&self, id: ReviewId) -> Result<Opened, Problem> {
         asked!(self.opened(id))
     }
 
-    async fn open_changes(
-        &self,
-        id: SubmissionId,
-        anchors: Vec<Anchor>,
-    ) -> Result<Opened, Problem> {
+    async fn open_changes(&self, id: ReviewId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
         asked!(self.open_changes(id, anchors))
     }
 
@@ -226,16 +226,16 @@ impl Console for Bound {
     ) -> Result<Comparison, Problem> {
         let (from, to) = (Point::named(&from)?, Point::named(&to)?);
         let found = asked!(self.compare(from, to, deployment.as_deref()))?;
-        Ok(found.cut(DOCUMENTS_SHOWN))
+        Ok(found.cut(MAX_DOCUMENTS))
     }
 
-    async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
+    async fn look(&self, id: ReviewId) -> Result<(), Problem> {
         asked!(self.look(id))
     }
 
     async fn open_thread(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         anchor: Anchor,
         body: String,
     ) -> Result<CommentId, Problem> {
@@ -261,7 +261,7 @@ impl Console for Bound {
     async fn restore(
         &self,
         deployment: String,
-        target: TargetNo,
+        target: BlueprintNumber,
         partial: bool,
     ) -> Result<Restored, Problem> {
         asked!(self.restore(&deployment, target, partial))
@@ -321,7 +321,7 @@ impl Console for Bound {
         let files = [(path, text.into_bytes())].into();
         match self.control.import_barclamps(Some(self.actor()?), &files).await {
             Ok(imported) => Ok(imported.lines()),
-            Err(problem) => Err(self.control.whom_to_ask(problem).await),
+            Err(problem) => Err(self.control.add_admin_contacts(problem).await),
         }
     }
 
@@ -342,13 +342,13 @@ impl Console for Bound {
         proposal: ProposalId,
         version: i32,
         title: String,
-    ) -> Result<SubmissionId, Problem> {
+    ) -> Result<ReviewId, Problem> {
         asked!(self.submit(proposal, version, title))
     }
 
     async fn judge(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
@@ -357,7 +357,7 @@ impl Console for Bound {
 
     async fn verdict_options(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
         // A reader without permission should get that error, not the one about passkeys and the
@@ -369,20 +369,20 @@ impl Console for Bound {
 
     async fn sign_verdict(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         kind: VerdictKind,
         reason: String,
         signature: Signature,
     ) -> Result<(), Problem> {
-        asked!(self.judge_signed(submission, kind, reason, Some(signature)))
+        asked!(self.give_signed_verdict(submission, kind, reason, Some(signature)))
     }
 
     async fn commit(
         &self,
-        submission: SubmissionId,
+        submission: ReviewId,
         typed: Option<String>,
         cancel: bool,
-    ) -> Result<TargetNo, Problem> {
+    ) -> Result<BlueprintNumber, Problem> {
         asked!(self.commit(ToCommit { submission, typed, cancel }))
     }
 
@@ -461,7 +461,7 @@ impl Console for Bound {
         asked!(self.take_out_node(node, None))
     }
 
-    async fn review_report(&self, id: SubmissionId) -> Result<Option<Report>, Problem> {
+    async fn review_report(&self, id: ReviewId) -> Result<Option<Report>, Problem> {
         asked!(self.review_report(id))
     }
 
@@ -483,7 +483,7 @@ impl Console for Bound {
         asked!(self.prioritise(deployment, priority, reason))
     }
 
-    async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+    async fn switch(&self, enabled: bool, reason: String) -> Result<BlueprintNumber, Problem> {
         asked!(self.switch(enabled, reason))
     }
 

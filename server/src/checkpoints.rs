@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 /// Timeout of the URL.
 const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
 /// Maximum size of the answer to a GET.
-const ANSWER_SIZE: u64 = 1 << 20;
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// Maximum length of a line in the file.
 const LINE: i64 = 4096;
 
@@ -65,7 +65,7 @@ pub struct Checkpoints {
 }
 
 /// Writes checkpoints until the server stops.
-pub(crate) async fn until_stopped(
+pub(crate) async fn run(
     control: Arc<Control>,
     metrics: Metrics,
     checkpoints: Checkpoints,
@@ -79,7 +79,7 @@ pub(crate) async fn until_stopped(
         loop {
             ticks.tick().await;
             let written = round(&control, &key, &to, &mut last).await;
-            metrics.swept("checkpoint", written.is_ok());
+            metrics.count_task_round("checkpoint", written.is_ok());
             if let Err(error) = written {
                 tracing::error!("cannot write an audit checkpoint: {error}");
             }
@@ -131,13 +131,13 @@ async fn blocking<T: Send + 'static>(
 /// The last written checkpoint. `None` if there is none yet, or the URL does not return it.
 fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     match to {
-        Destination::File(path) => last_of_file(path),
-        Destination::Url(url) => last_of_url(url),
+        Destination::File(path) => read_last_from_file(path),
+        Destination::Url(url) => fetch_last(url),
     }
 }
 
 /// `None` if the file is missing or empty.
-fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
+fn read_last_from_file(path: &Path) -> Result<Option<Checkpoint>, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -153,7 +153,7 @@ fn last_of_file(path: &Path) -> Result<Option<Checkpoint>, String> {
 }
 
 /// `None` if nothing was posted yet, or if the URL only stores checkpoints.
-fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
+fn fetch_last(url: &str) -> Result<Option<Checkpoint>, String> {
     let failed = |why: &str| {
         format!(
             "cannot read the last checkpoint from the URL of audit_checkpoints: {why}. The URL \
@@ -172,10 +172,10 @@ fn last_of_url(url: &str) -> Result<Option<Checkpoint>, String> {
             );
             return Ok(None);
         }
-        answer => answer.map_err(|error| failed(&without_url(&error)))?,
+        answer => answer.map_err(|error| failed(&error_without_url(&error)))?,
     };
-    let body = answer.into_body().into_with_config().limit(ANSWER_SIZE).read_to_vec();
-    let body = body.map_err(|error| failed(&without_url(&error)))?;
+    let body = answer.into_body().into_with_config().limit(MAX_RESPONSE_BYTES).read_to_vec();
+    let body = body.map_err(|error| failed(&error_without_url(&error)))?;
     // The parser's error would quote parts of the answer.
     last_line(&body).map_err(|_| failed("the last line of the response is not a checkpoint"))
 }
@@ -196,8 +196,9 @@ fn append(path: &Path, line: &str) -> Result<(), String> {
 
 fn post(url: &str, line: &str) -> Result<(), String> {
     let sent = agent().post(url).header("content-type", "application/json").send(line);
-    sent.map(drop)
-        .map_err(|error| format!("the POST of the checkpoint failed: {}", without_url(&error)))
+    sent.map(drop).map_err(|error| {
+        format!("the POST of the checkpoint failed: {}", error_without_url(&error))
+    })
 }
 
 fn agent() -> Agent {
@@ -206,7 +207,7 @@ fn agent() -> Agent {
 }
 
 /// The URL, or the one that it redirects to, may contain a secret. So an error omits it.
-fn without_url(error: &ureq::Error) -> String {
+fn error_without_url(error: &ureq::Error) -> String {
     match error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
             "the URL, or the one that it redirects to, is not valid".to_owned()
@@ -262,12 +263,7 @@ mod tests {
             let checkpoints =
                 Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
             let metrics = Metrics::default();
-            tokio::spawn(until_stopped(
-                Arc::clone(&self.control),
-                metrics,
-                checkpoints,
-                stopping.clone(),
-            ));
+            tokio::spawn(run(Arc::clone(&self.control), metrics, checkpoints, stopping.clone()));
             stopping
         }
 
@@ -328,7 +324,7 @@ mod tests {
         world.grow().await;
         let key = SigningKey::read(&world.pem).unwrap();
         let last = world.control.checkpoint(&key, None).await.unwrap().unwrap();
-        for sql in ["ALTER TABLE seal DISABLE TRIGGER USER", RECOMPUTED] {
+        for sql in ["ALTER TABLE seal DISABLE TRIGGER USER", REHASH_LAST_SEAL] {
             sqlx::query(sql).execute(world.db.owner()).await.unwrap();
         }
         world.grow().await;
@@ -426,16 +422,16 @@ mod tests {
     }
 
     /// A change by the database's owner, after which the audit contradicts a checkpoint.
-    const CUT: &str = "DELETE FROM seal WHERE seq = (SELECT max(seq) FROM seal)";
-    const RECOMPUTED: &str =
+    const DELETE_LAST_SEAL: &str = "DELETE FROM seal WHERE seq = (SELECT max(seq) FROM seal)";
+    const REHASH_LAST_SEAL: &str =
         "UPDATE seal SET hash = sha256(hash) WHERE seq = (SELECT max(seq) FROM seal)";
 
     #[tokio::test(flavor = "multi_thread")]
     async fn checkpoint_that_disagrees_stops_signing() {
         let stranger = SigningKey::generate().unwrap();
         for (own, change, why) in [
-            (true, CUT, "is missing: the chain had it"),
-            (true, RECOMPUTED, "the chain was computed again"),
+            (true, DELETE_LAST_SEAL, "is missing: the chain had it"),
+            (true, REHASH_LAST_SEAL, "the chain was computed again"),
             (false, "SELECT 1", "The last checkpoint has no valid signature by audit_key"),
         ] {
             let world = World::new().await;
@@ -468,7 +464,7 @@ mod tests {
         let world = World::new().await;
         world.grow().await;
         let key = SigningKey::read(&world.pem).unwrap();
-        let large = usize::try_from(ANSWER_SIZE).unwrap() + 1;
+        let large = usize::try_from(MAX_RESPONSE_BYTES).unwrap() + 1;
         for status in ["404 Not Found", "405 Method Not Allowed"] {
             let (url, received) = url(Some(format!("HTTP/1.1 {status}\r\n\r\n")), &[]);
             round(&world.control, &key, &Destination::Url(url), &mut None).await.unwrap();

@@ -6,7 +6,7 @@
 //! connections. At the maximum, further connections wait in the system's queue. If the server
 //! closed them, browsers would reconnect at once.
 //!
-//! Later stages have their own limits: [`crate::patient`] for bodies, and the request limits around
+//! Later stages have their own limits: [`crate::timeouts`] for bodies, and the request limits around
 //! the router.
 //!
 //! Only HTTP/1.1 is supported. A reverse proxy in front of the server handles HTTP/2 and TLS.
@@ -43,7 +43,7 @@ pub(crate) struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { at_once: limits::CONNECTIONS, head: limits::HEAD_TIME }
+        Self { at_once: limits::MAX_CONNECTIONS, head: limits::HEAD_TIMEOUT }
     }
 }
 
@@ -104,12 +104,12 @@ async fn next_of(
 /// Handles an error of `accept`. An aborted connection is ignored. Other errors, such as a lack of
 /// file descriptors, last for a while, so wait before the next `accept` to save CPU.
 async fn after(error: io::Error) {
-    let given_up = [
+    let client_errors = [
         io::ErrorKind::ConnectionAborted,
         io::ErrorKind::ConnectionRefused,
         io::ErrorKind::ConnectionReset,
     ];
-    if given_up.contains(&error.kind()) {
+    if client_errors.contains(&error.kind()) {
         return;
     }
     tracing::warn!(%error, "cannot accept connections, retrying in one second");

@@ -29,7 +29,7 @@ pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem>
             format!(
                 "You already have {} running downloads, which is the limit. Wait until one ends, \
                  then try again.",
-                limits::DOWNLOADS_EACH
+                limits::MAX_DOWNLOADS_PER_PERSON
             ),
         )
         .again_after(MOMENT),
@@ -45,7 +45,7 @@ where
     E: Into<BoxError> + Send + 'static,
 {
     Body::from_stream(async_stream::stream! {
-        let _place = place;
+        let _permit = place;
         for await part in parts {
             yield part;
         }

@@ -1,9 +1,9 @@
 //! Reads the journal once for all streams of this process.
 //!
 //! One task reads the journal from its last position and sends each event to all streams through a
-//! ring ([`broadcast`]). NOTIFY wakes it on a connection of its own. It also polls every [`SWEEP`],
+//! ring ([`broadcast`]). NOTIFY wakes it on a connection of its own. It also polls every [`POLL_INTERVAL`],
 //! so a lost notification only costs time. While committed events wait for an older transaction, it
-//! polls again soon ([`HELD_BACK`]).
+//! polls again soon ([`HELD_BACK_RETRY`]).
 //!
 //! A stream must neither miss an event nor get one twice. It joins the ring *first* and *then*
 //! reads the journal from its own position to the end. An event that this read does not return is
@@ -15,7 +15,7 @@
 //!
 //! *Logs.* Growth of a log is notified but not in the journal. It goes through a separate ring,
 //! which may drop messages, because the next one supersedes them. If notifications may have been
-//! lost, streams get [`Grown::Unsure`] and query the log themselves.
+//! lost, streams get [`LogGrowth::Unsure`] and query the log themselves.
 //!
 //! If the database is unavailable, the feed retries and continues from its position.
 
@@ -32,22 +32,22 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// Number of events that a stream may lag before it must fetch everything again.
-const RING: usize = 1024;
+const RING_CAPACITY: usize = 1024;
 /// Interval of the sweep that makes up for lost notifications.
-const SWEEP: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// Notifications within this time cause a single read.
-const PACE: Duration = Duration::from_millis(20);
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
 /// Delay before the next poll while events wait for an older transaction. It doubles each time, up
-/// to [`SWEEP`].
-const HELD_BACK: Duration = Duration::from_millis(20);
+/// to [`POLL_INTERVAL`].
+const HELD_BACK_RETRY: Duration = Duration::from_millis(20);
 /// Delay before a retry while the database is unavailable.
 const AWAY: Duration = Duration::from_secs(1);
 /// Maximum time that a stream waits for the first position of the feed.
-const FIRST_PLACE: Duration = Duration::from_secs(5);
+const FIRST_POSITION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events per query.
 const PART: i64 = 500;
 /// Maximum number of events to catch up on. Beyond that, fetching everything again is cheaper.
-const MOST_BEHIND: i64 = 2_000;
+const MAX_BACKLOG: i64 = 2_000;
 
 /// Why a stream can't start or continue.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub(crate) enum FeedError {
     Store(#[from] StoreError),
     /// The feed has not read anything since the server's start.
     #[error("the feed has not read the journal yet")]
-    NotThere,
+    NotReady,
 }
 
 /// A message of the feed to streams.
@@ -70,7 +70,7 @@ pub(crate) enum Told {
 
 /// A message about logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Grown {
+pub(crate) enum LogGrowth {
     /// The length of a run's log in bytes.
     To(RunId, i64),
     /// Messages may have been lost.
@@ -82,7 +82,7 @@ pub(crate) enum Grown {
 pub(crate) struct Feed {
     store: Store,
     ring: broadcast::Sender<Told>,
-    logs: broadcast::Sender<Grown>,
+    logs: broadcast::Sender<LogGrowth>,
     place: watch::Receiver<Position>,
 }
 
@@ -97,14 +97,14 @@ pub(crate) struct Listening {
 
 /// A stream of messages about logs.
 #[derive(Debug)]
-pub(crate) struct Logs(broadcast::Receiver<Grown>);
+pub(crate) struct Logs(broadcast::Receiver<LogGrowth>);
 
 impl Logs {
     /// Waits for the next message. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> Grown {
+    pub(crate) async fn next(&mut self) -> LogGrowth {
         match self.0.recv().await {
             Ok(grown) => grown,
-            Err(broadcast::error::RecvError::Lagged(_)) => Grown::Unsure,
+            Err(broadcast::error::RecvError::Lagged(_)) => LogGrowth::Unsure,
             // The feed has ended, and so will the stream.
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
@@ -124,8 +124,8 @@ pub(crate) struct Joined {
 impl Feed {
     /// Starts the reader task. It ends with `stopping`.
     pub(crate) fn start(store: Store, stopping: CancellationToken) -> Self {
-        let (ring, _) = broadcast::channel(RING);
-        let (logs, _) = broadcast::channel(RING);
+        let (ring, _) = broadcast::channel(RING_CAPACITY);
+        let (logs, _) = broadcast::channel(RING_CAPACITY);
         let (moved, place) = watch::channel(Position { xid: 0, id: 0 });
         let reader =
             Reader { store: store.clone(), ring: ring.clone(), logs: logs.clone(), place: moved };
@@ -146,11 +146,11 @@ impl Feed {
         // Join the ring before reading the journal: see the module documentation.
         let (ring, logs) = (self.ring.subscribe(), self.logs.subscribe());
         let mut feed = self.place.clone();
-        let found = timeout(FIRST_PLACE, feed.wait_for(|place| place.xid > 0))
+        let found = timeout(FIRST_POSITION_TIMEOUT, feed.wait_for(|place| place.xid > 0))
             .await
             .is_ok_and(|found| found.is_ok());
         if !found {
-            return Err(FeedError::NotThere);
+            return Err(FeedError::NotReady);
         }
         let join = |place, first| Joined {
             events: Listening { feed: self.clone(), ring, place, caught_up: false },
@@ -159,9 +159,9 @@ impl Feed {
         };
         let Some(after) = after else {
             let now = journal::cursor(self.store.pool()).await?;
-            return Ok(join(Position::of_cursor(now), None));
+            return Ok(join(Position::from_cursor(now), None));
         };
-        match journal::resume(self.store.pool(), after, MOST_BEHIND).await? {
+        match journal::resume(self.store.pool(), after, MAX_BACKLOG).await? {
             Resume::There => Ok(join(after, None)),
             Resume::Reset(place) => Ok(join(place, Some(Told::Reset(place)))),
         }
@@ -218,7 +218,7 @@ impl Listening {
 struct Reader {
     store: Store,
     ring: broadcast::Sender<Told>,
-    logs: broadcast::Sender<Grown>,
+    logs: broadcast::Sender<LogGrowth>,
     place: watch::Sender<Position>,
 }
 
@@ -235,26 +235,26 @@ impl Reader {
     /// Follows the journal until the database becomes unavailable.
     async fn follow(&self) -> Result<(), StoreError> {
         let mut wake = store::listener(self.store.pool()).await?;
-        wake.listen_all([journal::CHANNEL, journal::LOG_CHANNEL]).await?;
-        self.find_place().await?;
+        wake.listen_all([journal::EVENT_CHANNEL, journal::LOG_CHANNEL]).await?;
+        self.find_position().await?;
         // A failed send means that there is no subscriber. This applies to all sends here.
-        let _ = self.logs.send(Grown::Unsure);
-        let mut soon = HELD_BACK;
+        let _ = self.logs.send(LogGrowth::Unsure);
+        let mut soon = HELD_BACK_RETRY;
         loop {
-            let held_back = self.read_on().await?;
-            let wait = if held_back { soon } else { SWEEP };
-            soon = if held_back { (soon * 2).min(SWEEP) } else { HELD_BACK };
+            let held_back = self.read_new_entries().await?;
+            let wait = if held_back { soon } else { POLL_INTERVAL };
+            soon = if held_back { (soon * 2).min(POLL_INTERVAL) } else { HELD_BACK_RETRY };
             let mut grown = BTreeMap::new();
             if let Ok(heard) = timeout(wait, wake.try_recv()).await {
-                soon = HELD_BACK;
+                soon = HELD_BACK_RETRY;
                 self.note(&mut grown, heard?);
-                let until = Instant::now() + PACE;
+                let until = Instant::now() + BATCH_WINDOW;
                 while let Ok(heard) = timeout_at(until, wake.try_recv()).await {
                     self.note(&mut grown, heard?);
                 }
             }
             for (run, bytes) in grown {
-                let _ = self.logs.send(Grown::To(run, bytes));
+                let _ = self.logs.send(LogGrowth::To(run, bytes));
             }
         }
     }
@@ -264,7 +264,7 @@ impl Reader {
     fn note(&self, grown: &mut BTreeMap<RunId, i64>, heard: Option<PgNotification>) {
         let Some(heard) = heard else {
             // The connection was lost, and with it any notifications.
-            let _ = self.logs.send(Grown::Unsure);
+            let _ = self.logs.send(LogGrowth::Unsure);
             return;
         };
         if heard.channel() != journal::LOG_CHANNEL {
@@ -279,11 +279,11 @@ impl Reader {
     }
 
     /// Starts at the end of the journal. After a database failure, continues at the last position.
-    async fn find_place(&self) -> Result<(), StoreError> {
+    async fn find_position(&self) -> Result<(), StoreError> {
         let place = *self.place.borrow();
         if place.xid == 0 {
             let end = journal::cursor(self.store.pool()).await?;
-            self.place.send_replace(Position::of_cursor(end));
+            self.place.send_replace(Position::from_cursor(end));
             return Ok(());
         }
         if let Resume::Reset(place) =
@@ -295,7 +295,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn read_on(&self) -> Result<bool, StoreError> {
+    async fn read_new_entries(&self) -> Result<bool, StoreError> {
         loop {
             let place = *self.place.borrow();
             let part = journal::read(self.store.pool(), place, PART).await?;

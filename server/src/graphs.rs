@@ -10,7 +10,7 @@ use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
 use axum::Json;
 use axum::extract::State;
 use control::Lost;
-use engine::ids::{RoleName, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, ReviewId, RoleName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -148,7 +148,7 @@ impl TryFrom<GraphWanted> for GraphWish {
             steps: wanted.steps,
             trail,
             only_trail,
-            target: wanted.target.map(TargetNo),
+            target: wanted.target.map(BlueprintNumber),
         })
     }
 }
@@ -165,7 +165,7 @@ async fn of_deployment(
 async fn of_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
     if wanted.target.is_some() {
@@ -214,8 +214,10 @@ mod tests {
             "target=3",
         ] {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let address =
-                Address::of_pairs(String::new(), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())));
+            let address = Address::from_pairs(
+                String::new(),
+                pairs.map(|(a, b)| (a.to_owned(), b.to_owned())),
+            );
             assert_eq!(wish(query), Ok(address.wish), "{query}");
         }
     }

@@ -35,7 +35,7 @@ use crate::session;
 use crate::state::AppState;
 
 /// The header that API clients send instead of an origin.
-pub(crate) const PROGRAM: HeaderName = HeaderName::from_static("x-gantry");
+pub(crate) const API_CLIENT_HEADER: HeaderName = HeaderName::from_static("x-gantry");
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// The policy of responses that are not pages.
@@ -80,7 +80,7 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
 ];
 
 /// The policy of a page. `nonce` is unique to this response.
-pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
+pub(crate) fn page_csp(nonce: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!(
         "default-src 'none'; script-src 'self' 'nonce-{nonce}' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \
          font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; \
@@ -97,22 +97,22 @@ pub(crate) fn page_policy(nonce: &str) -> Option<HeaderValue> {
 /// as a request (RFC 9112, 6.3).
 pub(crate) async fn check_head(request: Request, next: Next) -> Response {
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-    let mut answer = match head_fault(&request) {
+    let mut answer = match head_problem(&request) {
         Some(problem) => Refusal(problem).into_response(),
-        None => return ended_if(is_chunked, next.run(request).await),
+        None => return close_connection_if(is_chunked, next.run(request).await),
     };
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-fn ended_if(ends: bool, mut answer: Response) -> Response {
+fn close_connection_if(ends: bool, mut answer: Response) -> Response {
     if ends {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     answer
 }
 
-fn head_fault(request: &Request) -> Option<Problem> {
+fn head_problem(request: &Request) -> Option<Problem> {
     let bad = |detail: &str| Some(Problem::new(400, "bad_request", "Bad request", detail));
     let (headers, uri) = (request.headers(), request.uri());
     if head_size(request) > limits::HEAD {
@@ -159,8 +159,8 @@ pub(crate) async fn carry(State(state): State<AppState>, request: Request, next:
         headers.entry(name).or_insert(value);
     }
     if state.address.is_secure() {
-        let a_year = HeaderValue::from_static("max-age=31536000");
-        headers.entry(header::STRICT_TRANSPORT_SECURITY).or_insert(a_year);
+        let one_year = HeaderValue::from_static("max-age=31536000");
+        headers.entry(header::STRICT_TRANSPORT_SECURITY).or_insert(one_year);
     }
     answer
 }
@@ -213,7 +213,7 @@ fn is_own(headers: &HeaderMap, host: Option<&str>, address: &PublicAddress) -> b
         (Some(true), _) | (_, Some(true)) => true,
         (None, None) => {
             let is_bearer = session::bearer(headers).is_some_and(|token| !token.is_empty());
-            is_bearer || headers.get(PROGRAM).is_some_and(|value| value == "1")
+            is_bearer || headers.get(API_CLIENT_HEADER).is_some_and(|value| value == "1")
         }
     }
 }

@@ -13,13 +13,13 @@ use crate::refusal::Refusal;
 use crate::state::AppState;
 
 /// Path of the liveness check.
-pub(crate) const LIVES: &str = "/healthz";
+pub(crate) const LIVENESS_PATH: &str = "/healthz";
 /// Path of the readiness check.
 pub(crate) const READY: &str = "/readyz";
 /// Path of the metrics ([`crate::metrics`]).
 pub(crate) const METRICS: &str = "/metrics";
 /// Paths that need no request permit.
-pub(crate) const WATCHED: [&str; 3] = [LIVES, READY, METRICS];
+pub(crate) const PROBE_PATHS: [&str; 3] = [LIVENESS_PATH, READY, METRICS];
 
 /// Timeout for the database, including the wait for earlier checks.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub(crate) async fn lives() -> &'static str {
 pub(crate) async fn ready(State(state): State<AppState>) -> Result<&'static str, Refusal> {
     // At most one connection, however many checks arrive.
     let ask = async {
-        let _asks = state.asks_database.lock().await;
+        let _guard = state.readiness_check.lock().await;
         sqlx::query("SELECT number FROM head").fetch_one(state.control.store().pool()).await
     };
     let answers = matches!(tokio::time::timeout(ANSWER, ask).await, Ok(Ok(_)));

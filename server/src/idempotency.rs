@@ -33,7 +33,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use store::StoreError;
 use store::idempotency::{
-    Claimed, Kept, Key, LEASE, Withheld, claim_key, free_key, keep_answer, renew_key,
+    Claimed, Kept, Key, LEASE, OmitReason, claim_key, release_key, renew_claim, store_response,
 };
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -47,11 +47,11 @@ use crate::session::Who;
 use crate::state::AppState;
 
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Maximum size of a stored response in bytes.
 const MOST: usize = 64 * 1024;
 /// Headers that are stored with a response. All others are the same for every response.
-const HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
+const STORED_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 
 /// Executes a request once for its key. `secret`: its response shows a secret.
 pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret: bool) -> Response {
@@ -82,7 +82,7 @@ enum Turn {
 async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
     loop {
         tokio::time::sleep(LEASE / 4).await;
-        match renew_key(control.store().pool(), &key, claim).await {
+        match renew_claim(control.store().pool(), &key, claim).await {
             Ok(true) => {}
             Ok(false) => return,
             Err(error) => {
@@ -141,7 +141,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
                 format!(
                     "You used {} keys within 24 hours, which is the limit. Omit the key for \
                      requests that may run twice.",
-                    store::idempotency::MOST_KEYS
+                    store::idempotency::MAX_KEYS
                 ),
             )
             .again_after(Duration::from_secs(seconds)),
@@ -176,7 +176,7 @@ fn again(kept: Kept) -> Response {
         Ok(body) => {
             let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
             let mut answer = (status, Body::from(body)).into_response();
-            for name in HEADERS {
+            for name in STORED_HEADERS {
                 let value = kept.headers.get(name.as_str()).and_then(Value::as_str);
                 if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
                     answer.headers_mut().insert(name, value);
@@ -184,21 +184,21 @@ fn again(kept: Kept) -> Response {
             }
             answer
         }
-        Err(Withheld::Secret) => Refusal(Problem::conflict(
+        Err(OmitReason::Secret) => Refusal(Problem::conflict(
             "shown_once",
             "The first request with this key succeeded. Its response contained a secret, which is \
              not stored. If you did not receive it, revoke the result and create another one with \
              a new key.",
         ))
         .into_response(),
-        Err(Withheld::Large) => Refusal(Problem::conflict(
+        Err(OmitReason::Large) => Refusal(Problem::conflict(
             "answer_not_kept",
             "The first request with this key succeeded, but its response was too large to store. \
              Fetch the result with a GET request.",
         ))
         .into_response(),
     };
-    answer.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    answer.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
     answer
 }
 
@@ -215,13 +215,13 @@ async fn note(
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
         return Refusal(Problem::internal()).into_response();
     };
-    let pairs = HEADERS.iter().filter_map(|name| {
+    let pairs = STORED_HEADERS.iter().filter_map(|name| {
         let value = parts.headers.get(name)?.to_str().ok()?;
         Some((name.as_str().to_owned(), Value::from(value)))
     });
     let body = match secret {
-        true => Err(Withheld::Secret),
-        false if bytes.len() > MOST => Err(Withheld::Large),
+        true => Err(OmitReason::Secret),
+        false if bytes.len() > MOST => Err(OmitReason::Large),
         false => Ok(bytes.to_vec()),
     };
     let kept =
@@ -229,8 +229,8 @@ async fn note(
     let noted = async {
         let mut connection = state.control.store().pool().acquire().await?;
         match parts.status.is_success() {
-            true => keep_answer(&mut connection, key, claim, &kept).await.map(drop),
-            false => free_key(&mut connection, key, claim).await,
+            true => store_response(&mut connection, key, claim, &kept).await.map(drop),
+            false => release_key(&mut connection, key, claim).await,
         }
     };
     if let Err(error) = noted.await {

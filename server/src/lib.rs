@@ -30,8 +30,8 @@ mod checkpoints;
 mod connections;
 mod contract;
 mod downloads;
-mod drawings;
 mod feed;
+mod graph_image;
 mod graphs;
 mod guard;
 mod health;
@@ -41,11 +41,10 @@ mod live;
 mod logs;
 mod machines;
 mod metrics;
-mod overseeing;
 mod oversight;
+mod overview;
 mod pages;
-mod patient;
-mod people_rest;
+mod people;
 mod places;
 mod proxies;
 mod refusal;
@@ -57,6 +56,7 @@ mod site;
 mod state;
 mod strict;
 mod sweep;
+mod timeouts;
 mod typed;
 
 use std::path::PathBuf;
@@ -91,12 +91,12 @@ use feed::Feed;
 use live::Rhythm;
 use metrics::Metrics;
 pub use metrics::{MetricsToken, MetricsTokenError};
-use patient::Patience;
 use places::Places;
 pub use proxies::{ProxiesError, TrustedProxies};
 use refusal::Refusal;
 use site::Site;
 use state::AppState;
+use timeouts::Patience;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -140,19 +140,15 @@ pub async fn serve(
     let site = Site::named(config.site);
     let address = match config.address {
         Some(address) => address,
-        None => PublicAddress::of_listener(listener.local_addr()?)?,
+        None => PublicAddress::from_listener(listener.local_addr()?)?,
     };
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
-    tokio::spawn(sweep::until_stopped(
-        Arc::clone(&state.control),
-        state.metrics.clone(),
-        stopping.clone(),
-    ));
+    tokio::spawn(sweep::run(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
     if let Some(checkpoints) = config.checkpoints {
         let control = Arc::clone(&state.control);
-        tokio::spawn(checkpoints::until_stopped(
+        tokio::spawn(checkpoints::run(
             control,
             state.metrics.clone(),
             checkpoints,
@@ -193,11 +189,11 @@ fn state(
         address: Arc::new(address),
         proxies: Arc::default(),
         site: Arc::new(site),
-        streams: Places::new(limits::STREAMS, limits::STREAMS_EACH),
-        downloads: Places::new(limits::DOWNLOADS, limits::DOWNLOADS_EACH),
-        asks_database: Arc::default(),
-        waiting: Places::new(limits::WAITING, limits::WAITING_EACH),
-        requests: Arc::new(Semaphore::new(limits::REQUESTS)),
+        streams: Places::new(limits::MAX_STREAMS, limits::MAX_STREAMS_PER_PERSON),
+        downloads: Places::new(limits::MAX_DOWNLOADS, limits::MAX_DOWNLOADS_PER_PERSON),
+        readiness_check: Arc::default(),
+        waiting: Places::new(limits::WAITING, limits::MAX_WAITING_PER_PERSON),
+        requests: Arc::new(Semaphore::new(limits::MAX_REQUESTS)),
         patience: Patience::default(),
         metrics: Metrics::default(),
         metrics_token: None,
@@ -214,11 +210,11 @@ fn state(
 /// The request keeps its permit until it ends. So the permits limit the work, not only the waiting
 /// clients. [`Patience::body`] and the statement timeout of the database limit its duration.
 ///
-/// Monitoring needs an answer most when no permit is left. Its paths ([`health::WATCHED`])
+/// Monitoring needs an answer most when no permit is left. Its paths ([`health::PROBE_PATHS`])
 /// therefore need no permit. They read no body, and limit the time and connections of their
 /// database queries themselves.
-async fn within_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    if health::WATCHED.contains(&request.uri().path()) {
+async fn enforce_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    if health::PROBE_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
@@ -228,9 +224,9 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
         .into_response();
     };
     let patience = state.patience;
-    let request = request.map(|body| patient::within(body, patience.body));
+    let request = request.map(|body| timeouts::within(body, patience.body));
     let work = async move {
-        let answer = refusal::say_whom_to_ask(&state, next.run(request).await).await;
+        let answer = refusal::add_admin_contacts(&state, next.run(request).await).await;
         drop(place);
         answer
     };
@@ -257,35 +253,38 @@ async fn within_limits(State(state): State<AppState>, request: Request, next: Ne
 
 /// All routes.
 fn routes(state: &AppState) -> Router {
-    let for_people = rest::operations(Some(state))
+    let authenticated_routes = rest::operations(Some(state))
         .into_router()
         .route("/second-factor", post(second_factor::post))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
         .route("/events", get(live::events))
         .route("/runs/{id}/log", get(logs::download))
-        .route("/graph/{name}/graph.svg", get(drawings::of_deployment))
-        .route("/reviews/{id}/graph.svg", get(drawings::of_review))
-        .layer(DefaultBodyLimit::max(limits::BODY))
-        .route_layer(from_fn_with_state(state.clone(), session::look_up_any));
+        .route("/graph/{name}/graph.svg", get(graph_image::of_deployment))
+        .route("/reviews/{id}/graph.svg", get(graph_image::of_review))
+        .layer(DefaultBodyLimit::max(limits::MAX_BODY_BYTES))
+        .route_layer(from_fn_with_state(state.clone(), session::authenticate));
     let checked = Router::new()
-        .merge(for_people)
-        .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::BODY)))
-        .route("/sign-in", post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::BODY)))
-        .fallback(site::file_or_nothing)
+        .merge(authenticated_routes)
+        .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::MAX_BODY_BYTES)))
+        .route(
+            "/sign-in",
+            post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::MAX_BODY_BYTES)),
+        )
+        .fallback(site::file_or_not_found)
         .layer(from_fn_with_state(state.clone(), guard::pass));
     let unchecked = Router::new()
-        .route(health::LIVES, get(health::lives))
+        .route(health::LIVENESS_PATH, get(health::lives))
         .route(health::READY, get(health::ready))
         .route(health::METRICS, get(metrics::collect));
-    checked.merge(unchecked).layer(from_fn(metrics::name_route)).with_state(state.clone())
+    checked.merge(unchecked).layer(from_fn(metrics::record_route)).with_state(state.clone())
 }
 
 /// The complete service.
 fn router(state: AppState) -> Router {
     let around = ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), metrics::count))
-        .layer(from_fn(forget_id))
+        .layer(from_fn(remove_request_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .layer(
             TraceLayer::new_for_http()
@@ -295,19 +294,19 @@ fn router(state: AppState) -> Router {
                 .on_failure(DefaultOnFailure::new().level(Level::WARN)),
         )
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
-        .layer(from_fn(contract::coded))
+        .layer(from_fn(contract::add_encoding_to_etag))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), guard::carry))
         .layer(from_fn(refusal::shape))
         .layer(from_fn(guard::check_head))
-        .layer(from_fn_with_state(state.clone(), within_limits));
+        .layer(from_fn_with_state(state.clone(), enforce_limits));
     // Layers wrap the router as a fallback service. As router layers, they would not apply to its
     // 405 answers.
     Router::new().fallback_service(around.service(routes(&state)))
 }
 
 /// Removes a request id sent by the client. It could be anything and would be logged.
-async fn forget_id(mut request: Request, next: Next) -> Response {
+async fn remove_request_id(mut request: Request, next: Next) -> Response {
     request.headers_mut().remove(REQUEST_ID);
     next.run(request).await
 }

@@ -30,13 +30,13 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use api::Problem;
 use api::console::RunState;
-use api::live::{Live, MAX_TOPICS, NotATopic, Topic};
+use api::live::{Live, MAX_TOPICS, Topic, UnknownTopic};
 use api::problem::MOMENT;
 use control::people::{Actor, Permission};
 use engine::ids::{NoderoleId, RunId};
-use store::journal::{self, Entry, NoPosition, Position};
+use store::journal::{self, Entry, InvalidPosition, Position};
 
-use crate::feed::{FeedError, Grown, Joined, Told};
+use crate::feed::{FeedError, Joined, LogGrowth, Told};
 use crate::limits;
 use crate::places::Full;
 use crate::refusal::{Asked, Refusal};
@@ -49,12 +49,12 @@ pub(crate) struct Rhythm {
     /// Interval of heartbeats.
     pub heartbeat: Duration,
     /// Interval of the check that the user is still signed in and has the permission to view.
-    pub still_signed_in: Duration,
+    pub session_check: Duration,
 }
 
 impl Default for Rhythm {
     fn default() -> Self {
-        Self { heartbeat: Duration::from_secs(15), still_signed_in: Duration::from_secs(30) }
+        Self { heartbeat: Duration::from_secs(15), session_check: Duration::from_secs(30) }
     }
 }
 
@@ -110,7 +110,7 @@ fn full(full: Full) -> Problem {
             format!(
                 "You already have {} open live streams, which is the limit. Close a tab or an API \
                  client, then try again.",
-                limits::STREAMS_EACH
+                limits::MAX_STREAMS_PER_PERSON
             ),
         )
         .again_after(MOMENT),
@@ -123,10 +123,9 @@ fn place(headers: &HeaderMap, after: &str) -> Result<Option<Position>, Problem> 
     let text = if last.is_empty() { after } else { last };
     match text {
         "" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|error: NoPosition| Problem::invalid(format!("Invalid `after`: {error}."))),
+        text => text.parse().map(Some).map_err(|error: InvalidPosition| {
+            Problem::invalid(format!("Invalid `after`: {error}."))
+        }),
     }
 }
 
@@ -139,7 +138,7 @@ impl Topics {
         let named = text.split(',').map(str::trim).filter(|topic| !topic.is_empty());
         let topics: BTreeSet<Topic> = named
             .map(str::parse)
-            .collect::<Result<_, NotATopic>>()
+            .collect::<Result<_, UnknownTopic>>()
             .map_err(|error| Problem::invalid(format!("Invalid `topics`: {error}.")))?;
         match topics.len() > MAX_TOPICS {
             true => Err(Problem::invalid(format!(
@@ -192,10 +191,10 @@ impl Logs {
         }
     }
 
-    async fn news(&mut self, state: &AppState, grown: Grown) -> Vec<Live> {
+    async fn news(&mut self, state: &AppState, grown: LogGrowth) -> Vec<Live> {
         match grown {
             _ if self.runs.is_empty() => Vec::new(),
-            Grown::To(run, log_bytes) => match self.noderoles.get(&run) {
+            LogGrowth::To(run, log_bytes) => match self.noderoles.get(&run) {
                 Some(noderole) => vec![Live::Run {
                     run,
                     noderole: *noderole,
@@ -204,7 +203,7 @@ impl Logs {
                 }],
                 None => Vec::new(),
             },
-            Grown::Unsure => self.look(state).await,
+            LogGrowth::Unsure => self.look(state).await,
         }
     }
 }
@@ -215,42 +214,42 @@ fn stream(
     topics: Topics,
     joined: Joined,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    let Joined { mut events, logs: mut growth, first } = joined;
+    let Joined { mut events, logs: mut log_growth, first } = joined;
     async_stream::stream! {
-        let (mut heartbeat, mut still) = (every(state.rhythm.heartbeat), every(state.rhythm.still_signed_in));
+        let (mut heartbeat, mut still) = (every(state.rhythm.heartbeat), every(state.rhythm.session_check));
         // Shows at once that the connection works, and its position.
         yield Ok(beat(events.place()));
         if let Some(told) = first {
             yield Ok(message(&told));
         }
         let mut logs = Logs { runs: topics.runs(), ..Logs::default() };
-        let mut sieve = Sieve { topics, last: None };
-        for live in logs.news(&state, Grown::Unsure).await {
+        let mut sieve = EventFilter { topics, last: None };
+        for live in logs.news(&state, LogGrowth::Unsure).await {
             yield Ok(unplaced(&live));
         }
         loop {
             let turn = tokio::select! {
                 biased;
                 () = state.stopping.cancelled() => break,
-                _ = still.tick() => Turn::StillSignedIn,
+                _ = still.tick() => Turn::SessionCheck,
                 _ = heartbeat.tick() => Turn::Heartbeat,
                 told = events.next() => Turn::Told(told),
-                grown = growth.next() => Turn::Grown(grown),
+                grown = log_growth.next() => Turn::LogGrowth(grown),
             };
             match turn {
                 // An error counts as no. The page reconnects when the database answers again.
-                Turn::StillSignedIn if state.people.still_looks(&actor).await != Ok(true) => break,
-                Turn::StillSignedIn => {}
+                Turn::SessionCheck if state.people.can_still_view(&actor).await != Ok(true) => break,
+                Turn::SessionCheck => {}
                 Turn::Heartbeat => yield Ok(beat(events.place())),
                 Turn::Told(Ok(Some(told))) => {
-                    for told in told.iter().filter(|told| sieve.lets_through(told)) {
+                    for told in told.iter().filter(|told| sieve.accepts(told)) {
                         logs.learn(told);
                         yield Ok(message(told));
                     }
                 }
                 // The server stops or the database is unavailable. The page reconnects.
                 Turn::Told(Ok(None) | Err(_)) => break,
-                Turn::Grown(grown) => {
+                Turn::LogGrowth(grown) => {
                     for live in logs.news(&state, grown).await {
                         yield Ok(unplaced(&live));
                     }
@@ -268,22 +267,22 @@ fn every(period: Duration) -> Interval {
 
 /// The next action of a stream.
 enum Turn {
-    StillSignedIn,
+    SessionCheck,
     Heartbeat,
     Told(Result<Option<Vec<Told>>, FeedError>),
-    Grown(Grown),
+    LogGrowth(LogGrowth),
 }
 
 /// Filters events by topic.
 #[derive(Debug)]
-struct Sieve {
+struct EventFilter {
     topics: Topics,
     /// The last event sent. An event with several topics is in the journal once per topic.
     last: Option<Arc<Entry>>,
 }
 
-impl Sieve {
-    fn lets_through(&mut self, told: &Told) -> bool {
+impl EventFilter {
+    fn accepts(&mut self, told: &Told) -> bool {
         let Told::Entry(entry) = told else {
             return true;
         };
@@ -321,10 +320,10 @@ fn beat(place: Position) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::ids::TargetNo;
+    use engine::ids::BlueprintNumber;
 
     fn entry(topic: &str, xid: i64, target: i64) -> Told {
-        let live = Live::Target { target: TargetNo(target) };
+        let live = Live::Target { target: BlueprintNumber(target) };
         Told::Entry(Arc::new(Entry {
             position: Position { xid, id: 1 },
             topic: topic.into(),
@@ -336,20 +335,21 @@ mod tests {
     fn event_with_several_topics_is_sent_once() {
         let deployment = "deployment:00000000-0000-0000-0000-000000000001";
         let through = |topics: &str, told: &[Told]| {
-            let mut sieve = Sieve { topics: Topics::parse(topics).expect("topics"), last: None };
-            told.iter().map(|told| sieve.lets_through(told)).collect::<Vec<_>>()
+            let mut sieve =
+                EventFilter { topics: Topics::parse(topics).expect("topics"), last: None };
+            told.iter().map(|told| sieve.accepts(told)).collect::<Vec<_>>()
         };
-        let happened = [
+        let messages = [
             entry("targets", 1, 1),
             entry(deployment, 1, 1),
             entry(deployment, 1, 2),
             entry("targets", 2, 2),
         ];
-        assert_eq!(through("", &happened), [true, false, true, true]);
-        assert_eq!(through("targets", &happened), [true, false, false, true]);
-        assert_eq!(through(deployment, &happened), [false, true, true, false]);
-        assert_eq!(through("nodes,", &happened), [false; 4]);
-        assert_eq!(through("nodes", &[Told::Reset(Position::of_cursor(1))]), [true]);
+        assert_eq!(through("", &messages), [true, false, true, true]);
+        assert_eq!(through("targets", &messages), [true, false, false, true]);
+        assert_eq!(through(deployment, &messages), [false, true, true, false]);
+        assert_eq!(through("nodes,", &messages), [false; 4]);
+        assert_eq!(through("nodes", &[Told::Reset(Position::from_cursor(1))]), [true]);
         assert_eq!(through("nodes", &[entry("of another version", 1, 1)]), [false]);
         for wrong in
             ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()]

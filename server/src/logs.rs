@@ -121,7 +121,7 @@ fn bytes(
     async_stream::try_stream! {
         let mut offset = part.start;
         while offset < part.end {
-            let pieces = running::read_log_span(store.pool(), run, offset, part.end, PIECES).await?;
+            let pieces = running::read_log_range(store.pool(), run, offset, part.end, PIECES).await?;
             if pieces.is_empty() {
                 // Breaking off the download is better than omitting a part.
                 Err(StoreError::corrupt(format!("the log of run {run}"), format!("byte {offset} is \

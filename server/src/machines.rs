@@ -28,7 +28,7 @@ use engine::ids::NodeId;
 use crate::contract::{Asker, Asks, Created, Operations, Sketch, Versioned, op, version};
 use crate::limits;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
-use crate::rest::{Answer, Done, MadeAt};
+use crate::rest::{Answer, CreatedWithLocation, Done};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
@@ -68,24 +68,26 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post(
             "/self/startup",
             startup,
-            op("reportStartup", "Report the startup of the calling node").body(limits::REPORT_BODY),
+            op("reportStartup", "Report the startup of the calling node")
+                .body(limits::MAX_REPORT_BYTES),
         )
         .post(
             "/self/shutdown",
             shutdown,
             op("reportShutdown", "Report the shutdown of the calling node")
-                .body(limits::REPORT_BODY),
+                .body(limits::MAX_REPORT_BYTES),
         )
         .post(
             "/self/bootenv",
             bootenv,
             op("reportBootenv", "Report the boot environment of the calling node")
-                .body(limits::REPORT_BODY),
+                .body(limits::MAX_REPORT_BYTES),
         )
         .put(
             "/self/facts",
             facts,
-            op("reportFacts", "Report the facts of the calling node").body(limits::REPORT_BODY),
+            op("reportFacts", "Report the facts of the calling node")
+                .body(limits::MAX_REPORT_BYTES),
         )
 }
 
@@ -211,8 +213,8 @@ async fn availability(
 #[serde(deny_unknown_fields)]
 struct Minting {
     name: String,
-    #[serde(default = "api::people::usual_days")]
-    #[schemars(range(min = 1, max = api::limits::TOKEN_DAYS))]
+    #[serde(default = "api::people::default_days")]
+    #[schemars(range(min = 1, max = api::limits::NODE_TOKEN_DAYS))]
     days: u32,
 }
 
@@ -222,7 +224,7 @@ async fn mint(
     Machine(node): Machine,
     headers: HeaderMap,
     Given(wanted): Given<Minting>,
-) -> MadeAt<MintedToken> {
+) -> CreatedWithLocation<MintedToken> {
     let minted = state
         .control
         .mint_node_token(

@@ -2,7 +2,7 @@
 //!
 //! Labels have a fixed set of values and never contain client input: the route's template, a known
 //! method, the status. Clients can't increase the number of time series. Process metrics are
-//! counted as they happen. Database metrics are queried on collection, at most once per [`FRESH`].
+//! counted as they happen. Database metrics are queried on collection, at most once per [`CACHE_TTL`].
 //! If the database does not answer, they are omitted (`gantry_database_up 0`), because old numbers
 //! would look current.
 //!
@@ -40,13 +40,14 @@ use crate::refusal::Refusal;
 use crate::state::AppState;
 
 /// Maximum age of database metrics.
-const FRESH: Duration = Duration::from_secs(5);
+const CACHE_TTL: Duration = Duration::from_secs(5);
 /// Timeout of the database query, including the wait for earlier ones.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Upper bounds of the request duration histogram, in seconds.
 const TOOK: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// Headers that show that a proxy forwarded the request.
-const PASSED_ON: [&str; 4] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+const FORWARDING_HEADERS: [&str; 4] =
+    ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 /// Label of requests without a route.
 const NO_ROUTE: &str = "none";
 
@@ -77,12 +78,12 @@ impl prometheus_client::encoding::EncodeLabelValue for Route {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InState {
+struct StateLabel {
     state: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfSweep {
+struct TaskLabels {
     sweep: &'static str,
     outcome: &'static str,
 }
@@ -94,12 +95,12 @@ pub(crate) struct Metrics(Arc<Inner>);
 struct Inner {
     answered: Family<Answered, Counter>,
     took: Family<Asked, Histogram, fn() -> Histogram>,
-    underway: Gauge,
+    in_flight: Gauge,
     streams: Gauge,
-    pool: Family<InState, Gauge>,
-    pool_most: Gauge,
+    pool: Family<StateLabel, Gauge>,
+    pool_max: Gauge,
     up: Gauge,
-    sweeps: Family<OfSweep, Counter>,
+    sweeps: Family<TaskLabels, Counter>,
     process: Registry,
     /// The last database metrics and the time of their query.
     database: Mutex<Option<(Instant, Numbers)>>,
@@ -114,10 +115,10 @@ impl Default for Metrics {
         let mut inner = Inner {
             answered: Family::default(),
             took: Family::new_with_constructor(histogram),
-            underway: Gauge::default(),
+            in_flight: Gauge::default(),
             streams: Gauge::default(),
             pool: Family::default(),
-            pool_most: Gauge::default(),
+            pool_max: Gauge::default(),
             up: Gauge::default(),
             sweeps: Family::default(),
             process: Registry::with_prefix("gantry"),
@@ -144,7 +145,7 @@ impl Default for Metrics {
         to.register(
             "http_requests_underway",
             "Requests without a response yet",
-            inner.underway.clone(),
+            inner.in_flight.clone(),
         );
         to.register("streams_open", "Open live streams", inner.streams.clone());
         to.register(
@@ -155,7 +156,7 @@ impl Default for Metrics {
         to.register(
             "database_connections_most",
             "Maximum number of connections in the pool",
-            inner.pool_most.clone(),
+            inner.pool_max.clone(),
         );
         to.register("database_up", "Whether the database returned its metrics", inner.up.clone());
         to.register(
@@ -169,9 +170,9 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts a round of a background sweep.
-    pub(crate) fn swept(&self, sweep: &'static str, went_well: bool) {
+    pub(crate) fn count_task_round(&self, sweep: &'static str, went_well: bool) {
         let outcome = if went_well { "done" } else { "failed" };
-        self.0.sweeps.get_or_create(&OfSweep { sweep, outcome }).inc();
+        self.0.sweeps.get_or_create(&TaskLabels { sweep, outcome }).inc();
     }
 }
 
@@ -193,28 +194,28 @@ struct Underway<'m>(&'m Inner);
 
 impl<'m> Underway<'m> {
     fn begin(inner: &'m Inner) -> Self {
-        inner.underway.inc();
+        inner.in_flight.inc();
         Self(inner)
     }
 }
 
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
-        self.0.underway.dec();
+        self.0.in_flight.dec();
     }
 }
 
 /// Holds the route that a request matched.
 #[derive(Debug, Clone, Default)]
-struct Routed(Arc<OnceLock<MatchedPath>>);
+struct MatchedRoute(Arc<OnceLock<MatchedPath>>);
 
 /// Passes the matched route to [`count`], which runs outside of the router and does not see it.
-pub(crate) async fn name_route(
+pub(crate) async fn record_route(
     matched: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
-    if let (Some(matched), Some(routed)) = (matched, request.extensions().get::<Routed>()) {
+    if let (Some(matched), Some(routed)) = (matched, request.extensions().get::<MatchedRoute>()) {
         let _ = routed.0.set(matched);
     }
     next.run(request).await
@@ -227,12 +228,12 @@ pub(crate) async fn count(
     next: Next,
 ) -> Response {
     let inner = &*state.metrics.0;
-    let routed = Routed::default();
+    let routed = MatchedRoute::default();
     request.extensions_mut().insert(routed.clone());
     let (method, began) = (known(request.method()), Instant::now());
-    let underway = Underway::begin(inner);
+    let in_flight = Underway::begin(inner);
     let answer = next.run(request).await;
-    drop(underway);
+    drop(in_flight);
     // A request that was rejected before the router has no route.
     let route = Route(routed.0.get().map_or(NO_ROUTE, MatchedPath::as_str).into());
     inner
@@ -251,19 +252,19 @@ pub(crate) async fn collect(
     State(state): State<AppState>,
     request: Request,
 ) -> Result<Response, Refusal> {
-    may_collect(&state, &request)?;
+    authorize(&state, &request)?;
     let numbers = tokio::time::timeout(ANSWER, numbers(&state)).await.ok().flatten();
     let inner = &*state.metrics.0;
     let pool = state.control.store().pool();
     let idle = i64::try_from(pool.num_idle()).unwrap_or(i64::MAX);
-    inner.pool.get_or_create(&InState { state: "idle" }).set(idle);
+    inner.pool.get_or_create(&StateLabel { state: "idle" }).set(idle);
     inner
         .pool
-        .get_or_create(&InState { state: "used" })
+        .get_or_create(&StateLabel { state: "used" })
         .set((i64::from(pool.size()) - idle).max(0));
-    inner.pool_most.set(pool.options().get_max_connections().into());
+    inner.pool_max.set(pool.options().get_max_connections().into());
     let free = state.streams.free();
-    inner.streams.set(i64::try_from(limits::STREAMS.saturating_sub(free)).unwrap_or(i64::MAX));
+    inner.streams.set(i64::try_from(limits::MAX_STREAMS.saturating_sub(free)).unwrap_or(i64::MAX));
     inner.up.set(i64::from(numbers.is_some()));
     let mut text = String::new();
     let written = match numbers {
@@ -271,7 +272,7 @@ pub(crate) async fn collect(
         // The text has one end marker, so the database metrics go before it.
         Some(numbers) => encode(&mut text, &inner.process).and_then(|()| {
             text.truncate(text.trim_end().trim_end_matches("# EOF").len());
-            encode(&mut text, &of_database(&numbers))
+            encode(&mut text, &database_registry(&numbers))
         }),
     };
     written.map_err(|_| Problem::internal())?;
@@ -283,7 +284,7 @@ async fn numbers(state: &AppState) -> Option<Numbers> {
     // Concurrent requests wait for the same result.
     let mut kept = state.metrics.0.database.lock().await;
     if let Some((at, numbers)) = &*kept
-        && at.elapsed() < FRESH
+        && at.elapsed() < CACHE_TTL
     {
         return Some(numbers.clone());
     }
@@ -293,13 +294,13 @@ async fn numbers(state: &AppState) -> Option<Numbers> {
     Some(numbers)
 }
 
-fn of_database(numbers: &Numbers) -> Registry {
+fn database_registry(numbers: &Numbers) -> Registry {
     let mut to = Registry::with_prefix("gantry");
     let Numbers { tally, steps } = numbers;
-    let mut by_state = |name: &str, help: &str, states: &[(&'static str, i64)]| {
-        let family = Family::<InState, Gauge>::default();
+    let mut register_by_state = |name: &str, help: &str, states: &[(&'static str, i64)]| {
+        let family = Family::<StateLabel, Gauge>::default();
         for (state, count) in states {
-            family.get_or_create(&InState { state }).set(*count);
+            family.get_or_create(&StateLabel { state }).set(*count);
         }
         to.register(name, help, family);
     };
@@ -310,15 +311,15 @@ fn of_database(numbers: &Numbers) -> Registry {
         ("active", steps.active),
         ("error", steps.error),
     ];
-    by_state("steps", "Steps by state", &states);
-    by_state(
+    register_by_state("steps", "Steps by state", &states);
+    register_by_state(
         "runs_open",
         "Open runs by state",
         &[("queued", tally.queued), ("running", tally.running)],
     );
     let nodes = [("dead", tally.dead), ("unavailable", tally.unavailable), ("all", tally.nodes)];
-    by_state("nodes", "Nodes: all, dead, and in maintenance", &nodes);
-    by_state(
+    register_by_state("nodes", "Nodes: all, dead, and in maintenance", &nodes);
+    register_by_state(
         "deployments",
         "Deployments: all, and on hold",
         &[("held", tally.held), ("all", tally.deployments)],
@@ -352,7 +353,7 @@ impl MetricsToken {
 #[error(
     "The metrics token is too short. Use at least {} characters, for example the output of \
      `openssl rand -hex 16`.",
-    limits::METRICS_TOKEN
+    limits::MIN_METRICS_TOKEN_LENGTH
 )]
 pub struct MetricsTokenError;
 
@@ -361,7 +362,7 @@ impl FromStr for MetricsToken {
 
     fn from_str(text: &str) -> Result<Self, MetricsTokenError> {
         let token = text.trim();
-        match token.len() < limits::METRICS_TOKEN {
+        match token.len() < limits::MIN_METRICS_TOKEN_LENGTH {
             true => Err(MetricsTokenError),
             false => Ok(Self(Hash::of_bytes(token.as_bytes()))),
         }
@@ -369,7 +370,7 @@ impl FromStr for MetricsToken {
 }
 
 /// Checks whether a request may read metrics.
-fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
+fn authorize(state: &AppState, request: &Request) -> Result<(), Problem> {
     let headers = request.headers();
     if let Some(token) = &state.metrics_token {
         let sent = bearer(headers).map(|sent| Hash::of_bytes(sent.as_bytes()));
@@ -387,8 +388,8 @@ fn may_collect(state: &AppState, request: &Request) -> Result<(), Problem> {
     let is_near = from.is_some_and(|from| from.0.ip().to_canonical().is_loopback());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let is_ours = host.is_some_and(|host| state.address.is_host(host));
-    let direct =
-        !state.address.is_secure() && !PASSED_ON.iter().any(|name| headers.contains_key(*name));
+    let direct = !state.address.is_secure()
+        && !FORWARDING_HEADERS.iter().any(|name| headers.contains_key(*name));
     match is_near && is_ours && direct {
         true => Ok(()),
         false => Err(Problem::forbidden(

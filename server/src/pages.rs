@@ -40,7 +40,7 @@ pub(crate) fn routes(state: &AppState) -> Router<AppState> {
     Router::new()
         .leptos_routes_with_context(state, routes, context, move || app::shell(leptos.clone()))
         .route_layer(from_fn(typed::keep))
-        .route_layer(from_fn(session::sign_in_first))
+        .route_layer(from_fn(session::redirect_to_sign_in))
         .route_layer(from_fn_with_state(state.clone(), session::look_up))
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response
     if !wants_page(&request) {
         return axum::http::StatusCode::NOT_FOUND.into_response();
     }
-    match session::actor_of(&state, request.headers()).await {
+    match session::session_actor(&state, request.headers()).await {
         Ok(actor) => drop(request.extensions_mut().insert(Who(actor))),
         Err(problem) => return Refusal(problem).into_response(),
     }
@@ -67,7 +67,7 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
     move || {
         provide_context(manifest.clone());
         let answer = use_context::<ResponseOptions>().unwrap_or_default();
-        if let Some(policy) = use_nonce().and_then(|nonce| guard::page_policy(&nonce)) {
+        if let Some(policy) = use_nonce().and_then(|nonce| guard::page_csp(&nonce)) {
             answer.insert_header(header::CONTENT_SECURITY_POLICY, policy);
         }
         let bound = Arc::new(Bound {

@@ -12,7 +12,7 @@
 use std::fmt::Write as _;
 
 use api::Problem;
-use api::names::QUERY_UNREAD;
+use api::names::INVALID_QUERY_PREFIX;
 use api::problem::{Finding, MOMENT, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME, told};
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -25,22 +25,22 @@ use axum::response::{Html, IntoResponse, Response};
 use engine::data::written;
 use serde::de::DeserializeOwned;
 
-use crate::patient::is_too_late;
 use crate::state::AppState;
 use crate::strict::Strict;
+use crate::timeouts::is_body_timeout;
 
 /// A problem as a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal(pub Problem);
 
 /// The status of a problem. An invalid number is a bug and becomes 500.
-pub(crate) fn status_of(problem: &Problem) -> StatusCode {
+pub(crate) fn status_code(problem: &Problem) -> StatusCode {
     StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut answer = (status_of(&self.0), Json(&self.0)).into_response();
+        let mut answer = (status_code(&self.0), Json(&self.0)).into_response();
         answer
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -65,9 +65,9 @@ impl Refusal {
 }
 
 /// The `WWW-Authenticate` header (RFC 9110, 11.6.1; RFC 6750, 3).
-fn wanted_proof(refusal: Option<&Refusal>) -> HeaderValue {
-    let is_of_token = refusal.is_some_and(|Refusal(problem)| problem.code == TOKEN_REFUSED);
-    HeaderValue::from_static(match is_of_token {
+fn www_authenticate(refusal: Option<&Refusal>) -> HeaderValue {
+    let is_invalid_token = refusal.is_some_and(|Refusal(problem)| problem.code == TOKEN_REFUSED);
+    HeaderValue::from_static(match is_invalid_token {
         true => "Bearer realm=\"gantry\", error=\"invalid_token\"",
         false => "Bearer realm=\"gantry\"",
     })
@@ -81,7 +81,7 @@ impl From<Problem> for Refusal {
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(Problem::invalid(format!("Invalid path: {}.", wrong_in_path(&rejection))))
+        Self(Problem::invalid(format!("Invalid path: {}.", path_error(&rejection))))
     }
 }
 
@@ -89,15 +89,19 @@ impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Self {
         let text = rejection.body_text();
         let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-        Self(Problem::invalid(format!("{QUERY_UNREAD}{}.", plain_words(text))))
+        Self(Problem::invalid(format!("{INVALID_QUERY_PREFIX}{}.", describe_serde_error(text))))
     }
 }
 
 impl From<FormRejection> for Refusal {
     fn from(rejection: FormRejection) -> Self {
         match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
-            _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self(problem_for_status(StatusCode::PAYLOAD_TOO_LARGE))
+            }
+            _ if is_body_timeout(&rejection) => {
+                Self(problem_for_status(StatusCode::REQUEST_TIMEOUT))
+            }
             // The library's text may quote the input, which may be a token.
             _ => Self(Problem::invalid(
                 "Cannot parse the form. Send it as application/x-www-form-urlencoded.",
@@ -109,8 +113,12 @@ impl From<FormRejection> for Refusal {
 impl From<BytesRejection> for Refusal {
     fn from(rejection: BytesRejection) -> Self {
         match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Self(of_status(StatusCode::PAYLOAD_TOO_LARGE)),
-            _ if is_too_late(&rejection) => Self(of_status(StatusCode::REQUEST_TIMEOUT)),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self(problem_for_status(StatusCode::PAYLOAD_TOO_LARGE))
+            }
+            _ if is_body_timeout(&rejection) => {
+                Self(problem_for_status(StatusCode::REQUEST_TIMEOUT))
+            }
             _ => Self(Problem::invalid("The request body is incomplete. Send the request again.")),
         }
     }
@@ -128,7 +136,7 @@ pub(crate) struct Asked<T>(pub T);
 
 /// A typed JSON body. An error names the field, line and column.
 ///
-/// The body limit bounds its size. `serde_json` bounds its depth ([`crate::limits::LEVELS`]).
+/// The body limit bounds its size. `serde_json` bounds its depth ([`crate::limits::MAX_JSON_DEPTH`]).
 #[derive(Debug, Clone)]
 pub(crate) struct Given<T>(pub T);
 
@@ -178,18 +186,18 @@ fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|error| {
         let path = error.path().to_string();
-        not_readable(&path, error.inner())
+        json_error(&path, error.inner())
     })?;
-    reader.end().map_err(|error| not_readable(".", &error))?;
+    reader.end().map_err(|error| json_error(".", &error))?;
     // This check comes last: a syntax or type error above is more specific, because it names the
     // field.
     if let Ok(text) = std::str::from_utf8(bytes) {
-        written::check(text).map_err(|error| not_readable(".", &error))?;
+        written::check(text).map_err(|error| json_error(".", &error))?;
     }
     Ok(read)
 }
 
-fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
+fn json_error(path: &str, error: &serde_json::Error) -> Refusal {
     let place = match path {
         "." | "?" => String::new(),
         path => format!("{path}, "),
@@ -197,14 +205,14 @@ fn not_readable(path: &str, error: &serde_json::Error) -> Refusal {
     let at = told(format!("{place}line {}, column {}", error.line(), error.column()));
     // serde_json appends the position to its text, but `at` has it already.
     let text = error.to_string();
-    let detail = told(plain_words(text.split(" at line ").next().unwrap_or(&text)));
+    let detail = told(describe_serde_error(text.split(" at line ").next().unwrap_or(&text)));
     let mut problem = Problem::invalid(format!("Invalid JSON body ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
 }
 
 /// Describes an invalid path parameter.
-fn wrong_in_path(rejection: &PathRejection) -> String {
+fn path_error(rejection: &PathRejection) -> String {
     let PathRejection::FailedToDeserializePathParams(failed) = rejection else {
         return rejection.body_text();
     };
@@ -213,22 +221,22 @@ fn wrong_in_path(rejection: &PathRejection) -> String {
         ErrorKind::ParseError { value, expected_type }
         | ErrorKind::ParseErrorAtKey { value, expected_type, .. }
         | ErrorKind::ParseErrorAtIndex { value, expected_type, .. } => {
-            not(value, kind_of_number(expected_type).unwrap_or("a valid value"))
+            not(value, describe_number_type(expected_type).unwrap_or("a valid value"))
         }
-        ErrorKind::DeserializeError { value, message, .. } => match message.contains(NO_ID) {
-            true => not(value, AN_ID),
-            false => format!("{value:?}: {}", plain_words(message)),
+        ErrorKind::DeserializeError { value, message, .. } => match message.contains(UUID_ERROR) {
+            true => not(value, ID_DESCRIPTION),
+            false => format!("{value:?}: {}", describe_serde_error(message)),
         },
         other => other.to_string(),
     }
 }
 
 /// The library's error for an invalid id.
-const NO_ID: &str = "UUID parsing failed";
-const AN_ID: &str = "an ID (example: 6f1c2d3e-0a1b-4c5d-8e9f-001122334455)";
+const UUID_ERROR: &str = "UUID parsing failed";
+const ID_DESCRIPTION: &str = "an ID (example: 6f1c2d3e-0a1b-4c5d-8e9f-001122334455)";
 
 /// A number type in plain words. `None` if the type is not a number.
-fn kind_of_number(kind: &str) -> Option<&'static str> {
+fn describe_number_type(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "u8" => "a whole number from 0 to 255",
         "u16" => "a whole number from 0 to 65535",
@@ -244,7 +252,7 @@ fn kind_of_number(kind: &str) -> Option<&'static str> {
 }
 
 /// Messages of the JSON parser and their replacements.
-const OF_FORM: [(&str, &str); 12] = [
+const JSON_SYNTAX_ERRORS: [(&str, &str); 12] = [
     ("expected value", "a value is missing"),
     ("expected ident", "expected true, false, null or a string in quotation marks"),
     ("key must be a string", "a field name must be in quotation marks"),
@@ -282,11 +290,11 @@ fn listed(known: &str) -> String {
 
 /// Rewrites a library's message about the input without Rust type names, which mean nothing to
 /// clients.
-fn plain_words(text: &str) -> String {
-    if let Some((before, _)) = text.split_once(NO_ID) {
-        return format!("{before}it must be {AN_ID}");
+fn describe_serde_error(text: &str) -> String {
+    if let Some((before, _)) = text.split_once(UUID_ERROR) {
+        return format!("{before}it must be {ID_DESCRIPTION}");
     }
-    if let Some((_, plain)) = OF_FORM.into_iter().find(|(said, _)| *said == text) {
+    if let Some((_, plain)) = JSON_SYNTAX_ERRORS.into_iter().find(|(said, _)| *said == text) {
         return plain.to_owned();
     }
     if let Some((place, field)) = said_of(text, "missing field ") {
@@ -318,16 +326,16 @@ fn plain_words(text: &str) -> String {
         "a sequence" => "an array",
         "a boolean" => "true or false",
         "a string" => "a string",
-        "a formatted UUID string" => AN_ID,
+        "a formatted UUID string" => ID_DESCRIPTION,
         _ if first == "struct" || wanted.starts_with("internally tagged enum") => "an object",
         _ if first == "enum" => "one of the valid values",
-        wanted => kind_of_number(wanted).unwrap_or(wanted),
+        wanted => describe_number_type(wanted).unwrap_or(wanted),
     };
     format!("{before}, expected {plain}")
 }
 
 /// The problem for a response that only has a status.
-fn of_status(status: StatusCode) -> Problem {
+fn problem_for_status(status: StatusCode) -> Problem {
     match status {
         StatusCode::NOT_FOUND => Problem::not_found("This path does not exist. Check the URL."),
         StatusCode::METHOD_NOT_ALLOWED => Problem::new(
@@ -337,7 +345,8 @@ fn of_status(status: StatusCode) -> Problem {
             "This path does not support the request method.",
         ),
         StatusCode::PAYLOAD_TOO_LARGE => {
-            let (most, import) = (crate::limits::BODY >> 20, crate::limits::IMPORT_BODY >> 20);
+            let (most, import) =
+                (crate::limits::MAX_BODY_BYTES >> 20, crate::limits::MAX_IMPORT_BYTES >> 20);
             let detail = format!(
                 "The request body is too large. The limit is {most} MiB, or {import} MiB for POST \
                  /api/v1/barclamps."
@@ -345,7 +354,7 @@ fn of_status(status: StatusCode) -> Problem {
             Problem::new(413, "too_large", "Request body too large", detail)
         }
         StatusCode::REQUEST_TIMEOUT => {
-            let most = crate::limits::BODY_TIME.as_secs();
+            let most = crate::limits::BODY_TIMEOUT.as_secs();
             let detail = format!(
                 "The request body did not arrive within {most} seconds. Nothing was changed. Send \
                  the request again."
@@ -368,9 +377,9 @@ fn of_status(status: StatusCode) -> Problem {
     }
 }
 
-/// Like `of_status`. For 405, also lists the methods that the path supports.
-fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
-    let problem = of_status(status);
+/// Like `problem_for_status`. For 405, also lists the methods that the path supports.
+fn problem_for_response(status: StatusCode, headers: &HeaderMap) -> Problem {
+    let problem = problem_for_status(status);
     let allowed =
         headers.get(header::ALLOW).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let allowed: Vec<&str> =
@@ -386,9 +395,9 @@ fn of_answer(status: StatusCode, headers: &HeaderMap) -> Problem {
 
 /// Adds to an error the people who can grant the missing permission. It queries the database, so it
 /// must run within the request's limits.
-pub(crate) async fn say_whom_to_ask(state: &AppState, mut answer: Response) -> Response {
+pub(crate) async fn add_admin_contacts(state: &AppState, mut answer: Response) -> Response {
     if let Some(Refusal(problem)) = answer.extensions_mut().remove::<Refusal>() {
-        let told = Refusal(state.control.whom_to_ask(problem).await);
+        let told = Refusal(state.control.add_admin_contacts(problem).await);
         answer.extensions_mut().insert(told);
     }
     answer
@@ -413,13 +422,13 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
         return answer;
     }
     if status == StatusCode::UNAUTHORIZED {
-        answer.headers_mut().insert(header::WWW_AUTHENTICATE, wanted_proof(known.as_ref()));
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, www_authenticate(known.as_ref()));
     }
     let refusal = match known {
         Some(refusal) if !wants_page => refusal.for_programs(),
         Some(refusal) => refusal,
-        None if has_own_form(answer.headers()) => return answer,
-        None => Refusal(of_answer(status, answer.headers())),
+        None if has_custom_body(answer.headers()) => return answer,
+        None => Refusal(problem_for_response(status, answer.headers())),
     };
     let mut shaped = match wants_page {
         true => (status, Html(page(&refusal.0))).into_response(),
@@ -437,7 +446,7 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
 
 /// Whether the response already has a format: pages and server functions have their own. Layers and
 /// the router send an empty body or a line of plain text.
-fn has_own_form(headers: &HeaderMap) -> bool {
+fn has_custom_body(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     headers.contains_key("serverfnerror")
         || kind.is_some_and(|kind| !kind.starts_with("text/plain"))
@@ -449,12 +458,12 @@ pub(crate) fn wants_page(request: &Request) -> bool {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     reads
-        && !is_for_programs(request.uri().path())
+        && !is_api_path(request.uri().path())
         && accepts.is_some_and(|kinds| kinds.contains("text/html"))
 }
 
 /// Paths that are never navigated to: the REST API and the server functions of pages.
-pub(crate) fn is_for_programs(path: &str) -> bool {
+pub(crate) fn is_api_path(path: &str) -> bool {
     path.starts_with("/api/") || path.starts_with("/call/")
 }
 
@@ -523,8 +532,8 @@ mod tests {
             read_json::<serde_json::Value>(nested(levels).as_bytes())
                 .map_err(|refusal| refusal.0.status)
         };
-        assert!(read(crate::limits::LEVELS).is_ok());
-        assert_eq!(read(crate::limits::LEVELS + 1).map(drop), Err(400));
+        assert!(read(crate::limits::MAX_JSON_DEPTH).is_ok());
+        assert_eq!(read(crate::limits::MAX_JSON_DEPTH + 1).map(drop), Err(400));
     }
 
     #[test]
@@ -568,10 +577,10 @@ mod tests {
             ("a text, missing field `a`", "a text, missing field `a`"),
             ("EOF while parsing an object", "unexpected end of JSON input"),
         ] {
-            assert_eq!(plain_words(said), told);
+            assert_eq!(describe_serde_error(said), told);
         }
         assert!(
-            plain_words("UUID parsing failed: invalid character: found `x` at 0")
+            describe_serde_error("UUID parsing failed: invalid character: found `x` at 0")
                 .starts_with("it must be an ID")
         );
     }

@@ -21,8 +21,8 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DOCUMENTS_SHOWN, DeploymentPage,
-    Discussion, DraftedNoderole, Foreseen, LogFound, LogPart, NodePage, NodeWish, NoderoleView,
+    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DeploymentPage, Discussion,
+    DraftedNoderole, Foreseen, LogFound, LogPart, MAX_DOCUMENTS, NodePage, NodeWish, NoderoleView,
     Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
     TargetPage,
 };
@@ -40,7 +40,7 @@ use engine::blueprint::{Anchor, Consequences};
 use engine::catalog::read::MAX_PRIORITY;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, CommentId, NodeId, NoderoleId, ProposalId, ReviewId, RunId};
 use engine::plan::{Edit, Report};
 
 use crate::contract::{self, Created, Operations, Versioned, op};
@@ -48,21 +48,22 @@ use crate::machines::Machine;
 use crate::refusal::{Asked, Given, Perhaps, Place, Refusal};
 use crate::session::SignedIn;
 use crate::state::AppState;
-use crate::{graphs, limits, live, machines, overseeing, people_rest, second_factor};
+use crate::{graphs, limits, live, machines, overview, people, second_factor};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 /// The response for a created resource without a URL of its own.
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
 /// The response for a created resource with its URL.
-pub(crate) type MadeAt<T> = Result<Created<T>, Refusal>;
+pub(crate) type CreatedWithLocation<T> = Result<Created<T>, Refusal>;
 
 /// The operations. Without a state, only for their list.
 pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     let all = Operations::of(state);
-    let all = about_targets(about_submissions(about_proposals(about_deployments(all))));
+    let all =
+        blueprint_operations(review_operations(proposal_operations(deployment_operations(all))));
     let all = second_factor::operations(all);
-    people_rest::operations(overseeing::operations(machines::operations(graphs::operations(
-        about_runs(all),
+    people::operations(overview::operations(machines::operations(graphs::operations(
+        run_operations(all),
     ))))
     .get("/nodes", nodes, op("listNodes", "List nodes"))
     .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
@@ -91,7 +92,7 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     .post(
         "/barclamps",
         import,
-        op("importBarclamps", "Import barclamps").body(limits::IMPORT_BODY).also(&[422]).about(
+        op("importBarclamps", "Import barclamps").body(limits::MAX_IMPORT_BYTES).also(&[422]).about(
             "Adds the content of the files to the catalog. Running steps do not change. The keys \
              of `files` are paths. A script must be next to the file of its barclamp.",
         ),
@@ -122,7 +123,7 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
     )
 }
 
-fn about_deployments(all: Operations) -> Operations {
+fn deployment_operations(all: Operations) -> Operations {
     all.get("/deployments", deployments, op("listDeployments", "List deployments"))
         .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
         .get(
@@ -163,7 +164,7 @@ fn about_deployments(all: Operations) -> Operations {
         )
 }
 
-fn about_proposals(all: Operations) -> Operations {
+fn proposal_operations(all: Operations) -> Operations {
     all.post(
         "/nodes/{id}/proposals",
         propose_on_node,
@@ -213,7 +214,7 @@ fn about_proposals(all: Operations) -> Operations {
     )
 }
 
-fn about_submissions(all: Operations) -> Operations {
+fn review_operations(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
     all.get("/submissions", reviews, op("listSubmissions", "List reviews"))
         .get("/submissions/{id}", review, op("getSubmission", "Get a review"))
@@ -253,7 +254,7 @@ fn about_submissions(all: Operations) -> Operations {
         .post("/threads/{id}/reopen", reopen, op("reopenThread", "Reopen a thread"))
 }
 
-fn about_targets(all: Operations) -> Operations {
+fn blueprint_operations(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
     all.get("/targets", targets, op("listTargets", "List targets")).get(
         "/targets/compare",
@@ -262,7 +263,7 @@ fn about_targets(all: Operations) -> Operations {
     )
 }
 
-fn about_runs(all: Operations) -> Operations {
+fn run_operations(all: Operations) -> Operations {
     all.get("/noderoles/{id}", noderole, op("getNoderole", "Get a noderole"))
         .get(
             "/noderoles/{id}/data",
@@ -357,7 +358,7 @@ async fn way(
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
 ) -> Answer<DeploymentWay> {
-    Ok(Json(state.control.deployment_way(&actor, &name).await?))
+    Ok(Json(state.control.deployment_progress(&actor, &name).await?))
 }
 
 async fn carriers(
@@ -366,12 +367,12 @@ async fn carriers(
     Place(name): Place<String>,
     Asked(wanted): Asked<CarriersWanted>,
 ) -> Answer<Carriers> {
-    Ok(Json(state.control.find_carriers(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct DraftedWanted {
+struct DraftNoderoleQuery {
     node: NodeId,
     /// Role of the noderole. Use `app/1` for a second instance on the node.
     noderole: NoderoleKey,
@@ -381,7 +382,7 @@ async fn drafted(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
-    Asked(wanted): Asked<DraftedWanted>,
+    Asked(wanted): Asked<DraftNoderoleQuery>,
 ) -> Answer<DraftedNoderole> {
     Ok(Json(state.control.drafted(&actor, id, wanted.node, &wanted.noderole).await?))
 }
@@ -392,7 +393,7 @@ struct Proposed {
 }
 
 /// The response with the URL of a proposal, for all operations that open one.
-fn at_proposal<T>(proposal: ProposalId, made: T) -> Created<T> {
+fn proposal_created<T>(proposal: ProposalId, made: T) -> Created<T> {
     Created(format!("/proposals/{proposal}"), made)
 }
 
@@ -401,10 +402,10 @@ async fn propose(
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Perhaps(_): Perhaps<Nothing>,
-) -> MadeAt<Proposed> {
+) -> CreatedWithLocation<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
-    Ok(at_proposal(proposal, Proposed { proposal }))
+    Ok(proposal_created(proposal, Proposed { proposal }))
 }
 
 async fn propose_on_node(
@@ -412,9 +413,9 @@ async fn propose_on_node(
     SignedIn(actor): SignedIn,
     Machine(node): Machine,
     Perhaps(_): Perhaps<Nothing>,
-) -> MadeAt<Proposed> {
+) -> CreatedWithLocation<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
-    Ok(at_proposal(proposal, Proposed { proposal }))
+    Ok(proposal_created(proposal, Proposed { proposal }))
 }
 
 async fn proposals(
@@ -496,7 +497,7 @@ async fn prioritise(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Restoring {
-    target: TargetNo,
+    target: BlueprintNumber,
     /// Skip parts that can't be restored, instead of failing.
     #[serde(default)]
     partial: bool,
@@ -507,10 +508,10 @@ async fn restore(
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
     Given(restoring): Given<Restoring>,
-) -> MadeAt<Restored> {
+) -> CreatedWithLocation<Restored> {
     let restored =
         state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
-    Ok(at_proposal(restored.proposal, restored))
+    Ok(proposal_created(restored.proposal, restored))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -558,7 +559,7 @@ async fn report(
 async fn review_report(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
 ) -> Answer<Report> {
     let report = state.control.review_report(&actor, id).await?;
     let why = "Only the newest version of an open proposal has a planning report. Open the newest \
@@ -608,7 +609,7 @@ struct Submitting {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Submitted {
-    submission: SubmissionId,
+    submission: ReviewId,
 }
 
 async fn submit(
@@ -617,7 +618,7 @@ async fn submit(
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
     Given(given): Given<Submitting>,
-) -> MadeAt<Submitted> {
+) -> CreatedWithLocation<Submitted> {
     let submission = state
         .control
         .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
@@ -636,15 +637,15 @@ async fn reviews(
 async fn review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
 ) -> Answer<ReviewView> {
-    Ok(Json(state.control.review(&actor, id).await?.cut(DOCUMENTS_SHOWN)))
+    Ok(Json(state.control.review(&actor, id).await?.cut(MAX_DOCUMENTS)))
 }
 
 async fn consequences(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
 ) -> Answer<Consequences> {
     Ok(Json(state.control.consequences(&actor, id).await?))
 }
@@ -652,7 +653,7 @@ async fn consequences(
 async fn opened(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
 ) -> Answer<Opened> {
     Ok(Json(state.control.opened(&actor, id).await?))
 }
@@ -666,7 +667,7 @@ struct Opening {
 async fn open_changes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     Given(opening): Given<Opening>,
 ) -> Answer<Opened> {
     Ok(Json(state.control.open_changes(&actor, id, opening.anchors).await?))
@@ -686,10 +687,13 @@ struct Verdict {
 async fn judge(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     Given(verdict): Given<Verdict>,
 ) -> Made<Done> {
-    state.control.judge_signed(&actor, id, verdict.kind, verdict.reason, verdict.signature).await?;
+    state
+        .control
+        .give_signed_verdict(&actor, id, verdict.kind, verdict.reason, verdict.signature)
+        .await?;
     Ok((StatusCode::CREATED, Json(Done {})))
 }
 
@@ -702,24 +706,24 @@ struct ToSign {
 async fn verdict_options(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     headers: HeaderMap,
-    Given(to_sign): Given<ToSign>,
+    Given(input): Given<ToSign>,
 ) -> Answer<SignatureRequest> {
     // A missing permission takes precedence over the error about passkeys and the site.
     actor.require_in_person()?;
     actor.require(Permission::Viewer)?;
     let site = state.address.site(&headers)?;
-    Ok(Json(state.control.verdict_options(&actor, &site, id, to_sign.kind).await?))
+    Ok(Json(state.control.verdict_options(&actor, &site, id, input.kind).await?))
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Committed {
-    target: TargetNo,
+    target: BlueprintNumber,
 }
 
 /// The response with the URL of a target's rollout.
-fn followed(target: TargetNo) -> Created<Committed> {
+fn followed(target: BlueprintNumber) -> Created<Committed> {
     Created(format!("/targets/{target}"), Committed { target })
 }
 
@@ -738,9 +742,9 @@ struct Committing {
 async fn commit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     Perhaps(committing): Perhaps<Committing>,
-) -> MadeAt<Committed> {
+) -> CreatedWithLocation<Committed> {
     let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
     Ok(followed(state.control.commit(&actor, what).await?))
 }
@@ -748,7 +752,7 @@ async fn commit(
 async fn discussion(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
 ) -> Answer<Discussion> {
     Ok(Json(state.control.discussion(&actor, id).await?))
 }
@@ -771,7 +775,7 @@ struct Said {
 async fn open_thread(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     Given(saying): Given<Saying>,
 ) -> Made<Said> {
     let anchor: Anchor =
@@ -793,9 +797,9 @@ async fn reply(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<CommentId>,
-    Given(replying): Given<Replying>,
+    Given(input): Given<Replying>,
 ) -> Made<Said> {
-    let comment = state.control.reply(&actor, id, replying.body).await?;
+    let comment = state.control.reply(&actor, id, input.body).await?;
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
 
@@ -827,18 +831,16 @@ struct Behind {
 async fn since_look(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     Asked(asked): Asked<Behind>,
 ) -> Answer<SinceLook> {
-    Ok(Json(
-        state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), DOCUMENTS_SHOWN)?,
-    ))
+    Ok(Json(state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), MAX_DOCUMENTS)?))
 }
 
 async fn look(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
 ) -> Answer<Done> {
     state.control.look(&actor, id).await?;
     Ok(Json(Done {}))
@@ -854,7 +856,7 @@ async fn targets(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Pair {
+struct CompareQuery {
     from: String,
     to: String,
     deployment: Option<String>,
@@ -875,7 +877,7 @@ enum Form {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct InForm {
+struct ReviewDifferenceQuery {
     #[serde(rename = "as")]
     form: Option<Form>,
     after: Option<Anchor>,
@@ -884,7 +886,7 @@ struct InForm {
 async fn compare(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(pair): Asked<Pair>,
+    Asked(pair): Asked<CompareQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let (from, to, deployment) =
@@ -896,8 +898,8 @@ async fn compare(
 async fn review_difference(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
-    Asked(asked): Asked<InForm>,
+    Place(id): Place<ReviewId>,
+    Asked(asked): Asked<ReviewDifferenceQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;
@@ -920,7 +922,7 @@ fn compared(
         });
     let mut answer = match as_text {
         true => found.text().into_response(),
-        false => Json(found.page(after, DOCUMENTS_SHOWN)?).into_response(),
+        false => Json(found.page(after, MAX_DOCUMENTS)?).into_response(),
     };
     answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
     Ok(answer)
@@ -996,7 +998,7 @@ async fn run(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct FromOffset {
+struct LogQuery {
     #[serde(default)]
     offset: i64,
 }
@@ -1005,14 +1007,14 @@ async fn log(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<RunId>,
-    Asked(from): Asked<FromOffset>,
+    Asked(from): Asked<LogQuery>,
 ) -> Answer<LogPart> {
     Ok(Json(state.control.log(&actor, id, from.offset).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct LookedFor {
+struct LogSearchQuery {
     #[schemars(length(min = 1, max = 200))]
     text: String,
     #[serde(default)]
@@ -1025,7 +1027,7 @@ async fn search_log(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<RunId>,
-    Asked(wanted): Asked<LookedFor>,
+    Asked(wanted): Asked<LogSearchQuery>,
 ) -> Answer<LogFound> {
     Ok(Json(
         state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?,
@@ -1064,7 +1066,7 @@ async fn add_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(new): Given<NodeWish>,
-) -> MadeAt<Added> {
+) -> CreatedWithLocation<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok(Created(format!("/nodes/{node}"), Added { node }))
 }
@@ -1103,9 +1105,9 @@ struct Switching {
 async fn switch(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(switching): Given<Switching>,
-) -> MadeAt<Committed> {
-    Ok(followed(state.control.switch(&actor, switching.enabled, switching.reason).await?))
+    Given(input): Given<Switching>,
+) -> CreatedWithLocation<Committed> {
+    Ok(followed(state.control.switch(&actor, input.enabled, input.reason).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

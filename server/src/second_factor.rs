@@ -16,7 +16,7 @@ use crate::contract::{Operations, op};
 use crate::refusal::{Given, Place, Refusal, wants_page};
 use crate::rest::{Answer, Done, Made};
 use crate::session::{Client, SignedIn};
-use crate::sign_in::own_place;
+use crate::sign_in::safe_redirect_path;
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -103,7 +103,7 @@ async fn options(
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
 ) -> Answer<FactorOptions> {
-    actor.require_to_enrol()?;
+    actor.require_enrollable()?;
     Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
 }
 
@@ -151,7 +151,7 @@ enum Act {
 
 /// The fields of the form.
 #[derive(Debug, Deserialize)]
-struct Posted {
+struct SecondFactorForm {
     act: Act,
     #[serde(default)]
     code: Code,
@@ -168,17 +168,18 @@ pub(crate) async fn post(
     Client(visitor): Client,
     request: Request,
 ) -> Response {
-    if let Err(problem) = actor.require_to_enrol() {
+    if let Err(problem) = actor.require_enrollable() {
         return Refusal(problem).into_response();
     }
     let browser = wants_page(&request);
-    let form: Result<Form<Posted>, FormRejection> = Form::from_request(request, &state).await;
-    let Form(Posted { act, code, next }) = match form {
+    let form: Result<Form<SecondFactorForm>, FormRejection> =
+        Form::from_request(request, &state).await;
+    let Form(SecondFactorForm { act, code, next }) = match form {
         Ok(form) => form,
         Err(rejection) => return Refusal::from(rejection).into_response(),
     };
-    let next = own_place(&next);
-    let here = places::second_factor_for(next);
+    let next = safe_redirect_path(&next);
+    let here = places::second_factor_with_next(next);
     let done = match act {
         Act::Present => {
             let wish = FactorWish { code: Some(code), answer: None };

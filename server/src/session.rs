@@ -18,7 +18,7 @@ use axum_extra::extract::CookieJar;
 use axum_extra::extract::cookie::{Cookie, SameSite};
 
 use api::Problem;
-use api::names::{COOKIE_FAR as FAR, COOKIE_NEAR as NEAR};
+use api::names::{LOCAL_SESSION_COOKIE as NEAR, SESSION_COOKIE as FAR};
 use api::problem::TOKEN_REFUSED;
 use app::places;
 use control::people::{Actor, SESSION_ABSOLUTE, Token, Visitor};
@@ -101,7 +101,7 @@ pub(crate) fn cookie(state: &AppState, headers: &HeaderMap) -> Option<String> {
 }
 
 /// Looks up the actor of a session.
-pub(crate) async fn actor_of(
+pub(crate) async fn session_actor(
     state: &AppState,
     headers: &HeaderMap,
 ) -> Result<Option<Actor>, Problem> {
@@ -112,7 +112,7 @@ pub(crate) async fn actor_of(
 }
 
 /// Paths that a session may use before it has set its required password.
-const BEFORE_PASSWORD: [&str; 8] = [
+const PATHS_BEFORE_PASSWORD: [&str; 8] = [
     "/api/v1/people/me",
     "/api/v1/me/password",
     "/api/v1/me/second-factor",
@@ -125,10 +125,10 @@ const BEFORE_PASSWORD: [&str; 8] = [
 
 /// Rejects other paths for a session that must set a password first. Redirects a browser to that
 /// page.
-fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response> {
+fn require_password_set(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     let refused = actor?.require_password().err()?;
     let path = request.uri().path();
-    if path == places::ACCOUNT || BEFORE_PASSWORD.contains(&path) {
+    if path == places::ACCOUNT || PATHS_BEFORE_PASSWORD.contains(&path) {
         return None;
     }
     Some(match wants_page(request) {
@@ -139,7 +139,7 @@ fn before_password(request: &Request, actor: Option<&Actor>) -> Option<Response>
 
 /// Paths that a session may use before it has presented its second factor. The database accepts a
 /// passkey only as the first factor of its person.
-const BEFORE_FACTOR: [&str; 15] = [
+const PATHS_BEFORE_SECOND_FACTOR: [&str; 15] = [
     "/api/v1/me/passkeys",
     "/api/v1/me/passkeys/options",
     "/api/v1/me/second-factor",
@@ -158,14 +158,14 @@ const BEFORE_FACTOR: [&str; 15] = [
 ];
 
 /// Rejects other paths for a session without its second factor. Redirects a browser to that page.
-fn before_factor(request: &Request, actor: Option<&Actor>) -> Option<Response> {
+fn require_second_factor(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     let refused = actor?.require_factor().err()?;
-    if BEFORE_FACTOR.contains(&request.uri().path()) {
+    if PATHS_BEFORE_SECOND_FACTOR.contains(&request.uri().path()) {
         return None;
     }
     let place = request.uri().path_and_query().map(|place| place.as_str()).unwrap_or_default();
     Some(match wants_page(request) {
-        true => Redirect::to(&places::second_factor_for(place)).into_response(),
+        true => Redirect::to(&places::second_factor_with_next(place)).into_response(),
         false => Refusal(refused).into_response(),
     })
 }
@@ -173,8 +173,8 @@ fn before_factor(request: &Request, actor: Option<&Actor>) -> Option<Response> {
 /// The response to a session that may not use this path yet.
 fn before(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     match actor.is_some_and(Actor::needs_password) {
-        true => before_password(request, actor),
-        false => before_factor(request, actor),
+        true => require_password_set(request, actor),
+        false => require_second_factor(request, actor),
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) async fn look_up(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match actor_of(&state, request.headers()).await {
+    match session_actor(&state, request.headers()).await {
         Ok(actor) => {
             if let Some(refused) = before(&request, actor.as_ref()) {
                 return refused;
@@ -197,14 +197,14 @@ pub(crate) async fn look_up(
 }
 
 /// Adds [`Who`] to a request that may use a token. The audit records the token.
-pub(crate) async fn look_up_any(
+pub(crate) async fn authenticate(
     State(state): State<AppState>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let found = match bearer(request.headers()) {
         Some(token) => state.people.actor_of_token(token).await,
-        None => actor_of(&state, request.headers()).await,
+        None => session_actor(&state, request.headers()).await,
     };
     let actor = match found {
         Ok(actor) => actor,
@@ -222,7 +222,7 @@ pub(crate) async fn look_up_any(
 }
 
 /// Redirects a browser without a session to the sign-in page, and back afterwards.
-pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
+pub(crate) async fn redirect_to_sign_in(request: Request, next: Next) -> Response {
     let signed_in = request.extensions().get::<Who>().is_some_and(|who| who.0.is_some());
     let path = request.uri().path();
     if signed_in || path == places::SIGN_IN || !wants_page(&request) {
@@ -230,7 +230,7 @@ pub(crate) async fn sign_in_first(request: Request, next: Next) -> Response {
     }
     match request.uri().path_and_query().map(|place| place.as_str()) {
         None | Some("/") => Redirect::to(places::SIGN_IN).into_response(),
-        Some(place) => Redirect::to(&places::sign_in_for(place)).into_response(),
+        Some(place) => Redirect::to(&places::sign_in_with_next(place)).into_response(),
     }
 }
 

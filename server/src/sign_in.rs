@@ -27,13 +27,13 @@ use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
 /// Lifetime of the cookie with the entered name, for the next attempt.
-const NAME_STAYS: time::Duration = time::Duration::minutes(2);
+const NAME_COOKIE_MAX_AGE: time::Duration = time::Duration::minutes(2);
 /// Longer names are not stored. No account has one.
-const LONGEST_NAME: usize = 96;
+const MAX_NAME_LENGTH: usize = 96;
 
 /// The fields of the sign-in form.
 #[derive(Deserialize)]
-struct SigningIn {
+struct SignInForm {
     #[serde(default)]
     token: String,
     #[serde(default)]
@@ -56,16 +56,16 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
     let (parts, body) = request.into_parts();
     let visitor = session::visitor(&state, &parts);
     let before = session::cookie(&state, &parts.headers);
-    let form: Result<Form<SigningIn>, FormRejection> =
+    let form: Result<Form<SignInForm>, FormRejection> =
         Form::from_request(Request::from_parts(parts, body), &state).await;
     let Form(form) = match form {
         Ok(form) => form,
         Err(rejection) => return Refusal::from(rejection).into_response(),
     };
-    let next = own_place(&form.next);
+    let next = safe_redirect_path(&form.next);
     let (by_link, name) = (form.name.trim().is_empty(), form.name.clone());
     let begun = match by_link {
-        true => state.people.sign_in(token_in(&form.token), &visitor, before.as_deref()).await,
+        true => state.people.sign_in(parse_token(&form.token), &visitor, before.as_deref()).await,
         false => {
             state
                 .people
@@ -76,10 +76,10 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
     match begun {
         Ok(begun) => {
             let cookies = CookieJar::new().add(session::begin(&state.address, &begun.session));
-            let next = if begun.asks_password { places::SET_PASSWORD } else { next };
+            let next = if begun.needs_password { places::SET_PASSWORD } else { next };
             (cookies, Redirect::to(next)).into_response()
         }
-        Err(problem) if browser => match typed_name(&state.address, &name) {
+        Err(problem) if browser => match name_cookie(&state.address, &name) {
             Some(typed) => (CookieJar::new().add(typed), refused(&problem, next)).into_response(),
             None => refused(&problem, next),
         },
@@ -89,15 +89,18 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
 
 /// Stores the entered name for the next attempt, whether or not it exists. Only a valid name is
 /// stored, because other input may be a password.
-fn typed_name(address: &PublicAddress, name: &str) -> Option<Cookie<'static>> {
+fn name_cookie(address: &PublicAddress, name: &str) -> Option<Cookie<'static>> {
     let name = name.trim();
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
-    let is_name = !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain);
+    let is_name = !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.bytes().all(is_plain);
     let cookie =
         Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
-    let cookie =
-        cookie.secure(address.is_secure()).same_site(SameSite::Lax).max_age(NAME_STAYS).build();
+    let cookie = cookie
+        .secure(address.is_secure())
+        .same_site(SameSite::Lax)
+        .max_age(NAME_COOKIE_MAX_AGE)
+        .build();
     is_name.then_some(cookie)
 }
 
@@ -112,7 +115,7 @@ fn refused(problem: &Problem, next: &str) -> Response {
     };
     let place = match next {
         "/" => format!("{}?problem={word}", places::SIGN_IN),
-        next => format!("{}&problem={word}", places::sign_in_for(next)),
+        next => format!("{}&problem={word}", places::sign_in_with_next(next)),
     };
     Redirect::to(&place).into_response()
 }
@@ -136,13 +139,13 @@ pub(crate) async fn sign_out_everywhere(
 }
 
 /// Extracts the token, also from a pasted link.
-fn token_in(text: &str) -> &str {
+fn parse_token(text: &str) -> &str {
     text.trim().rsplit(['=', '/']).next().unwrap_or_default()
 }
 
 /// A path on this server, or `/`: a link must not use our sign-in for an open redirect. Browsers
 /// read `\` as `/` and drop tabs and line breaks, so these are normalized first.
-pub(crate) fn own_place(next: &str) -> &str {
+pub(crate) fn safe_redirect_path(next: &str) -> &str {
     let plain = next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     match plain
         && next.starts_with('/')
@@ -168,14 +171,14 @@ mod tests {
             "/sign-in#token=abc",
             "/sign-in/abc",
         ] {
-            assert_eq!(token_in(text), "abc", "{text:?}");
+            assert_eq!(parse_token(text), "abc", "{text:?}");
         }
     }
 
     #[test]
     fn redirect_to_other_site_is_rejected() {
         for next in ["/deployments/web?tab=1", "/"] {
-            assert_eq!(own_place(next), next);
+            assert_eq!(safe_redirect_path(next), next);
         }
         for next in [
             "",
@@ -186,7 +189,7 @@ mod tests {
             "/\t/evil.example",
             "/sign-in",
         ] {
-            assert_eq!(own_place(next), "/", "{next:?}");
+            assert_eq!(safe_redirect_path(next), "/", "{next:?}");
         }
     }
 }

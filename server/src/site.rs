@@ -27,7 +27,7 @@ use api::Problem;
 
 use crate::carried::Carried;
 use crate::pages;
-use crate::refusal::{Refusal, is_for_programs, wants_page};
+use crate::refusal::{Refusal, is_api_path, wants_page};
 use crate::state::AppState;
 
 const ABOUT: &str = "site.json";
@@ -93,10 +93,10 @@ impl Site {
     }
 
     fn lasts(&self, path: &str) -> HeaderValue {
-        let of_build = path.strip_prefix('/').and_then(|path| path.strip_prefix(&self.pkg()));
+        let build_path = path.strip_prefix('/').and_then(|path| path.strip_prefix(&self.pkg()));
         match path.starts_with("/fonts/") {
             true => HeaderValue::from_static("public, max-age=604800"),
-            false if of_build.is_some_and(|rest| rest.starts_with('/')) => {
+            false if build_path.is_some_and(|rest| rest.starts_with('/')) => {
                 HeaderValue::from_static("public, max-age=31536000, immutable")
             }
             false => HeaderValue::from_static("public, no-cache"),
@@ -137,8 +137,8 @@ impl Files {
 }
 
 /// The fallback: a file of the site, or the 404 page.
-pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Request) -> Response {
-    if is_for_programs(request.uri().path()) {
+pub(crate) async fn file_or_not_found(State(state): State<AppState>, request: Request) -> Response {
+    if is_api_path(request.uri().path()) {
         let path: String = request.uri().path().chars().take(200).collect();
         return Refusal(Problem::not_found(format!("Path {path} does not exist. Check the URL.")))
             .into_response();
@@ -147,7 +147,7 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
         return StatusCode::NOT_FOUND.into_response();
     }
     if wants_page(&request)
-        && let Some(place) = without_slash(request.uri())
+        && let Some(place) = strip_trailing_slash(request.uri())
     {
         return Redirect::permanent(&place).into_response();
     }
@@ -163,7 +163,7 @@ pub(crate) async fn file_or_nothing(State(state): State<AppState>, request: Requ
 
 /// The same path without a trailing slash. Never a path that browsers take for another host
 /// (`//evil.example`).
-fn without_slash(asked: &Uri) -> Option<String> {
+fn strip_trailing_slash(asked: &Uri) -> Option<String> {
     let path = asked.path().strip_suffix('/')?.trim_end_matches('/');
     let ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
     let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn trailing_slash_redirects_within_the_site() {
-        let place = |text: &str| without_slash(&text.parse().expect("an address"));
+        let place = |text: &str| strip_trailing_slash(&text.parse().expect("an address"));
         let to = |text: &str| Some(text.to_owned());
         assert_eq!(
             (place("/nodes/"), place("/runs/8//?tab=log&a=/")),

@@ -14,10 +14,10 @@ use crate::address::PublicAddress;
 use crate::feed::Feed;
 use crate::live::Rhythm;
 use crate::metrics::Metrics;
-use crate::patient::Patience;
 use crate::places::Places;
 use crate::proxies::TrustedProxies;
 use crate::site::Site;
+use crate::timeouts::Patience;
 
 /// The shared state of all handlers. Cheap to clone.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub(crate) struct AppState {
     /// Permits for downloads.
     pub downloads: Places,
     /// Held by a readiness check: one at a time may use the database.
-    pub asks_database: Arc<Mutex<()>>,
+    pub readiness_check: Arc<Mutex<()>>,
     /// Permits for requests that wait for an event.
     pub waiting: Places,
     /// Permits for requests. A request keeps its permit until its work ends, whether it was

@@ -17,21 +17,17 @@ const EVERY: Duration = Duration::from_secs(20);
 
 /// Runs until shutdown. An interrupted sweep leaves nothing half done, because each review is a
 /// transaction of its own.
-pub(crate) async fn until_stopped(
-    control: Arc<Control>,
-    metrics: Metrics,
-    stopping: CancellationToken,
-) {
+pub(crate) async fn run(control: Arc<Control>, metrics: Metrics, stopping: CancellationToken) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let sweeping = async {
+    let tasks = async {
         loop {
             ticks.tick().await;
-            forget_keys(&control, &metrics).await;
-            forget_sessions(&control, &metrics).await;
+            delete_expired_keys(&control, &metrics).await;
+            delete_expired_sessions(&control, &metrics).await;
             seal(&control, &metrics).await;
             let replanned = control.replan_stale().await;
-            metrics.swept("replan", replanned.is_ok());
+            metrics.count_task_round("replan", replanned.is_ok());
             match replanned {
                 Ok(0) => {}
                 Ok(planned) => tracing::info!(planned, "replanned reviews whose base changed"),
@@ -43,7 +39,7 @@ pub(crate) async fn until_stopped(
     };
     tokio::select! {
         () = stopping.cancelled() => {}
-        () = sweeping => {}
+        () = tasks => {}
     }
 }
 
@@ -51,15 +47,15 @@ pub(crate) async fn until_stopped(
 /// proves little.
 async fn seal(control: &Control, metrics: &Metrics) {
     let sealed = housekeeping::seal(control.store().pool()).await;
-    metrics.swept("seal_audit", sealed.is_ok());
+    metrics.count_task_round("seal_audit", sealed.is_ok());
     if let Err(error) = sealed {
         tracing::warn!(%error, "cannot seal the audit, retrying later");
     }
 }
 
-async fn forget_keys(control: &Control, metrics: &Metrics) {
-    let gone = idempotency::forget_keys(control.store().pool()).await;
-    metrics.swept("forget_keys", gone.is_ok());
+async fn delete_expired_keys(control: &Control, metrics: &Metrics) {
+    let gone = idempotency::delete_expired_keys(control.store().pool()).await;
+    metrics.count_task_round("forget_keys", gone.is_ok());
     match gone {
         Ok(0) => {}
         Ok(gone) => tracing::debug!(gone, "deleted expired idempotency keys"),
@@ -70,9 +66,9 @@ async fn forget_keys(control: &Control, metrics: &Metrics) {
 
 /// Deletes expired sessions. A person's own are deleted at their next sign-in; these belong to
 /// people who don't return.
-async fn forget_sessions(control: &Control, metrics: &Metrics) {
-    let gone = people::forget_sessions(control.store().pool()).await;
-    metrics.swept("forget_sessions", gone.is_ok());
+async fn delete_expired_sessions(control: &Control, metrics: &Metrics) {
+    let gone = people::delete_expired_sessions(control.store().pool()).await;
+    metrics.count_task_round("forget_sessions", gone.is_ok());
     match gone {
         Ok(0) => {}
         Ok(gone) => tracing::debug!(gone, "deleted expired sessions"),

@@ -2,8 +2,9 @@
 
 mod calls;
 mod canary;
-mod coming_in;
+mod change_flow;
 mod contract;
+mod error_responses;
 mod gate;
 mod idempotency;
 mod listening;
@@ -11,14 +12,13 @@ mod lists;
 mod logs;
 mod machines;
 mod matrix;
-mod overseeing;
+mod overview;
 mod passkeys;
 mod people;
-mod refusing;
 mod scopes;
 mod second_factor;
+mod sign_in;
 mod streaming;
-mod the_way;
 mod values;
 mod waiting;
 
@@ -82,22 +82,22 @@ impl House {
     }
 
     async fn link(&self) -> Token {
-        self.link_of(self.ada).await
+        self.link_for(self.ada).await
     }
 
-    async fn link_of(&self, person: PersonId) -> Token {
+    async fn link_for(&self, person: PersonId) -> Token {
         self.people
-            .one_time_sign_in(None, person, Duration::from_secs(60))
+            .create_sign_in_link(None, person, Duration::from_secs(60))
             .await
             .expect("a sign-in")
     }
 
     async fn cookie(&self) -> String {
-        self.cookie_of(self.ada).await
+        self.cookie_for(self.ada).await
     }
 
-    async fn cookie_of(&self, person: PersonId) -> String {
-        let answer = self.ask(self.sign_in(&self.link_of(person).await)).await;
+    async fn cookie_for(&self, person: PersonId) -> String {
+        let answer = self.ask(self.sign_in(&self.link_for(person).await)).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER);
         answer.cookie().split(';').next().expect("a pair").to_owned()
     }
@@ -129,11 +129,11 @@ impl House {
     async fn ask(&self, request: Request<Body>) -> Answer {
         let answer = self.router.clone().oneshot(request).await.expect("an answer");
         let (parts, body) = answer.into_parts();
-        let body = to_bytes(body, limits::BODY).await.expect("a body");
+        let body = to_bytes(body, limits::MAX_BODY_BYTES).await.expect("a body");
         Answer { status: parts.status, headers: parts.headers, body }
     }
 
-    async fn ask_get(&self, path: &str, cookie: &str) -> Answer {
+    async fn send_get(&self, path: &str, cookie: &str) -> Answer {
         self.ask(
             self.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request"),
         )

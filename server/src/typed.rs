@@ -49,8 +49,9 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
     let typed = typed(&String::from_utf8_lossy(&form), names);
     let mut answer = next.run(Request::from_parts(parts, Body::from(form))).await;
     let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
-    let back =
-        location.and_then(|to| back_to(to, &typed)).and_then(|to| HeaderValue::from_str(&to).ok());
+    let back = location
+        .and_then(|to| redirect_with_input(to, &typed))
+        .and_then(|to| HeaderValue::from_str(&to).ok());
     if let Some(back) = back {
         answer.headers_mut().insert(header::LOCATION, back);
     }
@@ -74,25 +75,25 @@ fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
 fn typed(form: &str, names: &[&str]) -> Vec<String> {
     let said = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        let is_kept = names.contains(&name) && !value.is_empty();
-        is_kept.then(|| format!("{}{name}={}", app::parts::TYPED, value.replace('+', "%20")))
+        let is_retained = names.contains(&name) && !value.is_empty();
+        is_retained.then(|| format!("{}{name}={}", app::parts::TYPED, value.replace('+', "%20")))
     };
     form.split('&').filter_map(said).collect()
 }
 
 /// The URL with the input, without the input of earlier attempts. `None` if the URL has no problem.
-fn back_to(location: &str, typed: &[String]) -> Option<String> {
+fn redirect_with_input(location: &str, typed: &[String]) -> Option<String> {
     let (page, query) = location.split_once('?')?;
     let pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
-    let has_typed = |pair: &&&str| pair.starts_with(app::parts::TYPED);
-    let of_problem = |pair: &&str| pair.starts_with("__path=") || pair.starts_with("__err=");
+    let is_input = |pair: &&&str| pair.starts_with(app::parts::TYPED);
+    let is_problem = |pair: &&str| pair.starts_with("__path=") || pair.starts_with("__err=");
     // If there are several problems, the last one belongs to this form.
     let last = |word: &str| {
         pairs.iter().rev().find(|pair| pair.starts_with(word)).map(|pair| (*pair).to_owned())
     };
     let problem: Vec<String> = ["__path=", "__err="].into_iter().filter_map(last).collect();
     let carried: &[String] = if problem.is_empty() { &[] } else { typed };
-    let own = pairs.iter().filter(|pair| !of_problem(pair)).filter(|pair| !has_typed(pair));
+    let own = pairs.iter().filter(|pair| !is_problem(pair)).filter(|pair| !is_input(pair));
     let all: Vec<String> =
         own.map(|pair| (*pair).to_owned()).chain(carried.iter().cloned()).chain(problem).collect();
     Some(if all.is_empty() { page.to_owned() } else { format!("{page}?{}", all.join("&")) })
@@ -113,22 +114,22 @@ mod tests {
     fn redirect_has_only_the_last_problem() {
         let typed = ["typed.fqdn=x".to_owned()];
         let first = "http://localhost/nodes?state=dead&__path=%2Fcall%2Fadd-node&__err=e30%3D";
-        let then = back_to(first, &typed).expect("a query");
+        let then = redirect_with_input(first, &typed).expect("a query");
         assert_eq!(
             then,
             "http://localhost/nodes?state=dead&typed.fqdn=x&__path=%2Fcall%2Fadd-node&__err=e30%3D"
         );
         let again = format!("{then}&__path=%2Fcall%2Fadd-node&__err=e31%3D");
         assert_eq!(
-            back_to(&again, &["typed.fqdn=y".to_owned()]).expect("a query"),
+            redirect_with_input(&again, &["typed.fqdn=y".to_owned()]).expect("a query"),
             "http://localhost/nodes?state=dead&typed.fqdn=y&__path=%2Fcall%2Fadd-node&__err=e31%3D"
         );
         assert_eq!(
-            back_to("http://localhost/nodes?typed.fqdn=y", &typed).expect("a query"),
+            redirect_with_input("http://localhost/nodes?typed.fqdn=y", &typed).expect("a query"),
             "http://localhost/nodes",
             "done: nothing is left of it"
         );
-        assert_eq!(back_to("http://localhost/nodes", &typed), None);
+        assert_eq!(redirect_with_input("http://localhost/nodes", &typed), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use cluster::{Bind, Cluster, bind, role};
 use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use serde_json::json;
-use store::running::{self, Finished, Hello, RunEnd, WorkerId};
+use store::running::{self, Finished, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
 
 const PAIRS: usize = 220;
@@ -59,7 +59,7 @@ async fn measure(size: i64) {
     cluster.commit(&binds).await;
     fill(&cluster, size).await;
     let worker = WorkerId(Uuid::new_v4());
-    let hello = Hello {
+    let hello = NewWorker {
         id: worker,
         name: "bench".to_owned(),
         capacity: 1,

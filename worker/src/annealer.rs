@@ -13,7 +13,7 @@ use engine::anneal::Limits;
 use engine::ids::{RunId, StepId};
 use serde_json::Value;
 use sqlx::PgPool;
-use store::housekeeping::keep_house;
+use store::housekeeping::run_housekeeping;
 use store::running::{self, Finished, Overdue, OverdueRun};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -23,10 +23,10 @@ use crate::node_record;
 use crate::objects::Objects;
 
 /// Maximum overdue runs that one pass of the janitor ends.
-const OVERDUE: u32 = 100;
+const OVERDUE_BATCH: u32 = 100;
 
 /// Interval at which the janitor seals the audit chain, trims logs and deletes old events.
-const HOUSEKEEPING: Duration = Duration::from_secs(60);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time to ask a node whether a lost destructive run started. After that, the run counts as
 /// started.
@@ -50,10 +50,10 @@ impl Annealer {
     /// Runs until it is dropped. Claiming does not wait for the janitor, which may have to wait for
     /// nodes.
     pub async fn anneal(self) {
-        tokio::join!(self.keep_claiming(), self.keep_clean());
+        tokio::join!(self.claim_loop(), self.cleanup_loop());
     }
 
-    async fn keep_claiming(&self) {
+    async fn claim_loop(&self) {
         let mut sweep = self.sweeps();
         loop {
             tokio::select! {
@@ -64,15 +64,15 @@ impl Annealer {
         }
     }
 
-    async fn keep_clean(&self) {
+    async fn cleanup_loop(&self) {
         let mut sweep = self.sweeps();
         let mut kept = None;
         loop {
             sweep.tick().await;
             self.clean_up().await;
-            if kept.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING) {
+            if kept.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING_INTERVAL) {
                 kept = Some(Instant::now());
-                if let Err(error) = keep_house(&self.pool).await {
+                if let Err(error) = run_housekeeping(&self.pool).await {
                     tracing::warn!(%error, "maintenance of the queue failed, retrying");
                 }
             }
@@ -104,10 +104,11 @@ impl Annealer {
                 tracing::warn!(%error, "cannot settle the claims of a crashed process, retrying")
             }
         }
-        let overdue = running::overdue_runs(&self.pool, OVERDUE).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot look for lost runs, retrying");
-            Vec::new()
-        });
+        let overdue =
+            running::overdue_runs(&self.pool, OVERDUE_BATCH).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot look for lost runs, retrying");
+                Vec::new()
+            });
         for overdue in overdue {
             let run = RunId(overdue.run);
             let found = match overdue.leased {
@@ -138,10 +139,10 @@ impl Annealer {
         let asked = async {
             let hash = overdue.doc.as_deref().and_then(Hash::from_bytes);
             let row = overdue.connection.as_ref().unwrap_or(&Value::Null);
-            let connection = node_record::connection_of(&self.objects, hash, row)
+            let connection = node_record::load_connection(&self.objects, hash, row)
                 .await
                 .map_err(|e| e.to_string())?;
-            self.script.end_lost(&connection, step, overdue.epoch, run).await
+            self.script.end_lost_run(&connection, step, overdue.epoch, run).await
         };
         match tokio::time::timeout(PROOF, asked).await {
             Ok(Ok(left)) => left == Left::NeverStarted,

@@ -23,7 +23,7 @@
 //! * At shutdown the worker stops polling, waits for its tasks, then calls `poll_close` until it is
 //!   ready. `poll_close` completes a lease query in progress and returns the leased runs to the
 //!   queue. Canceling the query could lose a lease that the database has granted.
-//! * Notifications, freed slots and reconnections wake the queue through [`Held::bell`], which
+//! * Notifications, freed slots and reconnections wake the queue through [`Held::wake`], which
 //!   stores one permit if no task waits. A sweep every [`Asking::sweep`] makes up for lost
 //!   notifications.
 
@@ -52,7 +52,7 @@ use tokio::time::Instant;
 use crate::held::Held;
 use crate::jig::{Jigs, Stop};
 use crate::runner::Report;
-use crate::together::Together;
+use crate::together::Batcher;
 
 /// A leased run that its handler has not received yet.
 #[derive(Debug, Clone)]
@@ -82,10 +82,10 @@ pub struct RunQueue {
 }
 
 /// Results of runs, written to the database in batches.
-pub type Ends = Together<(RunId, RunEnd), Finished>;
+pub type Ends = Batcher<(RunId, RunEnd), Finished>;
 
 pub fn ends(pool: PgPool, worker: WorkerId) -> Ends {
-    Together::answered_by(move |ends: Vec<(RunId, RunEnd)>| {
+    Batcher::new(move |ends: Vec<(RunId, RunEnd)>| {
         let pool = pool.clone();
         async move {
             match ends.as_slice() {
@@ -135,7 +135,7 @@ impl Inner {
                     }
                 }
             }
-            let _ = tokio::time::timeout(self.asking.sweep, self.held.bell.notified()).await;
+            let _ = tokio::time::timeout(self.asking.sweep, self.held.wake.notified()).await;
         }
         Vec::new()
     }
@@ -155,11 +155,11 @@ impl Inner {
     }
 
     /// Returns runs that never started to the queue.
-    async fn hand_back(&self, runs: impl IntoIterator<Item = LeasedRun>) {
+    async fn return_runs(&self, runs: impl IntoIterator<Item = LeasedRun>) {
         for LeasedRun { run, .. } in runs {
-            let handed =
+            let result =
                 running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
-            if let Err(error) = handed {
+            if let Err(error) = result {
                 tracing::warn!(%run, %error, "cannot return a run to the queue, so its lease will \
                     expire");
             }
@@ -212,13 +212,13 @@ impl Backend for RunQueue {
             let inner = Arc::clone(&self.inner);
             let (asking, left) = (self.asking.take(), std::mem::take(&mut self.leased));
             inner.closed.store(true, Ordering::Release);
-            inner.held.bell.notify_one();
+            inner.held.wake.notify_one();
             async move {
                 let late = match asking {
                     Some(asking) => asking.await,
                     None => Vec::new(),
                 };
-                inner.hand_back(left.into_iter().chain(late)).await;
+                inner.return_runs(left.into_iter().chain(late)).await;
             }
             .boxed()
         });
@@ -289,7 +289,7 @@ impl Inner {
                         stored but not applied");
                     return;
                 }
-                Err(error) if begun.elapsed() > GIVE_UP => {
+                Err(error) if begun.elapsed() > MAX_RETRY_TIME => {
                     tracing::error!(%run, %error, "cannot finish a run for ten minutes, so it will \
                         count as lost");
                     return;
@@ -305,4 +305,4 @@ impl Inner {
 }
 
 /// Maximum time to retry writing the result of a run.
-const GIVE_UP: Duration = Duration::from_secs(600);
+const MAX_RETRY_TIME: Duration = Duration::from_secs(600);

@@ -25,9 +25,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::jig::script::transport::Transport;
 
 /// Timeout of one script in `boot.d`.
-const BOOT: Duration = Duration::from_secs(60);
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time that services have to end before they are killed.
-const HALT: Duration = Duration::from_secs(5);
+const HALT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node that is a folder of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
             troubles.push(Trouble { node: (*node).clone(), what, reason: error.to_string() });
         }
     }
-    let deadline = Instant::now() + HALT;
+    let deadline = Instant::now() + HALT_TIMEOUT;
     while running.iter().any(|(_, service)| service.is_alive()) && Instant::now() < deadline {
         sleep(Duration::from_millis(50)).await;
     }
@@ -102,11 +102,11 @@ async fn scripts(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return found };
     while let Ok(Some(entry)) = entries.next_entry().await {
-        let executable = entry
+        let is_executable = entry
             .metadata()
             .await
             .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
-        if executable && !entry.file_name().to_string_lossy().starts_with('.') {
+        if is_executable && !entry.file_name().to_string_lossy().starts_with('.') {
             found.push(entry.path());
         }
     }
@@ -125,9 +125,9 @@ async fn run(node: &LocalNode, script: &Path) -> Result<(), String> {
     command.current_dir(&node.root).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
-    let ended = timeout(BOOT, crate::jig::script::last_words(child)).await;
+    let ended = timeout(BOOT_TIMEOUT, crate::jig::script::wait_with_last_line(child)).await;
     let (status, said) = ended
-        .map_err(|_| format!("it took longer than {} seconds", BOOT.as_secs()))?
+        .map_err(|_| format!("it took longer than {} seconds", BOOT_TIMEOUT.as_secs()))?
         .map_err(|e| e.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("{status}: {said}")) }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use engine::ids::RunId;
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, Hello, Phase};
+use store::running::{self, NewWorker, Phase};
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -27,7 +27,7 @@ fn margin(lease: Duration) -> Duration {
 pub struct Heartbeat {
     pub pool: PgPool,
     /// This worker's registration. Sent again if the worker's row has been deleted.
-    pub hello: Hello,
+    pub hello: NewWorker,
     /// Duration of a lease.
     pub lease: Duration,
     /// Runs that this worker leases.
@@ -54,7 +54,7 @@ impl Heartbeat {
             tokio::select! {
                 _ = ticks.tick() => again = true,
                 () = self.cancelled.notified() => again = true,
-                _ = clock.tick() => self.stop_outdated(),
+                _ = clock.tick() => self.stop_expired(),
                 done = &mut beating, if !resting => {
                     resting = true;
                     if let Err(error) = done {
@@ -69,8 +69,8 @@ impl Heartbeat {
         }
     }
 
-    fn stop_outdated(&self) {
-        for run in self.held.stop_outdated(Instant::now() + margin(self.lease)) {
+    fn stop_expired(&self) {
+        for run in self.held.stop_expired(Instant::now() + margin(self.lease)) {
             tracing::warn!(%run, "a lease was not renewed in time, so the run is ended here \
                 because other workers may have it");
         }
@@ -101,7 +101,7 @@ impl Heartbeat {
         for run in ours.iter().filter(gone) {
             // A finished run is no longer in the register, so this stops only runs that the
             // database took away.
-            self.held.stop(*run, StopReason::NotOurs);
+            self.held.stop(*run, StopReason::LeaseLost);
         }
         Ok(())
     }

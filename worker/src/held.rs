@@ -12,37 +12,37 @@ use engine::ids::RunId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::jig::{Stop, StopReason, Stopper};
+use crate::jig::{Stop, StopReason, StopSender};
 
-struct HeldRun {
-    stopper: Stopper,
-    good_until: Instant,
+struct RunLease {
+    stopper: StopSender,
+    expires_at: Instant,
 }
 
 #[derive(Default)]
 pub struct Held {
-    runs: Mutex<BTreeMap<RunId, HeldRun>>,
+    runs: Mutex<BTreeMap<RunId, RunLease>>,
     /// Notified when a run may be queued or a slot has become free. Supports one listener, and
     /// stores one permit if it does not wait.
-    pub bell: Notify,
+    pub wake: Notify,
 }
 
 impl Held {
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, HeldRun>> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, RunLease>> {
         // No code below can panic in the middle of a change, so a poisoned lock is safe to use.
         self.runs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Adds a run. Its lease lasts for `lease` from `since`.
     pub fn take(&self, run: RunId, since: Instant, lease: Duration) -> Stop {
-        let (stopper, stop) = Stopper::new();
-        self.runs().insert(run, HeldRun { stopper, good_until: since + lease });
+        let (stopper, stop) = StopSender::new();
+        self.runs().insert(run, RunLease { stopper, expires_at: since + lease });
         stop
     }
 
     pub fn release(&self, run: RunId) {
         self.runs().remove(&run);
-        self.bell.notify_one();
+        self.wake.notify_one();
     }
 
     pub fn count(&self) -> usize {
@@ -56,7 +56,7 @@ impl Held {
     /// Records the renewal of a lease.
     pub fn renewed(&self, run: RunId, since: Instant, lease: Duration) {
         if let Some(held) = self.runs().get_mut(&run) {
-            held.good_until = since + lease;
+            held.expires_at = since + lease;
         }
     }
 
@@ -73,12 +73,12 @@ impl Held {
     }
 
     /// Stops the runs whose leases have expired. Other workers may have leased them since.
-    pub fn stop_outdated(&self, now: Instant) -> Vec<RunId> {
+    pub fn stop_expired(&self, now: Instant) -> Vec<RunId> {
         let runs = self.runs();
-        let outdated = runs.iter().filter(|(_, held)| held.good_until <= now);
+        let outdated = runs.iter().filter(|(_, held)| held.expires_at <= now);
         outdated
             .map(|(run, held)| {
-                held.stopper.stop(StopReason::NotOurs);
+                held.stopper.stop(StopReason::LeaseLost);
                 *run
             })
             .collect()

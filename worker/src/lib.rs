@@ -29,7 +29,7 @@ use apalis::prelude::{Monitor, WorkerBuilder};
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use engine::anneal::Limits;
 use sqlx::PgPool;
-use store::running::{self, Hello, WorkerId};
+use store::running::{self, NewWorker, WorkerId};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -82,9 +82,9 @@ pub struct Config {
     /// Health check interval of each node that is reached over a network.
     pub looks: Duration,
     /// Time that running jobs have to finish after shutdown begins.
-    pub grace: Duration,
+    pub grace_period: Duration,
     /// Upper limit for the duration of any run. It overrides the timeout of the role.
-    pub ceiling: Duration,
+    pub max_run_time: Duration,
     /// Folder for runs that execute for a node but not on it.
     pub folder: PathBuf,
     /// Folder of secrets, `<name>/<version>` (`GANTRY_SECRETS`).
@@ -105,8 +105,8 @@ impl Config {
             lease: Duration::from_secs(60),
             sweep: Duration::from_secs(5),
             looks: Duration::from_secs(10),
-            grace: Duration::from_secs(10),
-            ceiling: Duration::from_secs(24 * 3600),
+            grace_period: Duration::from_secs(10),
+            max_run_time: Duration::from_secs(24 * 3600),
             folder: folder.into(),
             secrets: None,
             local_nodes: false,
@@ -149,10 +149,10 @@ pub async fn run(
         reachable,
     ));
     let runner = Arc::new(Runner {
-        preparing: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
+        preparer: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(script.clone()),
     });
-    let bells = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
+    let notifiers = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
     let limits =
         Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
     let looking = Looking::new(
@@ -172,7 +172,7 @@ pub async fn run(
         cancelled,
     };
 
-    let _listener = AbortOnDropHandle::new(tokio::spawn(bells.listen(pool.clone())));
+    let _listener = AbortOnDropHandle::new(tokio::spawn(notifiers.listen(pool.clone())));
     let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.beat()));
     let reporting = report_secrets(
         pool.clone(),
@@ -196,14 +196,14 @@ pub async fn run(
     let ending = async {
         told.notified().await;
         annealing.abort();
-        after_grace(&config, &held).await;
+        stop_after_grace(&config, &held).await;
         std::future::pending().await
     };
     let stopped = tokio::select! {
         stopped = monitor.run_with_signal(signal) => stopped,
         never = ending => never,
     };
-    if let Err(error) = running::bye(&pool, hello.id, "stopped").await {
+    if let Err(error) = running::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(stopped?)
@@ -234,21 +234,21 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, ev
 }
 
 /// Ends the remaining runs after the grace period.
-async fn after_grace(config: &Config, held: &Held) {
-    tokio::time::sleep(config.grace).await;
+async fn stop_after_grace(config: &Config, held: &Held) {
+    tokio::time::sleep(config.grace_period).await;
     if held.count() > 0 {
         tracing::warn!(
             runs = held.count(),
             "the grace period is over, so remaining runs are ended"
         );
     }
-    held.stop_all(StopReason::WorkerEnds);
+    held.stop_all(StopReason::WorkerShutdown);
 }
 
 fn monitor(
     config: &Config,
     pool: &PgPool,
-    hello: &Hello,
+    hello: &NewWorker,
     held: &Arc<Held>,
     runner: &Arc<Runner>,
 ) -> Monitor {
@@ -261,7 +261,7 @@ fn monitor(
     let (pool, name, held, runner) =
         (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
     let ends = Arc::new(backend::ends(pool.clone(), hello.id));
-    let (ceiling, whole) = (config.ceiling, config.grace + LAST);
+    let (max_run_time, whole) = (config.max_run_time, config.grace_period + LAST);
     // The sleep must start at shutdown, so it is created when this future is first polled.
     let last = async move { tokio::time::sleep(whole).await };
     Monitor::new()
@@ -270,9 +270,9 @@ fn monitor(
                 .backend(RunQueue::new(pool.clone(), asking.clone(), held.clone(), ends.clone()))
                 .data(runner.clone())
                 .concurrency(asking.capacity)
-                .timeout(ceiling)
+                .timeout(max_run_time)
                 .enable_tracing()
-                .parallelize(spawned)
+                .parallelize(spawn_abortable)
                 .build(runner::carry_out)
         })
         .should_restart(|_, error| {
@@ -283,18 +283,18 @@ fn monitor(
 }
 
 /// Spawns a task that is aborted when its handle is dropped.
-fn spawned<F>(future: F) -> AbortOnDropHandle<F::Output>
+fn spawn_abortable<F>(future: F) -> AbortOnDropHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
     AbortOnDropHandle::new(tokio::spawn(future))
 }
 
-fn hello(config: &Config) -> Hello {
+fn hello(config: &Config) -> NewWorker {
     let id = Uuid::new_v4();
     let host = nix::unistd::gethostname()
         .map_or_else(|_| "?".to_owned(), |name| name.to_string_lossy().into_owned());
-    Hello {
+    NewWorker {
         id: WorkerId(id),
         name: format!("{}@{host}/{}", config.name, &id.simple().to_string()[..8]),
         capacity: config.capacity,

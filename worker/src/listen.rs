@@ -23,15 +23,15 @@ pub struct Bells {
 }
 
 impl Bells {
-    fn ring_all(&self) {
-        self.held.bell.notify_one();
+    fn notify_all(&self) {
+        self.held.wake.notify_one();
         self.todo.notify_one();
         self.cancelled.notify_one();
     }
 
     fn ring(&self, channel: &str) {
         match channel {
-            CHANNEL_RUN => self.held.bell.notify_one(),
+            CHANNEL_RUN => self.held.wake.notify_one(),
             CHANNEL_TODO => self.todo.notify_one(),
             CHANNEL_CANCEL => self.cancelled.notify_one(),
             _ => {}
@@ -57,7 +57,7 @@ impl Bells {
     async fn listen_once(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let mut listener = store::listener(pool).await?;
         listener.listen_all([CHANNEL_RUN, CHANNEL_TODO, CHANNEL_CANCEL]).await?;
-        self.ring_all();
+        self.notify_all();
         // `None` means that the connection was lost.
         while let Some(notification) = listener.try_recv().await? {
             self.ring(notification.channel());

@@ -22,7 +22,7 @@ use crate::secrets::Secrets;
 /// Maximum length of a run's log: 16 MiB.
 pub const MAX_LOG: u64 = 16 << 20;
 /// Size in bytes at which a chunk is written.
-pub const CHUNK: usize = 8 << 10;
+pub const CHUNK_SIZE: usize = 8 << 10;
 /// Age at which a chunk is written.
 pub const WAIT: Duration = Duration::from_millis(100);
 
@@ -114,7 +114,7 @@ impl Log {
 }
 
 /// Maximum length in bytes of an unfinished line before it is passed on.
-const OPEN_LINE: usize = 64 << 10;
+const MAX_UNFINISHED_LINE: usize = 64 << 10;
 
 /// Masks the bytes of one stream and passes on whole lines.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Lines {
         self.open.extend(shown);
         let whole = match self.open.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => end + 1,
-            None if self.open.len() > OPEN_LINE => self.open.len(),
+            None if self.open.len() > MAX_UNFINISHED_LINE => self.open.len(),
             None => return,
         };
         let rest = self.open.split_off(whole);
@@ -150,7 +150,7 @@ impl Lines {
 
     /// Passes on an unfinished line that has waited long enough, such as a prompt or a progress
     /// bar.
-    pub fn show_open(&mut self) {
+    pub fn flush_unfinished(&mut self) {
         if !self.open.is_empty() {
             let lines = std::mem::take(&mut self.open);
             self.pass_on(lines);
@@ -163,7 +163,7 @@ impl Lines {
         self.open.extend(held);
         if !self.open.is_empty() {
             self.open.push(b'\n');
-            self.show_open();
+            self.flush_unfinished();
         }
         self.last
     }
@@ -188,7 +188,7 @@ async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver
             return;
         };
         let due = Instant::now() + WAIT;
-        while chunk.text.len() < CHUNK {
+        while chunk.text.len() < CHUNK_SIZE {
             tokio::select! {
                 more = chunks.recv() => match more {
                     Some(more) => chunk.text.extend(more.text),
@@ -205,7 +205,7 @@ async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver
 }
 
 /// Maximum time that a log waits for an unavailable database.
-const GIVE_UP: Duration = Duration::from_secs(300);
+const MAX_RETRY_TIME: Duration = Duration::from_secs(300);
 
 async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
     let begun = Instant::now();
@@ -213,7 +213,7 @@ async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
     loop {
         match store.append(offset, chunk).await {
             Ok(()) => return true,
-            Err(error) if begun.elapsed() > GIVE_UP => {
+            Err(error) if begun.elapsed() > MAX_RETRY_TIME => {
                 tracing::error!(%error, offset, "cannot write a log for five minutes, so its rest \
                     is lost");
                 return false;
@@ -272,7 +272,7 @@ pub(crate) mod tests {
         out.push(b" two\nthree");
         assert_eq!(err.finish(), "bad");
         assert_eq!(out.finish(), "three");
-        log.write(Stream::Out, vec![b'x'; CHUNK]);
+        log.write(Stream::Out, vec![b'x'; CHUNK_SIZE]);
         drop(log);
         writer.await.expect("the writer ends");
         let text = kept.text();

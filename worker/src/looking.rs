@@ -33,7 +33,7 @@ use crate::objects::Objects;
 const AT_ONCE: usize = 64;
 
 /// Timeout for finding out which attempts run on a node.
-const SURVEY: Duration = Duration::from_secs(60);
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the health checks.
 pub struct Looking {
@@ -81,7 +81,7 @@ impl Looking {
                 Ok(due) => {
                     for node in due {
                         let Some(busy) = Busy::with(&busy, node.id) else { continue };
-                        let looking = Arc::clone(&this).look_at(node);
+                        let looking = Arc::clone(&this).check_node(node);
                         under_way.spawn(async move {
                             looking.await;
                             drop(busy);
@@ -95,10 +95,10 @@ impl Looking {
         }
     }
 
-    async fn look_at(self: Arc<Self>, node: DueNode) {
+    async fn check_node(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
         let connection =
-            node_record::connection_of(&self.objects, node.doc, &node.connection).await;
+            node_record::load_connection(&self.objects, node.doc, &node.connection).await;
         let mut look = match &connection {
             Ok(connection) => self.script.look(connection).await,
             Err(error) => {
@@ -108,7 +108,7 @@ impl Looking {
         let concealed = self.conceal(&node, &mut look).await;
         let Look { tried, came, .. } = look;
         let survey = match (&came, &connection) {
-            (Ok(boot_id), Ok(connection)) if node.wants_survey(boot_id) => {
+            (Ok(boot_id), Ok(connection)) if node.needs_survey(boot_id) => {
                 Some(self.survey(&node, connection).await)
             }
             _ => None,
@@ -121,7 +121,7 @@ impl Looking {
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
         let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
-        match running::record_look(&self.pool, node.id, &looked).await {
+        match running::record_health_check(&self.pool, node.id, &looked).await {
             Ok(true) => {
                 tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "the state of a \
                     node changed")
@@ -171,21 +171,21 @@ impl Looking {
         let what = |error: String| {
             format!("the login succeeded, but the runs on the node are unknown: {error}")
         };
-        let asked = timeout(SURVEY, async {
+        let asked = timeout(SURVEY_TIMEOUT, async {
             let found = self.script.survey(connection).await?;
-            let strays = running::stray_runs(&self.pool, node.id, &found)
+            let strays = running::orphaned_attempts(&self.pool, node.id, &found)
                 .await
                 .map_err(|error| error.to_string())?;
             for (run, step, epoch) in strays {
                 tracing::info!(node = %node.fqdn, %run, %step, "ending an attempt on a node, \
                     because it has no open run");
-                self.script.end_lost(connection, step, epoch, run).await?;
+                self.script.end_lost_run(connection, step, epoch, run).await?;
             }
             Ok(())
         });
         match asked.await {
             Ok(done) => done.map_err(what),
-            Err(_) => Err(what(format!("no answer within {} seconds", SURVEY.as_secs()))),
+            Err(_) => Err(what(format!("no answer within {} seconds", SURVEY_TIMEOUT.as_secs()))),
         }
     }
 }

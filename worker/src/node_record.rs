@@ -109,7 +109,7 @@ pub fn addresses(doc: &NodeDoc) -> Result<&[String], RecordError> {
 ///
 /// # Errors
 /// As for [`connection`], and if the document can't be read.
-pub async fn connection_of(
+pub async fn load_connection(
     objects: &Objects,
     doc: Option<Hash>,
     row: &Value,

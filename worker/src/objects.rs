@@ -44,11 +44,11 @@ pub enum ObjectError {
     Unreadable { kind: &'static str, hash: Hash, reason: String },
 }
 
-type Parsed = BTreeMap<(&'static str, Hash), Arc<dyn Any + Send + Sync>>;
+type Cache = BTreeMap<(&'static str, Hash), Arc<dyn Any + Send + Sync>>;
 
 pub struct Objects {
     pool: PgPool,
-    parsed: Mutex<Parsed>,
+    parsed: Mutex<Cache>,
 }
 
 impl Objects {

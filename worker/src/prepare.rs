@@ -39,7 +39,7 @@ use engine::data::surroundings::{self, Carried, OwnNode, Returned};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
 use engine::ids::{
-    DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId, TargetNo,
+    BlueprintNumber, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId,
 };
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -52,8 +52,8 @@ use crate::jig::Job;
 use crate::node_record::{self, RecordError};
 use crate::objects::{ObjectError, Objects};
 use crate::secrets::{Purpose, SecretError, SecretSource, Secrets};
-use crate::signatures::SignedTargets;
-use crate::together::Together;
+use crate::signatures::SignatureVerifier;
+use crate::together::Batcher;
 
 /// Why a run is not started.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub enum Refusal {
     Store(#[from] StoreError),
     /// The run is finished, or another worker leases it.
     #[error("Run {0} is no longer leased by this worker.")]
-    NotOurs(RunId),
+    LeaseLost(RunId),
     /// A link of the chain from the run to its approval is invalid.
     #[error("Rejected, because the run does not match its approval: {0}")]
     Chain(String),
@@ -80,7 +80,7 @@ pub enum Refusal {
         /// Value of the column.
         row: String,
         /// The target in force.
-        target: TargetNo,
+        target: BlueprintNumber,
         /// Value in the document.
         document: String,
     },
@@ -140,7 +140,7 @@ struct Approvals {
 
 /// The input of a run, to be stored with it.
 #[derive(Clone)]
-struct Telling {
+struct StoredInput {
     facts: Arc<RunFacts>,
     input: Arc<Value>,
     surroundings: Arc<Value>,
@@ -150,21 +150,21 @@ struct Telling {
 pub struct Preparing {
     pub pool: PgPool,
     objects: Arc<Objects>,
-    signed: SignedTargets,
+    signed: SignatureVerifier,
     secrets: Arc<dyn SecretSource>,
-    gather: Together<RunId, Option<Gathered>>,
-    keep: Together<Telling, bool>,
+    gather: Batcher<RunId, Option<Gathered>>,
+    keep: Batcher<StoredInput, bool>,
 }
 
 async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, StoreError> {
-    let mut facts = running::run_facts(pool, runs).await?;
+    let mut facts = running::run_details(pool, runs).await?;
     let of: Vec<(StepId, NodeId)> = facts.values().map(|facts| (facts.step, facts.node)).collect();
-    let mut seen = running::seen_steps(pool, &of).await?;
+    let mut seen = running::visible_steps(pool, &of).await?;
     let targets = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
     let approvals = running::approvals(pool, &targets).await?;
-    let most = i64::try_from(surroundings::RESULTS).unwrap_or(i64::MAX);
+    let most = i64::try_from(surroundings::MAX_RESULTS).unwrap_or(i64::MAX);
     let results =
-        running::kept_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
+        running::stored_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
@@ -180,7 +180,11 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
     Ok(gathered.collect())
 }
 
-async fn keep(pool: &PgPool, worker: WorkerId, told: &[Telling]) -> Result<Vec<bool>, StoreError> {
+async fn keep(
+    pool: &PgPool,
+    worker: WorkerId,
+    told: &[StoredInput],
+) -> Result<Vec<bool>, StoreError> {
     let given = told.iter().map(|told| Given {
         facts: &told.facts,
         input: &told.input,
@@ -191,7 +195,7 @@ async fn keep(pool: &PgPool, worker: WorkerId, told: &[Telling]) -> Result<Vec<b
 }
 
 /// A job and its secrets.
-pub struct Prepared {
+pub struct PreparedRun {
     pub job: Job,
     /// Texts to mask in everything that leaves the run.
     pub secrets: Secrets,
@@ -223,15 +227,15 @@ impl Preparing {
         secrets: Arc<dyn SecretSource>,
     ) -> Self {
         let (gathering, keeping) = (pool.clone(), pool.clone());
-        let gather = Together::answered_by(move |runs: Vec<RunId>| {
+        let gather = Batcher::new(move |runs: Vec<RunId>| {
             let pool = gathering.clone();
             async move { gather(&pool, &runs).await }.boxed()
         });
-        let keep = Together::answered_by(move |told: Vec<Telling>| {
+        let keep = Batcher::new(move |told: Vec<StoredInput>| {
             let pool = keeping.clone();
             async move { keep(&pool, worker, &told).await }.boxed()
         });
-        let signed = SignedTargets::of(pool.clone(), Arc::clone(&objects));
+        let signed = SignatureVerifier::of(pool.clone(), Arc::clone(&objects));
         Self { pool, objects, signed, secrets, gather, keep }
     }
 
@@ -239,9 +243,9 @@ impl Preparing {
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn prepare(&self, run: RunId) -> Result<Prepared, Refusal> {
+    pub async fn prepare(&self, run: RunId) -> Result<PreparedRun, Refusal> {
         let Gathered { facts, seen, approvals, results } =
-            self.gather.ask(run).await?.ok_or(Refusal::NotOurs(run))?;
+            self.gather.ask(run).await?.ok_or(Refusal::LeaseLost(run))?;
         let meant = self.check_chain(&facts, approvals).await?;
         let connection = node_record::connection(&meant.now.node, facts.connection.as_ref())?;
         node_record::check_hints(&meant.now.node, &facts.hints)?;
@@ -259,12 +263,15 @@ impl Preparing {
         let below = self.below(&facts, seen).await?;
         let layered = see(&facts, &meant.now, &role, &below)?;
         check_seen(&layered.value)?;
-        let surroundings = Arc::new(surrounding(&facts, &meant.now.node, results, &below)?);
+        let surroundings = Arc::new(run_context(&facts, &meant.now.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
-        let told =
-            Telling { facts: Arc::clone(&facts), input, surroundings: Arc::clone(&surroundings) };
+        let told = StoredInput {
+            facts: Arc::clone(&facts),
+            input,
+            surroundings: Arc::clone(&surroundings),
+        };
         if !self.keep.ask(told).await? {
-            return Err(Refusal::NotOurs(run));
+            return Err(Refusal::LeaseLost(run));
         }
         let Resolved { input, secrets, withheld } =
             self.resolve(&facts, &meant.now.deployment, layered).await?;
@@ -283,7 +290,7 @@ impl Preparing {
             input,
             surroundings: Arc::unwrap_or_clone(surroundings),
         };
-        Ok(Prepared { job, secrets, withheld })
+        Ok(PreparedRun { job, secrets, withheld })
     }
 
     async fn check_chain(
@@ -403,27 +410,27 @@ impl Preparing {
         let role = self.objects.role(noderole.role).await?;
         let rows = &facts.rows;
         let differs = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
-        differs.unless_same(
+        differs.expect_equal(
             "noderole",
             "data",
             canonical(&rows.data)?,
             canonical(&noderole.data)?,
         )?;
-        differs.unless_same("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
-        differs.unless_same("step", "node_id", rows.step_node, node.id.0)?;
-        differs.unless_same("step", "destructive", rows.destructive, role.flags.destructive)?;
-        differs.unless_same("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
+        differs.expect_equal("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
+        differs.expect_equal("step", "node_id", rows.step_node, node.id.0)?;
+        differs.expect_equal("step", "destructive", rows.destructive, role.flags.destructive)?;
+        differs.expect_equal("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
         let exclusive = role.run.exclusive && !node.phantom;
-        differs.unless_same("step", "exclusive", rows.step_exclusive, exclusive)?;
-        differs.unless_same("step", "instant", rows.instant, is_instant(&role))?;
-        differs.unless_same("step", "needs", json!(rows.needs), json!(role.run.needs))?;
-        differs.unless_same("step", "place", json!(rows.place), json!(role.run.place))?;
-        differs.unless_same("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
+        differs.expect_equal("step", "exclusive", rows.step_exclusive, exclusive)?;
+        differs.expect_equal("step", "instant", rows.instant, is_immediate(&role))?;
+        differs.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
+        differs.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
+        differs.expect_equal("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
-        differs.unless_same("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
+        differs.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (lane, _, _) = role.lane();
-        differs.unless_same("lane", "name", rows.lane.as_str(), lane.as_str())?;
-        differs.unless_same(
+        differs.expect_equal("lane", "name", rows.lane.as_str(), lane.as_str())?;
+        differs.expect_equal(
             "lane",
             "deployment_id",
             rows.lane_deployment,
@@ -431,8 +438,8 @@ impl Preparing {
         )?;
         // A run keeps the values that its step had at the claim.
         if facts.head_root == facts.target_root {
-            differs.unless_same("run", "exclusive", facts.exclusive, exclusive)?;
-            differs.unless_same("run", "lane_id", rows.same_lane, true)?;
+            differs.expect_equal("run", "exclusive", facts.exclusive, exclusive)?;
+            differs.expect_equal("run", "lane_id", rows.same_lane, true)?;
         }
         let parents = |of: &[(NoderoleId, EdgeKind)]| {
             of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>()
@@ -440,7 +447,7 @@ impl Preparing {
         let there: Vec<_> =
             self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
         let meant: Vec<_> = noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect();
-        differs.unless_same("edge", "parent", json!(parents(&there)), json!(parents(&meant)))?;
+        differs.expect_equal("edge", "parent", json!(parents(&there)), json!(parents(&meant)))?;
         self.check_parents(facts, &root).await
     }
 
@@ -453,20 +460,20 @@ impl Preparing {
                 instance: parent.instance,
             };
             let differs = Differs { key: format!("{key} on {}", parent.fqdn), target: facts.head };
-            differs.unless_same("step", "noderole_id", parent.parent, key.id(parent.node))?;
-            differs.unless_same("step", "skipped", parent.skipped, false)?;
+            differs.expect_equal("step", "noderole_id", parent.parent, key.id(parent.node))?;
+            differs.expect_equal("step", "skipped", parent.skipped, false)?;
             let Some(node) = head.nodes.get(&parent.node) else { continue };
             let node = self.objects.node(*node).await?;
             let Some(noderole) = node.noderoles.get(&key) else { continue };
             let role = self.objects.role(noderole.role).await?;
-            differs.unless_same("step", "instant", parent.instant, is_instant(&role))?;
+            differs.expect_equal("step", "instant", parent.instant, is_immediate(&role))?;
         }
         Ok(())
     }
 
     async fn check_approval(
         &self,
-        target: TargetNo,
+        target: BlueprintNumber,
         approval: Option<Approval>,
     ) -> Result<(), Refusal> {
         let approval = approval.ok_or_else(|| broken(format!("target {target} does not exist")))?;
@@ -475,7 +482,7 @@ impl Preparing {
             ("change", Some(_)) => {}
             (kind, _) => return Err(broken(format!("target {target} ({kind}) changes no step"))),
         }
-        let needed = approvals_asked(&self.objects, &approval).await?;
+        let needed = required_approvals(&self.objects, &approval).await?;
         if approval.objecting > 0 || approval.approving < i64::from(needed) {
             return Err(broken(format!(
                 "submission {} of target {target} has {} of {}, and {}",
@@ -491,7 +498,11 @@ impl Preparing {
     /// Returns the visible steps and their nodes with the documents of the run's target. A step
     /// that is newer than that target gets the documents in force. A row without a document is
     /// refused.
-    async fn below(&self, facts: &RunFacts, seen: Vec<Seen>) -> Result<Vec<Below>, Refusal> {
+    async fn below(
+        &self,
+        facts: &RunFacts,
+        seen: Vec<Seen>,
+    ) -> Result<Vec<VisibleNoderole>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
         let (own, head) = (
             self.objects.root(facts.target_root).await?,
@@ -502,26 +513,26 @@ impl Preparing {
                 NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
             let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
             // The id is a function of the node and the key, in every target.
-            differs.unless_same("step", "noderole_id", step.noderole, key.id(step.node))?;
+            differs.expect_equal("step", "noderole_id", step.noderole, key.id(step.node))?;
             if step.head == facts.head
                 && let Some(Documents { node, noderole, .. }) =
                     self.documents(&head, step.node, &key).await?
             {
-                differs.unless_same(
+                differs.expect_equal(
                     "noderole",
                     "data",
                     canonical(&step.data)?,
                     canonical(&noderole.data)?,
                 )?;
-                differs.unless_same("noderole", "role_hash", step.role_hash, noderole.role)?;
-                differs.unless_same(
+                differs.expect_equal("noderole", "role_hash", step.role_hash, noderole.role)?;
+                differs.expect_equal(
                     "noderole",
                     "deployment_id",
                     step.deployment.0,
                     noderole.deployment.0,
                 )?;
-                differs.unless_same("step", "rank", step.rank, noderole.rank)?;
-                differs.unless_same("step", "skipped", step.skipped, false)?;
+                differs.expect_equal("step", "rank", step.rank, noderole.rank)?;
+                differs.expect_equal("step", "skipped", step.skipped, false)?;
                 node_record::check_seen(&node, &step.fqdn, step.phantom, &step.addresses())?;
             }
             let documents = match self.documents(&own, step.node, &key).await? {
@@ -530,7 +541,7 @@ impl Preparing {
             };
             let Some(documents) = documents else { continue };
             let role = self.objects.role(documents.noderole.role).await?;
-            below.push(Below { distance, step, role, documents });
+            below.push(VisibleNoderole { distance, step, role, documents });
         }
         Ok(below)
     }
@@ -574,7 +585,7 @@ impl Preparing {
             }
         }
         let mut input = layered.value;
-        put_in(&mut input, &known);
+        insert_secrets(&mut input, &known);
         Ok(Resolved { input, secrets: Secrets::new(known.into_values()), withheld })
     }
 }
@@ -587,7 +598,7 @@ struct Resolved {
 }
 
 /// A visible step with its documents.
-struct Below {
+struct VisibleNoderole {
     distance: Option<u32>,
     step: Arc<SeenStep>,
     role: Arc<Role>,
@@ -602,7 +613,7 @@ struct Documents {
     deployment: Value,
 }
 
-impl Below {
+impl VisibleNoderole {
     fn contribution(&self) -> Contribution<'_> {
         Contribution {
             step: self.step.step,
@@ -639,11 +650,11 @@ impl Below {
 /// Builds the refusal for a row that differs from its document.
 struct Differs {
     key: String,
-    target: TargetNo,
+    target: BlueprintNumber,
 }
 
 impl Differs {
-    fn unless_same<T: PartialEq + fmt::Display>(
+    fn expect_equal<T: PartialEq + fmt::Display>(
         &self,
         table: &'static str,
         field: &'static str,
@@ -692,7 +703,7 @@ fn parents(facts: &RunFacts) -> Result<Vec<ParentRow>, Refusal> {
 }
 
 /// Whether the role has only immediate steps.
-fn is_instant(role: &Role) -> bool {
+fn is_immediate(role: &Role) -> bool {
     role.flags.milestone && role.jig_class == JigClass::Noop
 }
 
@@ -701,7 +712,7 @@ fn check_jig(facts: &RunFacts, system: &DeploymentDoc) -> Result<(), Refusal> {
     let jig = named(JigName::parse(&facts.rows.jig))?;
     let is_active = !system.inactive_jigs.contains(&jig);
     let differs = Differs { key: jig.to_string(), target: facts.head };
-    differs.unless_same("jig", "active", facts.rows.jig_active, is_active)
+    differs.expect_equal("jig", "active", facts.rows.jig_active, is_active)
 }
 
 /// Checks conditions that may have changed since the claim, and conditions that should have
@@ -741,11 +752,11 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
 }
 
 /// Builds the data that a run gets next to its attributes.
-fn surrounding(
+fn run_context(
     facts: &RunFacts,
     doc: &NodeDoc,
     (results, all): (Vec<KeptResult>, usize),
-    below: &[Below],
+    below: &[VisibleNoderole],
 ) -> Result<Value, Refusal> {
     let more = all.saturating_sub(results.len());
     let node = OwnNode {
@@ -762,7 +773,8 @@ fn surrounding(
         hints: Value::Object(doc.hints.clone()),
     };
     let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
-    let carried = below.iter().filter_map(Below::carried).collect::<Result<Vec<_>, _>>()?;
+    let carried =
+        below.iter().filter_map(VisibleNoderole::carried).collect::<Result<Vec<_>, _>>()?;
     let made = surroundings::surroundings(node, results, more, &carried)?;
     serde_json::to_value(made)
         .map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
@@ -772,13 +784,13 @@ fn see(
     facts: &RunFacts,
     meant: &Meant,
     role: &Role,
-    below: &[Below],
+    below: &[VisibleNoderole],
 ) -> Result<Layered, DataError> {
     visible(&Sight {
         on_node: below
             .iter()
             .filter(|seen| seen.distance.is_none())
-            .map(Below::contribution)
+            .map(VisibleNoderole::contribution)
             .collect(),
         ancestors: below
             .iter()
@@ -808,7 +820,7 @@ fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
         step: StepId(kept.step),
         action: kept.action,
         outcome: kept.outcome,
-        generation: TargetNo(kept.generation),
+        generation: BlueprintNumber(kept.generation),
         at: kept.at.format(&Rfc3339).unwrap_or_default(),
         result: kept.result,
     })
@@ -816,7 +828,7 @@ fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
 
 /// The approvals that the policies require for the review's risks. Fails if the review requires
 /// less.
-pub(crate) async fn approvals_asked(
+pub(crate) async fn required_approvals(
     objects: &Objects,
     approval: &Approval,
 ) -> Result<u32, Refusal> {
@@ -840,14 +852,16 @@ struct Checked {
     ledger: Hash,
 }
 
-fn put_in(value: &mut Value, known: &BTreeMap<SecretRef, String>) {
+fn insert_secrets(value: &mut Value, known: &BTreeMap<SecretRef, String>) {
     if let Some(plain) = reference(value).and_then(|secret| known.get(&secret)) {
         *value = Value::String(plain.clone());
         return;
     }
     match value {
-        Value::Object(entries) => entries.values_mut().for_each(|value| put_in(value, known)),
-        Value::Array(items) => items.iter_mut().for_each(|value| put_in(value, known)),
+        Value::Object(entries) => {
+            entries.values_mut().for_each(|value| insert_secrets(value, known))
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| insert_secrets(value, known)),
         _ => {}
     }
 }

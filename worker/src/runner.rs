@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apalis_core::error::BoxDynError;
 use apalis_core::task::data::Data;
-use engine::data::{DataError, check_returned, secret, wall};
+use engine::data::{DataError, check_result, secret, wall};
 use engine::ids::RunId;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use store::running::{RunEnd, append_log};
 
 use crate::backend::LeasedRun;
-use crate::jig::{Ended, Jig, Jigs, Job, Object, Scripts, Stop, StopReason, shortened};
+use crate::jig::{Ended, Jig, Jigs, Job, Object, ScriptSource, Stop, StopReason, shorten};
 use crate::log::{Chunk, Log, LogStore, Stream};
 use crate::objects::Objects;
 use crate::prepare::{Preparing, Refusal};
@@ -24,7 +24,7 @@ use crate::secrets::Secrets;
 pub type Report = Option<RunEnd>;
 
 pub struct Runner {
-    pub preparing: Preparing,
+    pub preparer: Preparing,
     pub jigs: Jigs,
 }
 
@@ -33,7 +33,7 @@ pub struct Runner {
 const LOG_WAIT: Duration = Duration::from_secs(5);
 
 /// Maximum time to retry preparing a run while the database is unavailable.
-const PREPARE: Duration = Duration::from_secs(30);
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time for a jig that enforces the timeout itself to end the run.
 const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
@@ -53,8 +53,8 @@ impl Runner {
     async fn carry_out(&self, LeasedRun { run, stop }: LeasedRun) -> Report {
         let prepared = match self.prepare(run).await {
             Ok(prepared) => prepared,
-            Err(Refusal::NotOurs(_)) => return None,
-            Err(Refusal::Store(error)) if error.may_pass() => {
+            Err(Refusal::LeaseLost(_)) => return None,
+            Err(Refusal::Store(error)) if error.is_transient() => {
                 tracing::warn!(%run, %error, "cannot prepare a run, returning it to the queue");
                 return Some(RunEnd::Unstarted);
             }
@@ -66,7 +66,7 @@ impl Runner {
             // any report.
             Err(refusal) => return Some(self.refused(run, &refusal).await),
         };
-        let sink = Arc::new(ToDatabase { pool: self.preparing.pool.clone(), run });
+        let sink = Arc::new(ToDatabase { pool: self.preparer.pool.clone(), run });
         let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
         for why in &prepared.withheld {
             let line = format!(
@@ -84,12 +84,14 @@ impl Runner {
         end
     }
 
-    async fn prepare(&self, run: RunId) -> Result<crate::prepare::Prepared, Refusal> {
+    async fn prepare(&self, run: RunId) -> Result<crate::prepare::PreparedRun, Refusal> {
         let begun = tokio::time::Instant::now();
         let mut pause = Duration::from_millis(100);
         loop {
-            match self.preparing.prepare(run).await {
-                Err(Refusal::Store(error)) if error.may_pass() && begun.elapsed() < PREPARE => {
+            match self.preparer.prepare(run).await {
+                Err(Refusal::Store(error))
+                    if error.is_transient() && begun.elapsed() < PREPARE_TIMEOUT =>
+                {
                     tracing::warn!(%run, %error, "cannot prepare a run, retrying");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
@@ -103,7 +105,7 @@ impl Runner {
         let reason = refusal.to_string();
         tracing::warn!(%run, %reason, "a run was rejected");
         let text = format!("[gantry: {reason}]\n").into_bytes();
-        if let Err(error) = append_log(&self.preparing.pool, run, 0, Duration::ZERO, &text).await {
+        if let Err(error) = append_log(&self.preparer.pool, run, 0, Duration::ZERO, &text).await {
             tracing::warn!(%run, %error, "cannot log a rejection");
         }
         RunEnd::failed(reason)
@@ -140,14 +142,14 @@ fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Returned(result) => succeeded(result, job, secrets),
         Ended::Failed { reason, found } => failed(&reason, found, secrets),
         Ended::Refused(reason) => failed(&reason, Object::new(), secrets),
-        Ended::Stopped { why: StopReason::NotOurs, .. } => return None,
+        Ended::Stopped { why: StopReason::LeaseLost, .. } => return None,
         Ended::Stopped { why: StopReason::Cancelled, found, .. } => {
             RunEnd::Cancelled { found: kept(found, secrets).unwrap_or_default() }
         }
-        Ended::Stopped { why: StopReason::WorkerEnds, started: Some(false), .. } => {
+        Ended::Stopped { why: StopReason::WorkerShutdown, started: Some(false), .. } => {
             RunEnd::Unstarted
         }
-        Ended::Stopped { why: StopReason::WorkerEnds, .. } => {
+        Ended::Stopped { why: StopReason::WorkerShutdown, .. } => {
             RunEnd::Lost { reason: "The worker stopped before the run ended.".to_owned() }
         }
     })
@@ -166,7 +168,7 @@ fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
 /// A reason for display. It is masked before it is cut, because no mask finds half a secret.
 fn shown(reason: &str, secrets: &Secrets) -> String {
     // PostgreSQL text can't contain NUL.
-    shortened(secrets.mask(reason).replace('\0', "\u{fffd}"))
+    shorten(secrets.mask(reason).replace('\0', "\u{fffd}"))
 }
 
 /// The returned data without secrets and without references to secrets. Otherwise the next reader
@@ -178,7 +180,7 @@ fn bare(returned: &Value, secrets: &Secrets) -> Value {
 /// The part of an attempt's result that is stored: everything but secrets.
 fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
     let masked = bare(&Value::Object(found), secrets);
-    check_returned(&masked)?;
+    check_result(&masked)?;
     match masked {
         Value::Object(masked) => Ok(masked),
         _ => Ok(Object::new()),
@@ -196,7 +198,7 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
         }
     };
     match bare(&result, secrets) {
-        Value::Object(result) => match not_kept(&result, job) {
+        Value::Object(result) => match facts_error(&result, job) {
             Some(reason) => RunEnd::failed(shown(&reason, secrets)),
             None => RunEnd::Succeeded { result, wall },
         },
@@ -205,7 +207,7 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
 }
 
 /// Why the facts that a role found can't be stored.
-fn not_kept(result: &Object, job: &Job) -> Option<String> {
+fn facts_error(result: &Object, job: &Job) -> Option<String> {
     let facts = result.get("facts").filter(|_| job.role.flags.facts)?;
     if !facts.is_object() {
         return Some(
@@ -239,7 +241,7 @@ impl LogStore for ToDatabase {
 }
 
 /// Scripts are objects.
-impl Scripts for Objects {
+impl ScriptSource for Objects {
     fn script(&self, hash: engine::Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
         async move { self.bytes("script", hash).await.map_err(|error| error.to_string()) }.boxed()
     }

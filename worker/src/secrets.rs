@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::data::secret::{Descriptor, KnownSecret, MASK, SHORTEST_CONCEALED, SecretRef, conceal};
+use engine::data::secret::{Descriptor, KnownSecret, MASK, MIN_REDACTED_BYTES, SecretRef, conceal};
 use engine::ids::DeploymentName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -179,7 +179,7 @@ async fn described(
 /// Maximum number of secrets that a worker reports.
 const MAX_REPORTED: usize = 1_000;
 /// Maximum number of versions that a worker reports for each secret, newest first.
-const VERSIONS: usize = 20;
+const MAX_VERSIONS: usize = 20;
 /// Maximum number of entries that one scan of the folder visits.
 const MAX_ENTRIES: usize = 50_000;
 
@@ -215,7 +215,7 @@ impl SecretFolder {
             if name.is_empty() || (versions.is_empty() && !described) {
                 continue;
             }
-            while versions.len() > VERSIONS {
+            while versions.len() > MAX_VERSIONS {
                 versions.pop_first();
             }
             let path = folder.join(DESCRIPTOR);
@@ -282,7 +282,7 @@ fn ascii(json: &str) -> String {
 }
 
 impl Secrets {
-    /// Collects the texts to mask. Skips texts under [`SHORTEST_CONCEALED`] bytes.
+    /// Collects the texts to mask. Skips texts under [`MIN_REDACTED_BYTES`] bytes.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<Box<str>> = Vec::new();
         for text in texts {
@@ -294,7 +294,7 @@ impl Secrets {
             all.extend(lines);
             all.extend(forms(&text));
         }
-        all.retain(|form| form.len() >= SHORTEST_CONCEALED);
+        all.retain(|form| form.len() >= MIN_REDACTED_BYTES);
         all.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
         all.dedup();
         Self(all.into())
@@ -327,7 +327,7 @@ pub struct StreamMask {
 
 enum Here {
     Secret(usize),
-    Maybe,
+    Partial,
     Plain,
 }
 
@@ -347,7 +347,7 @@ impl StreamMask {
                     shown.extend_from_slice(MASK.as_bytes());
                     at += length;
                 }
-                Here::Maybe => {
+                Here::Partial => {
                     self.held = bytes.split_off(at);
                     break;
                 }
@@ -364,17 +364,17 @@ impl StreamMask {
     pub fn finish(&mut self) -> Vec<u8> {
         let held = std::mem::take(&mut self.held);
         let mut shown = Vec::with_capacity(held.len());
-        let mut hidden_to = 0;
+        let mut masked_to = 0;
         for at in 0..held.len() {
             // The stream has ended, so only complete secrets matter. Overlapping secrets are masked
             // as one.
             if let Some(length) = self.longest(&held[at..]) {
-                if at >= hidden_to {
+                if at >= masked_to {
                     shown.extend_from_slice(MASK.as_bytes());
                 }
-                hidden_to = hidden_to.max(at + length);
+                masked_to = masked_to.max(at + length);
             }
-            if at >= hidden_to {
+            if at >= masked_to {
                 shown.push(held[at]);
             }
         }
@@ -384,10 +384,10 @@ impl StreamMask {
     fn look(&self, rest: &[u8]) -> Here {
         // A shorter secret that is complete must not reveal the start of a longer one that may
         // follow.
-        let may_come =
+        let may_follow =
             |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
-        if self.secrets.0.iter().any(|secret| may_come(secret)) {
-            return Here::Maybe;
+        if self.secrets.0.iter().any(|secret| may_follow(secret)) {
+            return Here::Partial;
         }
         self.longest(rest).map_or(Here::Plain, Here::Secret)
     }

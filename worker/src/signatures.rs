@@ -22,31 +22,31 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use engine::blueprint::change_hash;
 use engine::counting::many;
 use engine::gate::signature::check_verdicts;
-use engine::ids::{SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, ReviewId};
 use sqlx::PgPool;
 use store::running::{self, Approval, SignedTarget};
 use store::{StoreError, intent, passkeys as rows};
 use tokio::sync::Mutex;
 
 use crate::objects::Objects;
-use crate::prepare::{Refusal, approvals_asked};
+use crate::prepare::{Refusal, required_approvals};
 
 /// Targets verified in one round of queries.
 const BATCH: i64 = 200;
 
 /// The targets that this worker has verified.
-pub(crate) struct SignedTargets {
+pub(crate) struct SignatureVerifier {
     pool: PgPool,
     objects: Arc<Objects>,
     /// The epoch, and the last verified target of the history.
-    verified: Mutex<(i64, TargetNo)>,
+    verified: Mutex<(i64, BlueprintNumber)>,
     /// A copy of `verified` for readers that must not wait; 0 while the epoch is unknown.
     fast: (AtomicI64, AtomicI64),
 }
 
-impl SignedTargets {
+impl SignatureVerifier {
     pub(crate) fn of(pool: PgPool, objects: Arc<Objects>) -> Self {
-        let verified = Mutex::new((0, TargetNo(0)));
+        let verified = Mutex::new((0, BlueprintNumber(0)));
         Self { pool, objects, verified, fast: (AtomicI64::new(0), AtomicI64::new(0)) }
     }
 
@@ -54,7 +54,7 @@ impl SignedTargets {
     ///
     /// # Errors
     /// The first target that lacks signed approvals, or a database error.
-    pub(crate) async fn check(&self, epoch: i64, to: TargetNo) -> Result<(), Refusal> {
+    pub(crate) async fn check(&self, epoch: i64, to: BlueprintNumber) -> Result<(), Refusal> {
         if self.fast.0.load(Ordering::Acquire) == epoch
             && self.fast.1.load(Ordering::Acquire) >= to.0
         {
@@ -63,12 +63,12 @@ impl SignedTargets {
         let mut verified = self.verified.lock().await;
         // After a restore, the same numbers may belong to other targets.
         if verified.0 != epoch {
-            *verified = (epoch, TargetNo(0));
+            *verified = (epoch, BlueprintNumber(0));
             self.fast.1.store(0, Ordering::Release);
             self.fast.0.store(epoch, Ordering::Release);
         }
         while verified.1 < to {
-            let targets = running::signed_targets(&self.pool, verified.1, to, BATCH).await?;
+            let targets = running::signed_blueprints(&self.pool, verified.1, to, BATCH).await?;
             self.check_all(&targets).await?;
             let full = i64::try_from(targets.len()).is_ok_and(|count| count == BATCH);
             verified.1 = targets.last().filter(|_| full).map_or(to, |target| target.number);
@@ -81,13 +81,12 @@ impl SignedTargets {
         if targets.is_empty() {
             return Ok(());
         }
-        let submissions: Vec<SubmissionId> =
-            targets.iter().map(|target| target.submission).collect();
+        let submissions: Vec<ReviewId> = targets.iter().map(|target| target.submission).collect();
         let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
         let reviewed = rows::demanded(&mut connection, &submissions).await?;
         let given = rows::signatures(&mut connection, &submissions).await?;
         let used = given.iter().map(|signature| signature.passkey).collect();
-        let passkeys = rows::with_confirmers(&mut connection, &used).await?;
+        let passkeys = rows::load_with_confirmers(&mut connection, &used).await?;
         for target in targets {
             let documents = intent::documents(&mut connection, target.submission).await?;
             let hash = change_hash(&documents)
@@ -101,7 +100,8 @@ impl SignedTargets {
             }
         }
         drop(connection);
-        let numbers: BTreeSet<TargetNo> = targets.iter().map(|target| target.number).collect();
+        let numbers: BTreeSet<BlueprintNumber> =
+            targets.iter().map(|target| target.number).collect();
         let approvals = running::approvals(&self.pool, &numbers).await?;
         for target in targets {
             let of_it = |approval: &&Approval| approval.kind == "change";
@@ -110,7 +110,7 @@ impl SignedTargets {
             else {
                 return Err(refused(target, "its submission is missing"));
             };
-            let needed = approvals_asked(&self.objects, approval).await?;
+            let needed = required_approvals(&self.objects, approval).await?;
             let counted =
                 given.iter().filter(|signature| target.approving.contains(&signature.verdict));
             let checked = check_verdicts(

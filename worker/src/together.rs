@@ -25,14 +25,14 @@ type Answer<Q, A> = dyn Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreErr
 type Asked<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
 
 /// Batches one kind of query.
-pub struct Together<Q, A> {
+pub struct Batcher<Q, A> {
     answer: Arc<Answer<Q, A>>,
     asked: mpsc::UnboundedSender<Asked<Q, A>>,
 }
 
-impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
+impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Batcher<Q, A> {
     /// Creates a batcher with this function. Dropping it ends its task.
-    pub fn answered_by(
+    pub fn new(
         answer: impl Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>>
         + Send
         + Sync
@@ -40,7 +40,7 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
     ) -> Self {
         let (asked, questions) = mpsc::unbounded_channel();
         let answer: Arc<Answer<Q, A>> = Arc::new(answer);
-        tokio::spawn(keep_answering(questions, Arc::clone(&answer)));
+        tokio::spawn(run_batches(questions, Arc::clone(&answer)));
         Self { answer, asked }
     }
 
@@ -60,14 +60,14 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Together<Q, A> {
     }
 }
 
-async fn keep_answering<Q: Clone + Send + Sync, A: Send>(
+async fn run_batches<Q: Clone + Send + Sync, A: Send>(
     mut questions: mpsc::UnboundedReceiver<Asked<Q, A>>,
     answer: Arc<Answer<Q, A>>,
 ) {
     let mut waiting = Vec::new();
     while questions.recv_many(&mut waiting, MOST).await > 0 {
-        let (questions, askers): (Vec<Q>, Vec<_>) = waiting.drain(..).unzip();
-        for (asker, answer) in askers.into_iter().zip(answers(&answer, questions).await) {
+        let (questions, replies): (Vec<Q>, Vec<_>) = waiting.drain(..).unzip();
+        for (asker, answer) in replies.into_iter().zip(answers(&answer, questions).await) {
             let _ = asker.send(answer);
         }
     }
@@ -104,7 +104,7 @@ mod tests {
 
     /// Records the batches, and blocks each statement at a gate.
     struct Asked {
-        together: Arc<Together<u32, u32>>,
+        together: Arc<Batcher<u32, u32>>,
         statements: Arc<Mutex<Vec<Vec<u32>>>>,
         gate: Arc<Semaphore>,
     }
@@ -112,7 +112,7 @@ mod tests {
     fn doubling() -> Asked {
         let (statements, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
         let (noted, passed) = (Arc::clone(&statements), Arc::clone(&gate));
-        let together = Together::answered_by(move |questions: Vec<u32>| {
+        let together = Batcher::new(move |questions: Vec<u32>| {
             noted.lock().expect("a lock").push(questions.clone());
             let passed = Arc::clone(&passed);
             Box::pin(async move {

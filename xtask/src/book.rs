@@ -1,9 +1,9 @@
 //! Checks the book: table of contents and links.
 //!
 //! `docs/` is read both as files in the repository and as a book (mdBook). The book has only the
-//! files that `SUMMARY.md` lists. A file that is not listed is missing from the book, and a link
+//! files that `SUMMARY_FILE.md` lists. A file that is not listed is missing from the book, and a link
 //! out of `docs/` is broken there. This checks every Markdown file in `docs/`, and `README.md`:
-//! * `SUMMARY.md` lists each chapter exactly once.
+//! * `SUMMARY_FILE.md` lists each chapter exactly once.
 //! * A link without a scheme names an existing file with exact case. In a chapter, that file must
 //!   be in `docs/`.
 //! * A fragment is a heading's anchor as mdBook generates it (and GitHub, for the characters that
@@ -23,10 +23,10 @@ use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 use crate::command::Step;
 use crate::tree::Tree;
 
-const BOOK: &str = "docs";
-const SUMMARY: &str = "docs/SUMMARY.md";
+const BOOK_FOLDER: &str = "docs";
+const SUMMARY_FILE: &str = "docs/SUMMARY.md";
 /// A checked file outside of the book.
-const FRONT: &str = "README.md";
+const README_FILE: &str = "README.md";
 
 /// Checks the book.
 ///
@@ -34,7 +34,10 @@ const FRONT: &str = "README.md";
 /// Lists every chapter that is missing from the table of contents, and every broken link.
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let mut pages = BTreeMap::new();
-    for path in markdown_in(tree, Path::new(BOOK))?.into_iter().chain([PathBuf::from(FRONT)]) {
+    for path in markdown_files(tree, Path::new(BOOK_FOLDER))?
+        .into_iter()
+        .chain([PathBuf::from(README_FILE)])
+    {
         let text =
             fs::read_to_string(tree.path(&path)).with_context(|| path.display().to_string())?;
         pages.insert(path, Page::read(&text));
@@ -49,7 +52,7 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     if !findings.is_empty() {
         bail!("{}", findings.join("\n"));
     }
-    println!("\n{} chapters, all in {SUMMARY}; every link leads somewhere", pages.len() - 2);
+    println!("\n{} chapters, all in {SUMMARY_FILE}; every link leads somewhere", pages.len() - 2);
     Ok(())
 }
 
@@ -63,25 +66,27 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     if mdbook().arg("--version").output().is_err() {
         return Ok(());
     }
-    mdbook().args(["build", BOOK]).run()
+    mdbook().args(["build", BOOK_FOLDER]).run()
 }
 
 /// Chapters that the table of contents does not list exactly once.
 fn missing_chapters(pages: &BTreeMap<PathBuf, Page>) -> anyhow::Result<Vec<String>> {
     let summary = pages
-        .get(Path::new(SUMMARY))
-        .with_context(|| format!("{SUMMARY} is missing: the book has no contents"))?;
+        .get(Path::new(SUMMARY_FILE))
+        .with_context(|| format!("{SUMMARY_FILE} is missing: the book has no contents"))?;
     let named: Vec<PathBuf> =
-        summary.links.iter().filter_map(|link| target(Path::new(SUMMARY), &link.to)).collect();
-    let chapters =
-        pages.keys().filter(|path| path.starts_with(BOOK) && *path != Path::new(SUMMARY));
+        summary.links.iter().filter_map(|link| target(Path::new(SUMMARY_FILE), &link.to)).collect();
+    let chapters = pages
+        .keys()
+        .filter(|path| path.starts_with(BOOK_FOLDER) && *path != Path::new(SUMMARY_FILE));
     Ok(chapters
         .filter_map(|path| match named.iter().filter(|name| *name == path).count() {
-            0 => {
-                Some(format!("{}: {SUMMARY} does not name it, so it is in no book", path.display()))
-            }
+            0 => Some(format!(
+                "{}: {SUMMARY_FILE} does not name it, so it is in no book",
+                path.display()
+            )),
             1 => None,
-            times => Some(format!("{}: {SUMMARY} names it {times} times", path.display())),
+            times => Some(format!("{}: {SUMMARY_FILE} names it {times} times", path.display())),
         })
         .collect())
 }
@@ -94,9 +99,9 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
     let Some(path) = target(from, to) else {
         return Some("leads out of the tree".to_owned());
     };
-    if from.starts_with(BOOK) && !path.starts_with(BOOK) {
+    if from.starts_with(BOOK_FOLDER) && !path.starts_with(BOOK_FOLDER) {
         return Some(format!(
-            "leads out of {BOOK}/, and so nowhere in the book: write the path as code instead"
+            "leads out of {BOOK_FOLDER}/, and so nowhere in the book: write the path as code instead"
         ));
     }
     if !is_there(tree, &path) {
@@ -143,13 +148,13 @@ fn is_there(tree: &Tree, path: &Path) -> bool {
 }
 
 /// All Markdown files below a folder.
-fn markdown_in(tree: &Tree, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn markdown_files(tree: &Tree, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(tree.path(folder)).with_context(|| folder.display().to_string())? {
         let entry = entry?;
         let path = folder.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            found.extend(markdown_in(tree, &path)?);
+            found.extend(markdown_files(tree, &path)?);
         } else if path.extension().is_some_and(|ending| ending == "md") {
             found.push(path);
         }

@@ -11,7 +11,7 @@ use crate::tree::Tree;
 /// Variables that cargo sets for a program that it runs. A nested cargo must not see them. Build
 /// scripts that watch them (such as ring's) would see a change, and half of the dependencies would
 /// be recompiled.
-const SET_BY_CARGO: [&str; 7] = [
+const CARGO_VARIABLES: [&str; 7] = [
     "CARGO",
     "CARGO_BIN_NAME",
     "CARGO_CRATE_NAME",
@@ -31,7 +31,7 @@ impl Step {
     pub(crate) fn new(tree: &Tree, program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(tree.path("")).stdin(Stdio::null());
-        for name in SET_BY_CARGO {
+        for name in CARGO_VARIABLES {
             command.env_remove(name);
         }
         for (name, _) in std::env::vars_os() {

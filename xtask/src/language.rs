@@ -127,14 +127,14 @@ fn phrases(text: &str) -> impl Iterator<Item = (&str, &'static str)> {
 
 fn texts(name: &Path, content: &str) -> Vec<Text> {
     match name.extension().and_then(|extension| extension.to_str()) {
-        Some("md") => paragraphs(content),
+        Some("md") => markdown_paragraphs(content),
         Some("mjs") => titles(content),
-        _ => rust(content, name.components().any(|part| part.as_os_str() == "tests")),
+        _ => rust_texts(content, name.components().any(|part| part.as_os_str() == "tests")),
     }
 }
 
 /// Paragraphs of Markdown without code.
-fn paragraphs(content: &str) -> Vec<Text> {
+fn markdown_paragraphs(content: &str) -> Vec<Text> {
     let mut texts: Vec<Text> = Vec::new();
     let (mut fenced, mut open) = (false, false);
     for (number, line) in (1..).zip(content.lines()) {
@@ -176,7 +176,7 @@ fn titles(content: &str) -> Vec<Text> {
 }
 
 /// Comments, strings and names of tests of a Rust file. Strings of test code are not for users.
-fn rust(content: &str, in_tests: bool) -> Vec<Text> {
+fn rust_texts(content: &str, in_tests: bool) -> Vec<Text> {
     static TEST: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"#\[(?:tokio::)?test[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*(?:async )?fn (\w+)")
             .expect("a valid pattern")

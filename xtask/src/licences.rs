@@ -20,7 +20,7 @@ use crate::command::Step;
 use crate::tree::Tree;
 
 /// The platform of our WebAssembly. The other platform is the host.
-const BROWSER: &str = "wasm32-unknown-unknown";
+const BROWSER_TARGET: &str = "wasm32-unknown-unknown";
 
 /// Checks the lock files.
 ///
@@ -34,7 +34,7 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     }
     let mut findings: Vec<String> =
         packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
-    findings.extend(rules.bans.copies(&read_toml(tree, "Cargo.lock")?));
+    findings.extend(rules.bans.duplicate_crates(&read_toml(tree, "Cargo.lock")?));
 
     if findings.is_empty() {
         println!(
@@ -124,7 +124,7 @@ struct Ban {
 }
 
 impl Bans {
-    fn copies(&self, lock: &Lock) -> Vec<String> {
+    fn duplicate_crates(&self, lock: &Lock) -> Vec<String> {
         let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for package in &lock.package {
             versions.entry(&package.name).or_default().push(&package.version);
@@ -145,11 +145,11 @@ impl Bans {
 
 #[derive(Deserialize)]
 struct Lock {
-    package: Vec<Locked>,
+    package: Vec<LockedPackage>,
 }
 
 #[derive(Deserialize)]
-struct Locked {
+struct LockedPackage {
     name: String,
     version: String,
 }
@@ -187,7 +187,7 @@ fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
         .find_map(|line| line.strip_prefix("host: "))
         .context("rustc names no host")?;
     let mut found = BTreeSet::new();
-    for platform in [host, BROWSER] {
+    for platform in [host, BROWSER_TARGET] {
         let json = Step::cargo(tree)
             .args([
                 "metadata",
@@ -297,11 +297,14 @@ mod tests {
         let lock = |versions: &[&str]| Lock {
             package: versions
                 .iter()
-                .map(|version| Locked { name: "sqlx".to_owned(), version: (*version).to_owned() })
+                .map(|version| LockedPackage {
+                    name: "sqlx".to_owned(),
+                    version: (*version).to_owned(),
+                })
                 .collect(),
         };
-        assert!(rules().bans.copies(&lock(&["0.9.0"])).is_empty());
-        assert_eq!(rules().bans.copies(&lock(&["0.8.6", "0.9.0"])).len(), 1);
-        assert_eq!(rules().bans.copies(&lock(&[])).len(), 1);
+        assert!(rules().bans.duplicate_crates(&lock(&["0.9.0"])).is_empty());
+        assert_eq!(rules().bans.duplicate_crates(&lock(&["0.8.6", "0.9.0"])).len(), 1);
+        assert_eq!(rules().bans.duplicate_crates(&lock(&[])).len(), 1);
     }
 }

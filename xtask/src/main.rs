@@ -10,7 +10,7 @@
 mod book;
 mod command;
 mod language;
-mod leftovers;
+mod leftover_processes;
 mod licences;
 mod lint;
 mod site;

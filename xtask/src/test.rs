@@ -18,7 +18,7 @@ use clap::ValueEnum;
 
 use crate::command::Step;
 use crate::tree::Tree;
-use crate::{leftovers, lint, site};
+use crate::{leftover_processes, lint, site};
 
 /// A part of the run with its own time budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -66,7 +66,7 @@ type Stage = (Part, fn(&Tree) -> anyhow::Result<()>);
 const STAGES: [Stage; 6] = [
     (Part::Tools, tools),
     (Part::Lint, lint::quick),
-    (Part::Native, native),
+    (Part::Native, native_tests),
     (Part::Lint, lint::clippy),
     (Part::Webassembly, site::build),
     (Part::Browser, browser),
@@ -77,10 +77,10 @@ const STAGES: [Stage; 6] = [
 /// # Errors
 /// The first failure.
 pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
-    leftovers::adopt()?;
+    leftover_processes::adopt()?;
     let mut times = Times::default();
     if parts.is_empty() {
-        times.add(Part::Tools, before_this_program());
+        times.add(Part::Tools, time_since_make_began());
     }
     let mut done = Ok(());
     for (part, stage) in STAGES {
@@ -107,42 +107,42 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     let mut skipped = Vec::new();
     if ran.0.contains_key(&Part::Lint) {
         let cache = tree.cache().unwrap_or_default();
-        skipped.push(without_hadolint("hadolint", &tree.path("scripts/hadolint"), &cache));
-        skipped.push(without_mdbook("mdbook", &tree.path("scripts/mdbook"), &cache));
+        skipped.push(hadolint_skipped("hadolint", &tree.path("scripts/hadolint"), &cache));
+        skipped.push(mdbook_skipped("mdbook", &tree.path("scripts/mdbook"), &cache));
     }
     if ran.0.contains_key(&Part::Native) {
         let corpus = env::var_os("GANTRY_CORPUS")
             .map_or_else(|| tree.path("../shared/corpus"), PathBuf::from);
         skipped.extend([
-            without_files(&corpus),
-            without_namespace("unshare"),
-            without_systemd("systemd-analyze"),
+            corpus_skipped(&corpus),
+            mount_namespace_skipped("unshare"),
+            systemd_skipped("systemd-analyze"),
         ]);
     }
     if ran.0.contains_key(&Part::Browser) {
         let chromium = env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
-        skipped.push(without_looks(&chromium, &tree.path("end2end/looks/chromium.txt")));
+        skipped.push(screenshots_skipped(&chromium, &tree.path("end2end/looks/chromium.txt")));
     }
     skipped.into_iter().flatten().collect()
 }
 
 /// Without hadolint, and if pip can't install it, the container file is not linted.
-fn without_hadolint(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
-    without_tool(in_path, "hadolint", script, cache).then(|| {
+fn hadolint_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
+    is_tool_missing(in_path, "hadolint", script, cache).then(|| {
         "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
     })
 }
 
 /// Without mdBook, and if cargo can't install it, the book is not built.
-fn without_mdbook(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
-    without_tool(in_path, "mdbook", script, cache).then(|| {
+fn mdbook_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
+    is_tool_missing(in_path, "mdbook", script, cache).then(|| {
         "skipped: the book was not built (mdBook is not here, and cargo did not build it)"
             .to_owned()
     })
 }
 
 /// Whether a tool is neither in `PATH` nor in the cache of its script.
-fn without_tool(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool {
+fn is_tool_missing(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool {
     if Command::new(in_path).arg("--version").output().is_ok() {
         return false;
     }
@@ -152,8 +152,8 @@ fn without_tool(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool 
 }
 
 /// If another major version of Chromium drew the screenshots, they are not compared.
-fn without_looks(chromium: &str, drawn_by: &Path) -> Option<String> {
-    let noted = fs::read_to_string(drawn_by).unwrap_or_default();
+fn screenshots_skipped(chromium: &str, version_file: &Path) -> Option<String> {
+    let noted = fs::read_to_string(version_file).unwrap_or_default();
     let said = Command::new(chromium).arg("--version").output();
     let said = said.map_or_else(
         |error| error.to_string(),
@@ -174,7 +174,7 @@ fn without_looks(chromium: &str, drawn_by: &Path) -> Option<String> {
 }
 
 /// Without the corpus of other systems' files, its tests pass without running.
-fn without_files(corpus: &Path) -> Option<String> {
+fn corpus_skipped(corpus: &Path) -> Option<String> {
     let files = corpus.join("opencrowbar");
     (!files.is_dir()).then(|| {
         format!(
@@ -186,7 +186,7 @@ fn without_files(corpus: &Path) -> Option<String> {
 }
 
 /// Without systemd-analyze, the packaged units are not verified.
-fn without_systemd(analyze: &str) -> Option<String> {
+fn systemd_skipped(analyze: &str) -> Option<String> {
     let error = Command::new(analyze).arg("--version").output().err()?;
     Some(format!(
         "skipped: whether systemd understands the packaged units was not asked ({analyze}: {error}; it takes Debian's systemd)"
@@ -196,7 +196,7 @@ fn without_systemd(analyze: &str) -> Option<String> {
 /// The test of a full disk passes without running if the system does not allow mounting a small
 /// disk (crates/cli/tests/faults/namespace.rs). Another test simulates the full disk with a file
 /// size limit and always runs. The chaos test uses the same simulation then.
-fn without_namespace(unshare: &str) -> Option<String> {
+fn mount_namespace_skipped(unshare: &str) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-current-user", "--keep-caps"] };
     let tried = Command::new(unshare)
@@ -215,7 +215,7 @@ fn without_namespace(unshare: &str) -> Option<String> {
 }
 
 /// Time since `make` began. Compiling this program is part of `Tools`.
-fn before_this_program() -> Duration {
+fn time_since_make_began() -> Duration {
     let began = env::var("GANTRY_MAKE_BEGAN")
         .ok()
         .and_then(|seconds| seconds.parse().ok())
@@ -230,17 +230,19 @@ fn tools(tree: &Tree) -> anyhow::Result<()> {
 
 /// Runs the native tests. All test programs share one throwaway database cluster, in which each
 /// test has its own database.
-fn native(tree: &Tree) -> anyhow::Result<()> {
+fn native_tests(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["build", "--locked"]).run()?;
     Step::cargo(tree).args(["test", "--locked", "--no-run"]).run()?;
     let tests = ["run", "--", "cargo", "test", "--locked", "--no-fail-fast"];
-    leftovers::none_after(|| Step::new(tree, tree.target().join("debug/testdb")).args(tests).run())
+    leftover_processes::fail_on_leftovers(|| {
+        Step::new(tree, tree.target().join("debug/testdb")).args(tests).run()
+    })
 }
 
 /// Runs the tests in `end2end` one file at a time. Each starts complete Gantry instances, so
 /// parallel runs would compete for the CPU and distort timings.
 fn browser(tree: &Tree) -> anyhow::Result<()> {
-    let tests = browser_tests(tree)?;
+    let tests = browser_test_files(tree)?;
     let one_file = one_file(tree)?;
     let run = Step::new(tree, "node")
         .args(["--test", "--test-concurrency=1", "--test-timeout=600000", "--test-reporter=spec"])
@@ -248,7 +250,7 @@ fn browser(tree: &Tree) -> anyhow::Result<()> {
         .env("GANTRY_BIN", tree.target().join("debug/gantry"))
         .env("GANTRY_SITE", tree.site())
         .env("GANTRY_ONE_FILE", one_file);
-    leftovers::none_after(|| run.run())
+    leftover_processes::fail_on_leftovers(|| run.run())
 }
 
 /// Builds the program with the embedded site, as `make release` but without optimization. It has
@@ -266,7 +268,7 @@ fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn browser_tests(tree: &Tree) -> anyhow::Result<Vec<String>> {
+fn browser_test_files(tree: &Tree) -> anyhow::Result<Vec<String>> {
     let mut tests = Vec::new();
     for entry in fs::read_dir(tree.path("end2end")).context("end2end")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -331,30 +333,30 @@ mod tests {
     #[test]
     fn skipped_corpus_tests_are_reported() {
         let folder = tempfile::tempdir().expect("a folder");
-        let skipped = without_files(folder.path()).expect("a line");
+        let skipped = corpus_skipped(folder.path()).expect("a line");
         assert!(
             skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"),
             "{skipped}"
         );
         fs::create_dir(folder.path().join("opencrowbar")).expect("a folder");
-        assert_eq!(without_files(folder.path()), None);
+        assert_eq!(corpus_skipped(folder.path()), None);
     }
 
     #[test]
     fn skipped_full_disk_test_is_reported() {
-        let skipped = without_namespace("/no/such/unshare").expect("a line");
+        let skipped = mount_namespace_skipped("/no/such/unshare").expect("a line");
         assert!(skipped.starts_with("skipped: no node had a small disk"), "{skipped}");
-        assert_eq!(without_namespace("true"), None);
+        assert_eq!(mount_namespace_skipped("true"), None);
     }
 
     #[test]
     fn skipped_systemd_check_is_reported() {
-        let skipped = without_systemd("/no/such/systemd-analyze").expect("a line");
+        let skipped = systemd_skipped("/no/such/systemd-analyze").expect("a line");
         assert!(
             skipped.starts_with("skipped: whether systemd understands the packaged units"),
             "{skipped}"
         );
-        assert_eq!(without_systemd("true"), None);
+        assert_eq!(systemd_skipped("true"), None);
     }
 
     #[test]
@@ -363,12 +365,12 @@ mod tests {
         let script = folder.path().join("script");
         fs::write(&script, "set -e\nversion=1.2\n").expect("a file");
         let skipped =
-            without_hadolint("/no/such/hadolint", &script, folder.path()).expect("a line");
+            hadolint_skipped("/no/such/hadolint", &script, folder.path()).expect("a line");
         assert!(skipped.starts_with("skipped: the container file was not linted"), "{skipped}");
         fs::create_dir_all(folder.path().join("hadolint-1.2/bin")).expect("a folder");
         fs::write(folder.path().join("hadolint-1.2/bin/hadolint"), "").expect("a file");
-        assert_eq!(without_hadolint("/no/such/hadolint", &script, folder.path()), None);
-        assert_eq!(without_hadolint("true", &script, Path::new("/no/such/cache")), None);
+        assert_eq!(hadolint_skipped("/no/such/hadolint", &script, folder.path()), None);
+        assert_eq!(hadolint_skipped("true", &script, Path::new("/no/such/cache")), None);
     }
 
     #[test]
@@ -376,22 +378,22 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("script");
         fs::write(&script, "version=0.5.4\n").expect("a file");
-        let skipped = without_mdbook("/no/such/mdbook", &script, folder.path()).expect("a line");
+        let skipped = mdbook_skipped("/no/such/mdbook", &script, folder.path()).expect("a line");
         assert!(skipped.starts_with("skipped: the book was not built"), "{skipped}");
-        assert_eq!(without_mdbook("true", &script, folder.path()), None);
+        assert_eq!(mdbook_skipped("true", &script, folder.path()), None);
     }
 
     #[test]
     fn skipped_screenshot_comparison_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
-        let drawn_by = folder.path().join("chromium.txt");
-        fs::write(&drawn_by, "148\n").expect("a file");
+        let version_file = folder.path().join("chromium.txt");
+        fs::write(&version_file, "148\n").expect("a file");
         let browser = |version: &str| {
             let program = folder.path().join(format!("chromium-{version}"));
             fs::write(&program, format!("#!/bin/sh\necho Chromium {version} built on Debian\n"))
                 .expect("a file");
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
-            without_looks(&program.to_string_lossy(), &drawn_by)
+            screenshots_skipped(&program.to_string_lossy(), &version_file)
         };
         assert_eq!(browser("148.0.1.2"), None);
         let skipped = browser("149.0.1.2").expect("a line");
@@ -400,7 +402,7 @@ mod tests {
             skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"),
             "{skipped}"
         );
-        assert!(without_looks("/no/such/chromium", &drawn_by).is_some());
+        assert!(screenshots_skipped("/no/such/chromium", &version_file).is_some());
     }
 
     #[test]
@@ -408,13 +410,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         fs::create_dir(folder.path().join("end2end")).expect("end2end");
         let tree = Tree::at(folder.path());
-        assert!(browser_tests(&tree).is_err());
+        assert!(browser_test_files(&tree).is_err());
 
         for name in ["b.test.mjs", "a.test.mjs", "lib.mjs"] {
             fs::write(folder.path().join("end2end").join(name), "").expect("a file");
         }
         assert_eq!(
-            browser_tests(&tree).expect("tests"),
+            browser_test_files(&tree).expect("tests"),
             ["end2end/a.test.mjs", "end2end/b.test.mjs"]
         );
     }

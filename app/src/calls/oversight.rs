@@ -36,19 +36,19 @@ use server::oversight;
 
 /// The cookie that hides the first steps in this browser.
 #[cfg(feature = "ssr")]
-const PUT_AWAY: &str = "gantry_first_steps";
+const FIRST_STEPS_COOKIE: &str = "gantry_first_steps";
 
 /// The overview, and whether to show the first steps.
 #[server(name = ReadOverview, prefix = "/call", endpoint = "overview", input = AsJson, output = AsJson)]
 pub async fn overview() -> Answer<(Overview, bool)> {
     let overview = answer(oversight()?.overview().await)?;
-    Ok((overview, crate::respond::cookie(PUT_AWAY).as_deref() == Some("away")))
+    Ok((overview, crate::respond::cookie(FIRST_STEPS_COOKIE).as_deref() == Some("away")))
 }
 
 /// Hides the first steps in this browser, or shows them again. Redirects to the overview.
-#[server(name = PutFirstStepsAway, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
-pub async fn put_first_steps_away(#[server(default)] back: bool) -> Answer<()> {
-    crate::respond::set_cookie(PUT_AWAY, (!back).then_some("away"));
+#[server(name = HideFirstSteps, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
+pub async fn hide_first_steps(#[server(default)] back: bool) -> Answer<()> {
+    crate::respond::set_cookie(FIRST_STEPS_COOKIE, (!back).then_some("away"));
     leptos_axum::redirect(crate::places::OVERVIEW);
     Ok(())
 }
@@ -69,7 +69,7 @@ pub async fn audit(wanted: AuditWanted) -> Answer<AuditPage> {
 }
 
 /// Verifies a part of the audit's hash chain.
-#[server(name = ReadChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
+#[server(name = VerifyChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
 pub async fn chain(after: u64) -> Answer<ChainView> {
     answer(oversight()?.chain(after).await)
 }

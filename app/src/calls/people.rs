@@ -146,7 +146,7 @@ pub async fn confirm_person(person: PersonId) -> Answer<PersonDetails> {
     answer(accounts()?.confirm(person).await)
 }
 
-#[server(name = PasskeyChallenge, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
+#[server(name = ReadPasskeyOptions, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
 pub async fn passkey_options() -> Answer<PasskeyOptions> {
     answer(accounts()?.passkey_options().await)
 }
@@ -179,9 +179,9 @@ pub async fn dismiss_notices() -> Answer<()> {
 }
 
 /// Creates a single-use sign-in link.
-#[server(name = NewLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
+#[server(name = CreateLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
 pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
-    answer(crate::respond::can_show("a new link", "POST /api/v1/people/ID/link"))?;
+    answer(crate::respond::ensure_displayable("a new link", "POST /api/v1/people/ID/link"))?;
     answer(accounts()?.new_link(person).await)
 }
 
@@ -205,12 +205,12 @@ pub async fn second_factor() -> Answer<FactorPage> {
     answer(accounts()?.second_factor().await)
 }
 
-#[server(name = FactorRequest, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
+#[server(name = ReadFactorOptions, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
 pub async fn factor_options() -> Answer<FactorOptions> {
     answer(accounts()?.factor_options().await)
 }
 
-#[server(name = PresentPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
+#[server(name = VerifyPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
 pub async fn present_passkey(passkey: serde_json::Value) -> Answer<()> {
     answer(accounts()?.present_passkey(passkey).await)
 }
@@ -231,7 +231,7 @@ pub async fn end_other_sessions() -> Answer<Ended> {
 }
 
 /// Creates a token for yourself or for a service account.
-#[server(name = MakeToken, prefix = "/call", endpoint = "make-token", output = AsJson)]
+#[server(name = CreateToken, prefix = "/call", endpoint = "make-token", output = AsJson)]
 pub async fn make_token(
     name: String,
     #[server(default)] days: String,
@@ -241,9 +241,9 @@ pub async fn make_token(
     #[server(default)] deployment: String,
     #[server(default)] person: Option<PersonId>,
 ) -> Answer<TokenMade> {
-    answer(crate::respond::can_show("a new token", "POST /api/v1/tokens"))?;
+    answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/tokens"))?;
     let days = if days.trim().is_empty() {
-        Ok(api::people::usual_days())
+        Ok(api::people::default_days())
     } else {
         number::<u32>("days", &days)
     };

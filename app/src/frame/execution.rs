@@ -4,16 +4,16 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::Switch;
-use crate::parts::act::{problem_of, when_done};
+use crate::calls::SetExecution;
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 
 #[component]
 pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
-    let switch = ServerAction::<Switch>::new();
+    let switch = ServerAction::<SetExecution>::new();
     let dialog = DialogHandle::new();
     let refused = Refused::of(switch);
-    when_done(switch, move |_| {
+    on_success(switch, move |_| {
         dialog.close();
         changed.run(());
     });

@@ -16,15 +16,15 @@ use leptos_router::components::Outlet;
 use leptos_router::hooks::use_location;
 
 use crate::calls;
-use crate::clock::{of_day, use_clock};
-use crate::finding::{ALWAYS_SEEN, RAIL};
+use crate::clock::{time_of_day, use_clock};
+use crate::finding::{NAVIGATION, PRIMARY_COUNT};
 use crate::live::{Status, use_live};
 use crate::parts::icon::drawn;
 use crate::parts::{Feed, Icon, icon};
 use crate::places;
 
 /// Seconds without a connection before the page is marked as stale.
-const STALE: i64 = 15;
+const STALE_AFTER: i64 = 15;
 
 /// The updates of the frame's data after the first render.
 ///
@@ -80,9 +80,9 @@ pub fn Frame() -> impl IntoView {
                     <Suspense>{known(top)}</Suspense>
                 </div>
             </header>
-            <Rail>
+            <Navigation>
                 <Suspense>{known(waiting)}</Suspense>
-            </Rail>
+            </Navigation>
             <main class="page" id="main" tabindex="-1" node_ref=main>
                 <Outlet/>
             </main>
@@ -116,10 +116,10 @@ fn Top(
         let on = Memo::new(move |_| state.execution().unwrap_or(execution));
         view! { <execution::Execution on changed=Callback::new(move |()| state.0.now())/> }
     });
-    theme::provide_chosen();
+    theme::provide_current();
     view! {
         <palette::Palette/>
-        <LiveMark/>
+        <LiveStatus/>
         {execution}
         <account::Account me reset/>
     }
@@ -163,7 +163,7 @@ fn SignedOut() -> impl IntoView {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let here = if search.is_empty() { path } else { format!("{path}?{search}") };
-    let sign_in = places::sign_in_for(&here);
+    let sign_in = places::sign_in_with_next(&here);
     #[cfg(feature = "ssr")]
     leptos_axum::redirect(&sign_in);
     let there = sign_in.clone();
@@ -189,16 +189,16 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
 }
 
 /// The id of the list that the *More* button opens.
-const MORE: &str = "rail-more";
+const MORE_LIST_ID: &str = "rail-more";
 
 /// The navigation. `children` is shown with the link to the reviews.
 ///
 /// A narrow screen shows only the first pages. A button with `popovertarget` opens the others,
 /// which works without JavaScript.
 #[component]
-fn Rail(children: Children) -> impl IntoView {
+fn Navigation(children: Children) -> impl IntoView {
     let mut children = Some(children);
-    let mut shown: Vec<AnyView> = RAIL
+    let mut shown: Vec<AnyView> = NAVIGATION
         .into_iter()
         .map(|(to, shape, word)| {
             let beside = if to == places::REVIEWS { children.take() } else { None };
@@ -207,18 +207,20 @@ fn Rail(children: Children) -> impl IntoView {
         .collect();
     let more = NodeRef::<html::Ul>::new();
     close_after_navigation(more);
-    let rest = shown.split_off(ALWAYS_SEEN.min(shown.len()));
+    let rest = shown.split_off(PRIMARY_COUNT.min(shown.len()));
     let path = use_location().pathname;
     let is_in_rest = move || {
-        path.with(|path| RAIL.iter().skip(ALWAYS_SEEN).any(|(place, ..)| is_within(path, place)))
+        path.with(|path| {
+            NAVIGATION.iter().skip(PRIMARY_COUNT).any(|(place, ..)| is_within(path, place))
+        })
     };
     view! {
         <nav class="rail" aria-label="Pages">
             <ul>
                 {shown}
             </ul>
-            <button class="more-pages" type="button" popovertarget=MORE aria-current=move || is_in_rest().then_some("true")>{icon(Icon::More)} "More"</button>
-            <ul class="rest" id=MORE popover="auto" node_ref=more>
+            <button class="more-pages" type="button" popovertarget=MORE_LIST_ID aria-current=move || is_in_rest().then_some("true")>{icon(Icon::More)} "More"</button>
+            <ul class="rest" id=MORE_LIST_ID popover="auto" node_ref=more>
                 {rest}
             </ul>
         </nav>
@@ -297,7 +299,7 @@ fn crumbs(path: &str) -> Vec<(String, Option<String>)> {
     let mut way = vec![(name.to_owned(), Some(list_of(first)))];
     for end in 1..parts.len() {
         let (before, here) = (&parts[..end], parts[end]);
-        way.push((name_in(before, here), Some(format!("/{}", parts[..=end].join("/")))));
+        way.push((subpage_title(before, here), Some(format!("/{}", parts[..=end].join("/")))));
     }
     if let Some((_, link)) = way.last_mut() {
         *link = None;
@@ -338,7 +340,7 @@ fn list_of(first: &str) -> String {
 }
 
 /// The title for a further segment of a path: the title of a known page, or the name or id.
-fn name_in(before: &[&str], here: &str) -> String {
+fn subpage_title(before: &[&str], here: &str) -> String {
     let title = match (before, here) {
         (["catalog"], "roles") => "Roles",
         (["catalog"], "graph") => "Dependencies of roles",
@@ -361,16 +363,16 @@ fn name_in(before: &[&str], here: &str) -> String {
 
 /// Shows whether the page is live, and since when it is stale.
 #[component]
-fn LiveMark() -> impl IntoView {
+fn LiveStatus() -> impl IntoView {
     let (live, clock) = (use_live(), use_clock());
     let said = Memo::new(move |_| match live.status() {
         Status::Quiet => ("", Icon::Dot, "not live".to_owned()),
         Status::Live => ("active", Icon::Dot, "live".to_owned()),
-        Status::Lost { since } if clock.now().0 - since.0 < STALE * 1000 => {
+        Status::Lost { since } if clock.now().0 - since.0 < STALE_AFTER * 1000 => {
             ("warn", Icon::Again, "reconnecting".to_owned())
         }
         Status::Lost { since } => {
-            ("warn", Icon::Lost, format!("stale since {} UTC", &of_day(since)[..8]))
+            ("warn", Icon::Lost, format!("stale since {} UTC", &time_of_day(since)[..8]))
         }
     });
     view! {

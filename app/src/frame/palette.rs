@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::search::{Found, LONGEST_SEARCH};
+use api::search::{Found, MAX_QUERY_CHARS};
 use leptos::ev;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -23,7 +23,7 @@ use crate::places;
 /// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
 /// The id of the list, for `aria-controls`.
-const LIST: &str = "palette-list";
+const LIST_ID: &str = "palette-list";
 
 fn option_id(n: usize) -> String {
     format!("palette-{n}")
@@ -115,7 +115,7 @@ pub(super) fn Palette() -> impl IntoView {
             open();
         }
     });
-    ask_when_typed(offer, problem, busy);
+    search_when_typed(offer, problem, busy);
     let closed = Callback::new(move |()| {
         offer.is_open.set(false);
         offer.type_in(String::new());
@@ -141,7 +141,7 @@ pub(super) fn Palette() -> impl IntoView {
                 _ => return,
             }
             event.prevent_default();
-            show_active(offer.active.get_untracked());
+            scroll_to_active(offer.active.get_untracked());
         }
     };
     let come_in = move |event: ev::MouseEvent| {
@@ -181,11 +181,11 @@ fn Field(offer: Offer, press: impl Fn(ev::KeyboardEvent) + 'static) -> impl Into
             autofocus
             autocomplete="off"
             spellcheck="false"
-            maxlength=LONGEST_SEARCH.to_string()
+            maxlength=MAX_QUERY_CHARS.to_string()
             placeholder="Node, role, review, page or command"
             aria-label="Search and commands"
             aria-autocomplete="list"
-            aria-controls=LIST
+            aria-controls=LIST_ID
             aria-expanded=expanded
             aria-activedescendant=move || offer.active.get()
             prop:value=move || offer.text.get()
@@ -213,7 +213,7 @@ fn Options(offer: Offer, run: impl Fn(Act) + Clone + Send + Sync + 'static) -> i
         };
         all.map(one).collect_view()
     };
-    view! { <ul id=LIST role="listbox" aria-label="Results">{options}</ul> }.into_any()
+    view! { <ul id=LIST_ID role="listbox" aria-label="Results">{options}</ul> }.into_any()
 }
 
 /// The number of options, for screen readers.
@@ -243,7 +243,7 @@ fn runner(
     };
     move |act: Act| match act {
         Act::Go(place) => go(&place),
-        Act::Colours(theme) => {
+        Act::SetTheme(theme) => {
             theme::choose(colours, theme);
             dialog.close();
         }
@@ -263,7 +263,7 @@ fn runner(
 }
 
 /// Queries the server after a pause in typing. A response to an outdated query is dropped.
-fn ask_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSignal<bool>) {
+fn search_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSignal<bool>) {
     let turn = StoredValue::new(0_u32);
     Effect::new(move |_| {
         let text = asked(&offer.text.read()).to_owned();
@@ -317,7 +317,7 @@ fn listen(open: impl Fn() + Copy + 'static) {
 }
 
 /// Scrolls the active option into view.
-fn show_active(id: String) {
+fn scroll_to_active(id: String) {
     request_animation_frame(move || {
         let Some(option) = document().get_element_by_id(&id) else { return };
         let options = web_sys::ScrollIntoViewOptions::new();

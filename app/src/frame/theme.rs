@@ -12,7 +12,7 @@ pub const COOKIE: &str = "gantry_theme";
 const YEAR: u32 = 31_536_000;
 
 /// The choice in the request's cookie. `None`: the system's theme.
-pub fn of_request() -> Option<&'static str> {
+pub fn from_request() -> Option<&'static str> {
     #[cfg(feature = "ssr")]
     return known(crate::respond::cookie(COOKIE).as_deref());
     #[cfg(not(feature = "ssr"))]
@@ -24,9 +24,9 @@ fn known(word: Option<&str>) -> Option<&'static str> {
 }
 
 /// The choice that the document shows now.
-fn of_page() -> Option<&'static str> {
+fn from_page() -> Option<&'static str> {
     #[cfg(feature = "ssr")]
-    return of_request();
+    return from_request();
     #[cfg(not(feature = "ssr"))]
     known(
         document().document_element().and_then(|root| root.get_attribute("data-theme")).as_deref(),
@@ -37,13 +37,13 @@ fn of_page() -> Option<&'static str> {
 #[derive(Clone, Copy)]
 struct Chosen(RwSignal<Option<&'static str>>);
 
-pub(super) fn provide_chosen() {
-    provide_context(Chosen(RwSignal::new(of_page())));
+pub(super) fn provide_current() {
+    provide_context(Chosen(RwSignal::new(from_page())));
 }
 
 /// The current choice. Call it while a view is built, because it reads the context.
 pub(super) fn chosen() -> RwSignal<Option<&'static str>> {
-    use_context::<Chosen>().map_or_else(|| RwSignal::new(of_page()), |Chosen(chosen)| chosen)
+    use_context::<Chosen>().map_or_else(|| RwSignal::new(from_page()), |Chosen(chosen)| chosen)
 }
 
 /// Stores a choice and applies it.

@@ -1,14 +1,14 @@
 //! The state of a graph view as an address, so that a link shows the same view to everyone.
 
 use api::console::{GraphWay, GraphWish, Length, TrailWish};
-use engine::ids::{RoleName, TargetNo};
+use engine::ids::{BlueprintNumber, RoleName};
 use leptos_router::params::ParamsMap;
 
 use crate::places;
 
 /// The property that a graph's colours show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Colour {
+pub enum ColourBy {
     /// The state of noderoles.
     #[default]
     State,
@@ -18,7 +18,7 @@ pub enum Colour {
     Owner,
 }
 
-impl Colour {
+impl ColourBy {
     /// All properties, in the order of the menu.
     pub const ALL: [Self; 3] = [Self::State, Self::Wave, Self::Owner];
 
@@ -44,7 +44,7 @@ pub struct Address {
     pub at: Option<String>,
     /// Whether the table replaces the picture.
     pub table: bool,
-    pub colour: Colour,
+    pub colour: ColourBy,
 }
 
 impl Address {
@@ -78,20 +78,23 @@ impl Address {
                     .filter(|steps| *steps > 0),
                 trail: trail(query),
                 only_trail: query.get("only").as_deref() == Some("trail"),
-                target: query.get("target").and_then(|number| number.parse().ok()).map(TargetNo),
+                target: query
+                    .get("target")
+                    .and_then(|number| number.parse().ok())
+                    .map(BlueprintNumber),
             },
             at: query.get("at").filter(|key| !key.is_empty()),
             table: query.get("as").as_deref() == Some("table"),
             colour: match query.get("colour").as_deref() {
-                Some("wave") => Colour::Wave,
-                Some("owner") => Colour::Owner,
-                _ => Colour::State,
+                Some("wave") => ColourBy::Wave,
+                Some("owner") => ColourBy::Owner,
+                _ => ColourBy::State,
             },
         }
     }
 
     /// Parses the name-value pairs of a query, for callers without a router.
-    pub fn of_pairs(path: String, query: impl IntoIterator<Item = (String, String)>) -> Self {
+    pub fn from_pairs(path: String, query: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut known = ParamsMap::new();
         for (name, value) in query {
             known.insert(name, value);
@@ -106,12 +109,12 @@ impl Address {
             self.table.then(|| "as=table".to_owned()),
         ];
         let [fixed, at, table] = page;
-        of_parts(&self.path, fixed.into_iter().chain(self.query()).chain(at).chain(table).collect())
+        build(&self.path, fixed.into_iter().chain(self.query()).chain(at).chain(table).collect())
     }
 
     /// The link to the same view as an SVG file.
     pub fn file(&self) -> String {
-        of_parts(&places::graph_file(&self.path), self.query())
+        build(&places::graph_file(&self.path), self.query())
     }
 
     /// The parameters that affect the picture.
@@ -121,7 +124,7 @@ impl Address {
             format!("{word}={}", places::encoded(&said).replace("%2C", ","))
         };
         let colour =
-            (self.colour != Colour::State).then(|| ("colour", self.colour.word().to_owned()));
+            (self.colour != ColourBy::State).then(|| ("colour", self.colour.word().to_owned()));
         self.wish.words().into_iter().chain(colour).map(pair).collect()
     }
 
@@ -134,7 +137,7 @@ impl Address {
         Self { table, ..self.clone() }
     }
 
-    pub fn coloured(&self, colour: Colour) -> Self {
+    pub fn with_colour(&self, colour: ColourBy) -> Self {
         Self { colour, ..self.clone() }
     }
 
@@ -147,7 +150,7 @@ impl Address {
     }
 
     /// Starts a path at a vertex, or ends the started path there.
-    pub fn path_by(&self, key: &str) -> Self {
+    pub fn with_path_at(&self, key: &str) -> Self {
         match &self.wish.trail {
             Some(TrailWish::From(from)) if from != key => {
                 self.marked(Some(TrailWish::Between(from.clone(), key.to_owned())))
@@ -157,14 +160,14 @@ impl Address {
     }
 
     /// Shows only the highlighted part, or everything.
-    pub fn only_marked(&self, only: bool) -> Self {
+    pub fn with_only_highlighted(&self, only: bool) -> Self {
         let mut other = self.clone();
         other.wish.only_trail = only;
         other
     }
 
     /// Limits the view to vertices within this many edges of the focus. `None`: no limit.
-    pub fn as_far_as(&self, steps: Option<u32>) -> Self {
+    pub fn with_max_distance(&self, steps: Option<u32>) -> Self {
         let mut other = self.clone();
         other.wish.steps = steps;
         other
@@ -174,7 +177,7 @@ impl Address {
     pub fn toggled_role(&self, role: &RoleName) -> Self {
         let mut other = self.clone();
         let before = other.wish.roles.len();
-        other.wish.roles.retain(|unfolded| unfolded != role);
+        other.wish.roles.retain(|is_expanded| is_expanded != role);
         if other.wish.roles.len() == before {
             other.wish.roles.push(role.clone());
         }
@@ -187,7 +190,7 @@ impl Address {
     pub fn toggled_node(&self, node: &str) -> Self {
         let mut other = self.clone();
         let before = other.wish.nodes.len();
-        other.wish.nodes.retain(|unfolded| unfolded != node);
+        other.wish.nodes.retain(|is_expanded| is_expanded != node);
         if other.wish.nodes.len() == before {
             other.wish.nodes.push(node.to_owned());
         }
@@ -219,7 +222,7 @@ impl Address {
     }
 }
 
-fn of_parts(path: &str, query: Vec<String>) -> String {
+fn build(path: &str, query: Vec<String>) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
 }
 
@@ -271,7 +274,7 @@ mod tests {
     fn read(link: &str) -> Address {
         let (path, query) = link.split_once('?').unwrap_or((link, ""));
         let pairs = query.split('&').filter_map(|part| part.split_once('='));
-        Address::of_pairs(
+        Address::from_pairs(
             path.into(),
             pairs.map(|(name, value)| (name.to_owned(), value.replace("%3A", ":"))),
         )
@@ -280,18 +283,20 @@ mod tests {
     #[test]
     fn highlighting_and_colour_round_trip_through_address() {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
-        let begun = first.path_by("web:dns");
+        let begun = first.with_path_at("web:dns");
         assert_eq!(begun.link(), "/graph/web?from=web%3Adns");
-        assert_eq!(begun.path_by("web:dns"), begun, "a path has two ends");
-        let whole = begun.path_by("web:app").only_marked(true).coloured(Colour::Wave);
+        assert_eq!(begun.with_path_at("web:dns"), begun, "a path has two ends");
+        let whole =
+            begun.with_path_at("web:app").with_only_highlighted(true).with_colour(ColourBy::Wave);
         assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&colour=wave");
         assert_eq!(
-            whole.path_by("web:run").wish.trail,
+            whole.with_path_at("web:run").wish.trail,
             Some(TrailWish::From("web:run".into())),
             "a third end starts a new path"
         );
-        let near = first.focused("web:app", GraphWay::Down).as_far_as(Some(2));
-        let longest = first.marked(Some(TrailWish::Longest(Length::Time))).coloured(Colour::Owner);
+        let near = first.focused("web:app", GraphWay::Down).with_max_distance(Some(2));
+        let longest =
+            first.marked(Some(TrailWish::Longest(Length::Time))).with_colour(ColourBy::Owner);
         for address in [first, begun, whole, near, longest] {
             assert_eq!(read(&address.link()), address);
         }
@@ -300,7 +305,7 @@ mod tests {
     #[test]
     fn target_is_kept_in_all_links() {
         let then = read("/graph/old?target=3");
-        assert!(then.is_first() && then.wish.target == Some(TargetNo(3)));
+        assert!(then.is_first() && then.wish.target == Some(BlueprintNumber(3)));
         let near = then.focused("old:app", GraphWay::Up);
         assert_eq!(near.link(), "/graph/old?focus=old%3Aapp&way=up&target=3&at=old%3Aapp");
         assert_eq!(near.file(), "/graph/old/graph.svg?focus=old%3Aapp&way=up&target=3");
@@ -327,9 +332,9 @@ mod tests {
             ..Address::default()
         };
         let app = RoleName::parse("app").unwrap();
-        let unfolded = first.toggled_role(&app).toggled_node("n1");
-        assert!(!unfolded.is_first());
-        assert_eq!(unfolded.toggled_role(&app).toggled_node("n1"), first);
-        assert_eq!(unfolded.all().link(), "/reviews/1?tab=graph");
+        let is_expanded = first.toggled_role(&app).toggled_node("n1");
+        assert!(!is_expanded.is_first());
+        assert_eq!(is_expanded.toggled_role(&app).toggled_node("n1"), first);
+        assert_eq!(is_expanded.all().link(), "/reviews/1?tab=graph");
     }
 }

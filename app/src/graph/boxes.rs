@@ -17,10 +17,10 @@ use leptos::prelude::*;
 use super::address::Address;
 use super::colours::Scale;
 use super::picture::{Detail, Sight};
-use super::{MEASURES, Shown, drawn_as, named, worst};
+use super::{MEASURES, Shown, named, state_style, worst};
 
 /// Maximum number of characters of a name in a box.
-const LETTERS: usize = 22;
+const MAX_NAME_CHARS: usize = 22;
 
 /// The state of boxes other than the noderoles' states.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
             let members = sight.boxes_of(key);
             match sight.detail.get() {
                 Detail::Near => whole(shown, marks, &members),
-                Detail::Far => shapes(shown, marks, &members),
+                Detail::Far => plain_boxes(shown, marks, &members),
             }
         }
     };
@@ -100,7 +100,7 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
 }
 
 /// The boxes as plain shapes: one path for each colour and class.
-fn shapes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
     for place in places {
@@ -127,13 +127,13 @@ fn one(
     scale: &Scale,
     base: &Address,
 ) -> impl IntoView + use<> {
-    let (colour, _, _) = worst(vertex).map_or(("", crate::parts::Icon::Dot, ""), drawn_as);
+    let (colour, _, _) = worst(vertex).map_or(("", crate::parts::Icon::Dot, ""), state_style);
     let class = match marks.class(place, vertex) {
         "" => "box".to_owned(),
         mark => format!("box {mark}"),
     };
     let said = short(&scale.said(vertex));
-    let label = spoken(vertex, &said);
+    let label = accessible_name(vertex, &said);
     view! {
         <g transform=format!("translate({x} {y})")>
         <a
@@ -147,7 +147,7 @@ fn one(
             data-state=colour
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
-            <text class="name" x="12" y="23">{short(&in_box(vertex))}</text>
+            <text class="name" x="12" y="23">{short(&box_title(vertex))}</text>
             {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
             {bars(vertex, scale)}
             " "
@@ -160,7 +160,7 @@ fn one(
 
 /// The title of a box. A single noderole shows its node first, because its neighbours mostly have
 /// the same role.
-pub(super) fn in_box(vertex: &GraphVertex) -> String {
+pub(super) fn box_title(vertex: &GraphVertex) -> String {
     match &vertex.one {
         Some(one) => format!("{} · {}", one.short, vertex.role),
         None => vertex.role.to_string(),
@@ -173,8 +173,8 @@ pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
 
 /// The accessible name of a box. It starts with exactly the visible text, so that the voice command
 /// "click app 1 added" works (WCAG 2.5.3).
-fn spoken(vertex: &GraphVertex, said: &str) -> String {
-    let shown = [Some(short(&in_box(vertex))), members(vertex), Some(said.to_owned())];
+fn accessible_name(vertex: &GraphVertex, said: &str) -> String {
+    let shown = [Some(short(&box_title(vertex))), members(vertex), Some(said.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
     let whole = format!("{}, {}", named(vertex), super::said(vertex));
@@ -194,8 +194,8 @@ pub(super) fn on_trail(vertex: &GraphVertex) -> Option<String> {
 }
 
 pub(super) fn short(text: &str) -> String {
-    match text.chars().count() > LETTERS {
-        true => text.chars().take(LETTERS - 1).chain(['…']).collect(),
+    match text.chars().count() > MAX_NAME_CHARS {
+        true => text.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect(),
         false => text.to_owned(),
     }
 }
@@ -241,6 +241,6 @@ mod tests {
     #[test]
     fn long_name_is_shortened() {
         assert_eq!(short("app"), "app");
-        assert_eq!(short(&"x".repeat(40)).chars().count(), LETTERS);
+        assert_eq!(short(&"x".repeat(40)).chars().count(), MAX_NAME_CHARS);
     }
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::console::{GraphVertex, GraphView, Look};
 use engine::counting::many;
 
-use super::address::Colour;
-use super::{drawn_as, said, worst};
+use super::address::ColourBy;
+use super::{said, state_style, worst};
 use crate::parts::Icon;
 
 /// Colours that people can distinguish at a glance. Further values share the last one or are
@@ -27,14 +27,14 @@ pub(crate) struct Entry {
 /// The colours of one picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scale {
-    colour: Colour,
+    colour: ColourBy,
     waves: u32,
     owners: Vec<String>,
     looks: BTreeMap<Look, usize>,
 }
 
 impl Scale {
-    pub(crate) fn of(view: &GraphView, colour: Colour) -> Self {
+    pub(crate) fn of(view: &GraphView, colour: ColourBy) -> Self {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
         let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
@@ -52,13 +52,13 @@ impl Scale {
     /// The segments of a vertex's bar: the number of noderoles of each colour.
     pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
         match self.colour {
-            Colour::State => {
-                vertex.looks.iter().map(|(look, count)| (drawn_as(*look).0, *count)).collect()
+            ColourBy::State => {
+                vertex.looks.iter().map(|(look, count)| (state_style(*look).0, *count)).collect()
             }
-            Colour::Wave => {
-                vec![(vertex.waves.map_or("", |(first, _)| self.of_wave(first)), vertex.members)]
+            ColourBy::Wave => {
+                vec![(vertex.waves.map_or("", |(first, _)| self.wave_tone(first)), vertex.members)]
             }
-            Colour::Owner => vec![(self.of_owner(vertex.deployment.as_str()), vertex.members)],
+            ColourBy::Owner => vec![(self.owner_tone(vertex.deployment.as_str()), vertex.members)],
         }
     }
 
@@ -66,8 +66,8 @@ impl Scale {
     /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
-            Colour::State => worst(vertex).map_or("", |look| drawn_as(look).0),
-            Colour::Wave | Colour::Owner => {
+            ColourBy::State => worst(vertex).map_or("", |look| state_style(look).0),
+            ColourBy::Wave | ColourBy::Owner => {
                 self.parts(vertex).first().map_or("", |(tone, _)| *tone)
             }
         }
@@ -76,9 +76,9 @@ impl Scale {
     /// The text below a box's bar.
     pub(crate) fn said(&self, vertex: &GraphVertex) -> String {
         let word = match self.colour {
-            Colour::State => return said(vertex),
-            Colour::Wave => wave(vertex),
-            Colour::Owner => format!("in {}", vertex.deployment),
+            ColourBy::State => return said(vertex),
+            ColourBy::Wave => wave(vertex),
+            ColourBy::Owner => format!("in {}", vertex.deployment),
         };
         let said = said(vertex);
         if said.is_empty() { word } else { format!("{word} · {said}") }
@@ -86,31 +86,33 @@ impl Scale {
 
     pub(crate) fn legend(&self) -> Vec<Entry> {
         match self.colour {
-            Colour::State => self.looks.iter().map(|(look, count)| state(*look, *count)).collect(),
-            Colour::Wave => self.ranges(),
-            Colour::Owner => self.names(),
+            ColourBy::State => {
+                self.looks.iter().map(|(look, count)| state(*look, *count)).collect()
+            }
+            ColourBy::Wave => self.ranges(),
+            ColourBy::Owner => self.names(),
         }
     }
 
-    fn per_tone(&self) -> u32 {
+    fn waves_per_tone(&self) -> u32 {
         self.waves.div_ceil(TONES.len() as u32).max(1)
     }
 
-    fn of_wave(&self, wave: u32) -> &'static str {
-        TONES[((wave.max(1) - 1) / self.per_tone()).min(TONES.len() as u32 - 1) as usize]
+    fn wave_tone(&self, wave: u32) -> &'static str {
+        TONES[((wave.max(1) - 1) / self.waves_per_tone()).min(TONES.len() as u32 - 1) as usize]
     }
 
-    fn of_owner(&self, name: &str) -> &'static str {
+    fn owner_tone(&self, name: &str) -> &'static str {
         let at = self.owners.iter().position(|owner| owner == name).unwrap_or_default();
         TONES[at.min(TONES.len() - 1)]
     }
 
     fn ranges(&self) -> Vec<Entry> {
-        let per = self.per_tone();
+        let per = self.waves_per_tone();
         let firsts = (1..=self.waves).step_by(per as usize);
         let entry = |first: u32| {
             let words = range(first, (first + per - 1).min(self.waves));
-            Entry { tone: self.of_wave(first), shape: Icon::Dot, words }
+            Entry { tone: self.wave_tone(first), shape: Icon::Dot, words }
         };
         firsts.map(entry).collect()
     }
@@ -120,7 +122,7 @@ impl Scale {
             if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
         let (told, others) = self.owners.split_at(whole);
         let entry = |name: &String| Entry {
-            tone: self.of_owner(name),
+            tone: self.owner_tone(name),
             shape: Icon::Dot,
             words: name.clone(),
         };
@@ -134,7 +136,7 @@ impl Scale {
 }
 
 fn state(look: Look, count: usize) -> Entry {
-    let (tone, shape, word) = drawn_as(look);
+    let (tone, shape, word) = state_style(look);
     Entry { tone, shape, words: format!("{count} {word}") }
 }
 
@@ -194,7 +196,7 @@ pub(crate) mod tests {
             vec!["w"; 20],
         ] {
             let view = view(&owners);
-            for colour in Colour::ALL {
+            for colour in ColourBy::ALL {
                 let scale = Scale::of(&view, colour);
                 let known: BTreeSet<&str> = scale.legend().iter().map(|entry| entry.tone).collect();
                 for (tone, _) in view.vertices.iter().flat_map(|vertex| scale.parts(vertex)) {
@@ -206,7 +208,7 @@ pub(crate) mod tests {
 
     #[test]
     fn excess_waves_and_owners_share_colours() {
-        let waves = Scale::of(&view(&["w"; 14]), Colour::Wave);
+        let waves = Scale::of(&view(&["w"; 14]), ColourBy::Wave);
         assert_eq!(
             told(&waves),
             [
@@ -217,10 +219,10 @@ pub(crate) mod tests {
                 "tone-5 waves 13–14"
             ]
         );
-        let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), Colour::Owner);
+        let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), ColourBy::Owner);
         assert_eq!(told(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
         assert_eq!(
-            told(&Scale::of(&view(&["a"; 2]), Colour::State)),
+            told(&Scale::of(&view(&["a"; 2]), ColourBy::State)),
             ["active 2 active", "proposed 2 added"]
         );
     }
@@ -229,8 +231,8 @@ pub(crate) mod tests {
     fn box_text_names_its_colour() {
         let view = view(&["web", "db"]);
         let said = |colour| Scale::of(&view, colour).said(&view.vertices[1]);
-        assert_eq!(said(Colour::Wave), "wave 2 · 1 active, 1 added");
-        assert_eq!(said(Colour::Owner), "in db · 1 active, 1 added");
-        assert_eq!(said(Colour::State), "1 active, 1 added");
+        assert_eq!(said(ColourBy::Wave), "wave 2 · 1 active, 1 added");
+        assert_eq!(said(ColourBy::Owner), "in db · 1 active, 1 added");
+        assert_eq!(said(ColourBy::State), "1 active, 1 added");
     }
 }

@@ -4,7 +4,7 @@
 //! for files from this server forbids styles and scripts. The colours are those of the light theme,
 //! since files are printed. A test keeps them equal to the tokens of the style sheet.
 //!
-//! The size is bounded by the limits of a picture: see `control::graphing`.
+//! The size is bounded by the limits of a picture: see `control::graph`.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use api::console::{GraphEdge, GraphVertex, GraphView};
 use engine::cluster::EdgeKind;
 use engine::counting::many;
 
-use super::address::Colour;
-use super::boxes::{bar, in_box, members, short};
+use super::address::ColourBy;
+use super::boxes::{bar, box_title, members, short};
 use super::colours::Scale;
 use super::layout::{Layout, lay_out};
 use super::wires::{arrow, curve};
@@ -27,7 +27,7 @@ const SURFACE: &str = "#ffffff";
 /// Height of the title and the legend, in pixels.
 const HEAD: f64 = 64.0;
 /// Maximum width of a character of the legend, in pixels.
-const LETTER: f64 = 7.5;
+const CHAR_WIDTH: f64 = 7.5;
 
 /// The colour of a `data-state`.
 fn ink(tone: &str) -> &'static str {
@@ -45,7 +45,7 @@ fn ink(tone: &str) -> &'static str {
 }
 
 /// Renders a graph as an SVG document.
-pub fn svg(view: &GraphView, colour: Colour) -> String {
+pub fn svg(view: &GraphView, colour: ColourBy) -> String {
     let ends: Vec<(usize, usize)> = view.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(view.vertices.len(), &ends, MEASURES);
     let scale = Scale::of(view, colour);
@@ -95,7 +95,7 @@ fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
             x + 18.0,
             escaped(&entry.words),
         );
-        x += 18.0 + entry.words.chars().count() as f64 * LETTER + 16.0;
+        x += 18.0 + entry.words.chars().count() as f64 * CHAR_WIDTH + 16.0;
     }
     for (class, words) in super::changes(view) {
         let (colour, dashes) = drawn(class);
@@ -104,7 +104,7 @@ fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
             "<path d=\"M{x} 47h24\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{words}</text>",
             x + 30.0,
         );
-        x += 30.0 + words.chars().count() as f64 * LETTER + 16.0;
+        x += 30.0 + words.chars().count() as f64 * CHAR_WIDTH + 16.0;
     }
     (out, x)
 }
@@ -141,7 +141,7 @@ fn drawn(class: &str) -> (&'static str, &'static str) {
 fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, scale: &Scale) {
     let (x, y) = layout.places.get(at).copied().unwrap_or_default();
     let (width, height) = (MEASURES.width, MEASURES.height);
-    let (frame, thick) = match worst(vertex).map(|look| super::drawn_as(look).0) {
+    let (frame, thick) = match worst(vertex).map(|look| super::state_style(look).0) {
         _ if vertex.on_trail > 0 => (TEXT, "3"),
         Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
         _ => (FRAME, "1"),
@@ -152,7 +152,7 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
         "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \
          stroke=\"{frame}\" stroke-width=\"{thick}\"/><text x=\"12\" y=\"23\" font-weight=\"600\">{}</text>",
         escaped(&format!("{} in {}: {said}", super::named(vertex), vertex.deployment)),
-        escaped(&short(&in_box(vertex))),
+        escaped(&short(&box_title(vertex))),
     );
     if let Some(members) = members(vertex) {
         let right = width - 12.0;
@@ -227,7 +227,7 @@ mod tests {
             added: 0,
             gone: 0,
         }];
-        let file = svg(&view, Colour::Wave);
+        let file = svg(&view, ColourBy::Wave);
         for part in [
             "<title>Graph of web</title>",
             ">wave 2<",
@@ -256,17 +256,17 @@ mod tests {
             gone,
         };
         view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
-        let file = svg(&view, Colour::State);
+        let file = svg(&view, ColourBy::State);
         for part in
             ["<title>removed</title>", "<title>new</title>", ">removed edge<", ">new edge<", "2 5"]
         {
             assert!(file.contains(part), "{part} in {file}");
         }
         view.edges[1].gone = 3;
-        assert!(svg(&view, Colour::State).contains("<title>2 new, 3 removed</title>"));
+        assert!(svg(&view, ColourBy::State).contains("<title>2 new, 3 removed</title>"));
         view.edges = vec![edge(0, 1, 2, 0, 0)];
         assert!(
-            !svg(&view, Colour::State).contains("edge<"),
+            !svg(&view, ColourBy::State).contains("edge<"),
             "a graph without changes has no legend for changes"
         );
     }

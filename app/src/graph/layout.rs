@@ -15,7 +15,7 @@
 //!    This is an exact least-squares solution by pooling.
 //!
 //! Bends bound the cost: a thousand layers with long edges would have millions. An edge across more
-//! than [`LONGEST_BENT`] layers is drawn straight and does not take part in the sorting.
+//! than [`MAX_BENT_LAYERS`] layers is drawn straight and does not take part in the sorting.
 //!
 //! # Stability
 //!
@@ -35,19 +35,19 @@
 use std::collections::BTreeMap;
 
 /// Maximum number of layers that an edge with bends crosses.
-const LONGEST_BENT: usize = 16;
+const MAX_BENT_LAYERS: usize = 16;
 /// The number of passes that move vertices towards their neighbours.
-const SETTLINGS: usize = 8;
+const SETTLE_PASSES: usize = 8;
 
 /// Sizes, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measures {
+pub struct Dimensions {
     /// Width of a vertex.
     pub width: f64,
     /// Height of a vertex.
     pub height: f64,
     /// Gap between layers.
-    pub across: f64,
+    pub layer_gap: f64,
     /// Gap between vertices of a layer.
     pub between: f64,
     /// Margin around the picture.
@@ -68,10 +68,10 @@ pub struct Layout {
 }
 
 /// Lays out the vertices `0..count`. An edge leads from a dependency to its dependent.
-pub fn lay_out(count: usize, edges: &[(usize, usize)], measures: Measures) -> Layout {
+pub fn lay_out(count: usize, edges: &[(usize, usize)], measures: Dimensions) -> Layout {
     let forward = forward(count, edges);
     let layers = layers(count, &forward);
-    let mut columns = Columns::new(count, &forward, &layers);
+    let mut columns = LayerOrder::new(count, &forward, &layers);
     columns.sort(&forward);
     columns.settle(measures);
     columns.drawn(edges, &forward, layers, measures)
@@ -144,7 +144,7 @@ fn layers(count: usize, edges: &[Option<(usize, usize)>]) -> Vec<usize> {
 }
 
 /// Vertices and bends, by layer.
-struct Columns {
+struct LayerOrder {
     /// The content of each layer, from the top. Vertices are `0..count`, and bends follow.
     columns: Vec<Vec<usize>>,
     /// The neighbours to the left and to the right, for vertices and bends.
@@ -158,7 +158,7 @@ struct Columns {
     middle: Vec<f64>,
 }
 
-impl Columns {
+impl LayerOrder {
     fn new(count: usize, edges: &[Option<(usize, usize)>], layers: &[usize]) -> Self {
         let width = layers.iter().max().map_or(0, |last| last + 1);
         let mut made = Self {
@@ -174,7 +174,7 @@ impl Columns {
         }
         for (edge, ends) in edges.iter().enumerate() {
             let Some((from, to)) = *ends else { continue };
-            if layers[to] - layers[from] > LONGEST_BENT {
+            if layers[to] - layers[from] > MAX_BENT_LAYERS {
                 continue;
             }
             let mut last = from;
@@ -233,7 +233,7 @@ impl Columns {
     }
 
     /// Moves everything as close to the middle of its neighbours as the order and the gaps allow.
-    fn settle(&mut self, measures: Measures) {
+    fn settle(&mut self, measures: Dimensions) {
         self.middle = vec![0.0; self.left.len()];
         for column in &self.columns {
             let mut y = 0.0;
@@ -245,7 +245,7 @@ impl Columns {
             }
         }
         let width = self.columns.len();
-        for settling in 0..SETTLINGS {
+        for settling in 0..SETTLE_PASSES {
             for step in 0..width {
                 let layer = if settling % 2 == 0 { step } else { width - 1 - step };
                 let column = &self.columns[layer];
@@ -272,10 +272,10 @@ impl Columns {
         edges: &[(usize, usize)],
         forward: &[Option<(usize, usize)>],
         layers: Vec<usize>,
-        measures: Measures,
+        measures: Dimensions,
     ) -> Layout {
         let x_of =
-            |layer: usize| measures.margin + layer as f64 * (measures.width + measures.across);
+            |layer: usize| measures.margin + layer as f64 * (measures.width + measures.layer_gap);
         let half = measures.height / 2.0;
         let vertices = &self.middle[..self.count];
         let top =
@@ -339,7 +339,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// The distance between the centres of two vertical neighbours. Bends need little.
-fn gap(a: usize, b: usize, count: usize, measures: Measures) -> f64 {
+fn gap(a: usize, b: usize, count: usize, measures: Dimensions) -> f64 {
     let half =
         |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
     half(a) + half(b) + measures.between
@@ -398,8 +398,8 @@ pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> Neighbours {
 mod tests {
     use super::*;
 
-    const MEASURES: Measures =
-        Measures { width: 100.0, height: 40.0, across: 60.0, between: 20.0, margin: 10.0 };
+    const MEASURES: Dimensions =
+        Dimensions { width: 100.0, height: 40.0, layer_gap: 60.0, between: 20.0, margin: 10.0 };
 
     /// A deterministic pseudo-random generator.
     fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
@@ -531,7 +531,7 @@ mod tests {
             .iter()
             .zip(&layout.paths)
             .flat_map(|(_, path)| path.windows(2))
-            .filter(|pair| pair[1].0 - pair[0].0 == MEASURES.across)
+            .filter(|pair| pair[1].0 - pair[0].0 == MEASURES.layer_gap)
             .map(|pair| (pair[0].0 as i64, pair[0].1, pair[1].1))
             .collect();
         let cross = |a: &(i64, f64, f64), b: &(i64, f64, f64)| {

@@ -45,11 +45,11 @@ use tools::Tools;
 pub(crate) use wires::{arrow, curve};
 
 /// Sizes of vertices and gaps, in pixels.
-pub(crate) const MEASURES: layout::Measures =
-    layout::Measures { width: 188.0, height: 62.0, across: 76.0, between: 18.0, margin: 20.0 };
+pub(crate) const MEASURES: layout::Dimensions =
+    layout::Dimensions { width: 188.0, height: 62.0, layer_gap: 76.0, between: 18.0, margin: 20.0 };
 
 /// The colour, shape and word of a vertex's state.
-pub(crate) fn drawn_as(look: Look) -> (&'static str, Icon, &'static str) {
+pub(crate) fn state_style(look: Look) -> (&'static str, Icon, &'static str) {
     match look {
         Look::State(state) => (state.as_str(), shape(state), lower(state)),
         Look::Added => ("proposed", Icon::Proposed, "added"),
@@ -85,11 +85,11 @@ pub(crate) fn said(vertex: &GraphVertex) -> String {
     let looks = vertex
         .looks
         .iter()
-        .map(|(look, n)| format!("{n} {}", drawn_as(*look).2))
+        .map(|(look, n)| format!("{n} {}", state_style(*look).2))
         .collect::<Vec<_>>()
         .join(", ");
     match (&vertex.one, vertex.looks.first()) {
-        (Some(_), Some((look, _))) => drawn_as(*look).2.to_owned(),
+        (Some(_), Some((look, _))) => state_style(*look).2.to_owned(),
         (Some(_), None) => String::new(),
         (None, _) => looks,
     }
@@ -254,7 +254,7 @@ fn About(shown: Shown) -> impl IntoView {
         let Some(at) = shown.at() else {
             let way = shown.view.read().trail.clone().filter(|trail| !trail.way.is_empty());
             return match way {
-                Some(trail) => way_view(&trail).into_any(),
+                Some(trail) => path_view(&trail).into_any(),
                 None => view! {
                     <p class="inside muted">
                         "Choose a box with the pointer or the arrow keys. " <kbd>"Enter"</kbd> " shows its details, " <kbd>"U"</kbd>
@@ -269,13 +269,13 @@ fn About(shown: Shown) -> impl IntoView {
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
         let looks = vertex.looks.iter().map(|(look, n)| {
-            let (colour, shape, word) = drawn_as(*look);
+            let (colour, shape, word) = state_style(*look);
             view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> }
         });
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
             let links = ids.iter().map(|(other, edge)| {
                 let other = &view.vertices[*other];
-                let (colour, shape, _) = worst(other).map_or(("", Icon::Dot, ""), drawn_as);
+                let (colour, shape, _) = worst(other).map_or(("", Icon::Dot, ""), state_style);
                 let count = (edge.count > 1).then(|| format!("{} edges", edge.count));
                 let count = count.into_iter().chain(rewired(edge).map(|(_, words)| words));
                 let count = count.collect::<Vec<_>>().join(", ");
@@ -313,7 +313,7 @@ fn About(shown: Shown) -> impl IntoView {
         };
         let begun = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
         let path = (!begun).then(|| {
-            view! { <a class="button small" href=address.path_by(&vertex.key).link() data-noscroll>{path}</a> }
+            view! { <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>{path}</a> }
         });
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
         let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
@@ -355,7 +355,7 @@ fn About(shown: Shown) -> impl IntoView {
 }
 
 /// The noderoles of a path, from the first.
-fn way_view(trail: &GraphTrail) -> impl IntoView + use<> {
+fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
     let point = |point: &api::console::GraphWaypoint| {
         let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
         view! {

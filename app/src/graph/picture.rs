@@ -27,7 +27,7 @@ const AROUND: f64 = 400.0;
 /// Below this zoom, text is unreadable and arrows are invisible.
 const FAR: f64 = 0.5;
 /// The minimum and maximum zoom.
-pub(super) const ZOOMS: (f64, f64) = (0.1, 2.0);
+pub(super) const ZOOM_RANGE: (f64, f64) = (0.1, 2.0);
 
 /// The level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Sight {
     }
 
     /// The edges of a strand. Empty if the strand belongs to an earlier picture.
-    pub(super) fn wires_of(self, name: (u32, usize)) -> Vec<usize> {
+    pub(super) fn edges_of(self, name: (u32, usize)) -> Vec<usize> {
         self.members(name, |pieces| &pieces.wires)
     }
 
@@ -115,7 +115,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || note(shown, seen);
     let focused = keep_focus(shown);
-    hold_still(shown);
+    keep_position(shown);
     Effect::new(move |_| {
         shown.zoom.track();
         shown.layout.track();
@@ -126,11 +126,12 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let navigate = use_navigate();
     let click = {
         let navigate = navigate.clone();
-        move |event: MouseEvent| clicked(shown, sight, &navigate, &event)
+        move |event: MouseEvent| on_click(shown, sight, &navigate, &event)
     };
     let press = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
     let focus = move |event: FocusEvent| {
-        if let Some(key) = box_of(event.target()).and_then(|found| found.get_attribute("data-key"))
+        if let Some(key) =
+            event_box(event.target()).and_then(|found| found.get_attribute("data-key"))
         {
             focused.set_value(Some(key));
         }
@@ -183,7 +184,7 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
 /// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the centre.
 pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
-    let after = (before * factor).clamp(ZOOMS.0, ZOOMS.1);
+    let after = (before * factor).clamp(ZOOM_RANGE.0, ZOOM_RANGE.1);
     if after == before {
         return;
     }
@@ -217,12 +218,12 @@ fn turned(shown: Shown, event: &WheelEvent) {
 }
 
 /// The box of an event.
-fn box_of(target: Option<web_sys::EventTarget>) -> Option<web_sys::Element> {
+fn event_box(target: Option<web_sys::EventTarget>) -> Option<web_sys::Element> {
     target?.dyn_into::<web_sys::Element>().ok()?.closest("a.box").ok()?
 }
 
 fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
-    box_of(target)?.get_attribute("data-vertex")?.parse().ok()
+    event_box(target)?.get_attribute("data-vertex")?.parse().ok()
 }
 
 /// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
@@ -234,18 +235,18 @@ fn under(shown: Shown, sight: Sight, event: &MouseEvent) -> Option<usize> {
     let (frame, zoom) = (room.get_bounding_client_rect(), shown.zoom.get_untracked());
     let x = (f64::from(event.client_x()) - frame.left() + f64::from(room.scroll_left())) / zoom;
     let y = (f64::from(event.client_y()) - frame.top() + f64::from(room.scroll_top())) / zoom;
-    standing_at(&shown.layout.read_untracked(), (x, y))
+    box_at_point(&shown.layout.read_untracked(), (x, y))
 }
 
 /// The box that covers a point.
-fn standing_at(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
+fn box_at_point(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
     let covers = |(left, top): &(f64, f64)| {
         (*left..=left + MEASURES.width).contains(&x) && (*top..=top + MEASURES.height).contains(&y)
     };
     layout.places.iter().position(covers)
 }
 
-fn clicked(
+fn on_click(
     shown: Shown,
     sight: Sight,
     navigate: &impl Fn(&str, NavigateOptions),
@@ -259,7 +260,7 @@ fn clicked(
     };
     event.prevent_default();
     event.stop_propagation();
-    navigate(&link, stay());
+    navigate(&link, without_scroll());
 }
 
 fn link_to(shown: Shown, place: usize) -> Option<String> {
@@ -292,7 +293,7 @@ type Places = (Vec<String>, Vec<(f64, f64)>);
 
 /// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
 /// the page. Without a selection, the box nearest to the centre of the window does.
-fn hold_still(shown: Shown) {
+fn keep_position(shown: Shown) {
     Effect::new(move |last: Option<Places>| {
         let places = shown.layout.read().places.clone();
         let keys: Vec<String> =
@@ -338,7 +339,7 @@ fn moved_by(
     nearest.map(|(_, was, is)| (is.0 - was.0, is.1 - was.1))
 }
 
-fn stay() -> NavigateOptions {
+fn without_scroll() -> NavigateOptions {
     NavigateOptions { scroll: false, ..Default::default() }
 }
 
@@ -376,20 +377,20 @@ fn pressed(
         "ArrowDown" => beside(&shown.layout.read_untracked(), place, 1),
         "ArrowUp" => beside(&shown.layout.read_untracked(), place, -1),
         "u" | "U" => return go(event, navigate, &address.toggled_role(&role).link()),
-        "p" | "P" => return go(event, navigate, &address.path_by(&key).link()),
+        "p" | "P" => return go(event, navigate, &address.with_path_at(&key).link()),
         "f" | "F" => return go(event, navigate, &address.focused(&key, GraphWay::Both).link()),
         "Enter" | " " => return go(event, navigate, &address.at(&key).link()),
         _ => return,
     };
     event.prevent_default();
     if let Some(to) = to {
-        bring_into_sight(shown, to);
+        scroll_to_box(shown, to);
     }
 }
 
 fn go(event: &KeyboardEvent, navigate: &(impl Fn(&str, NavigateOptions) + Clone), link: &str) {
     event.prevent_default();
-    navigate(link, stay());
+    navigate(link, without_scroll());
 }
 
 /// The next box above or below in the same layer.
@@ -402,7 +403,7 @@ fn beside(layout: &Layout, place: usize, step: isize) -> Option<usize> {
 }
 
 /// Scrolls to a box and focuses it.
-pub(super) fn bring_into_sight(shown: Shown, place: usize) {
+pub(super) fn scroll_to_box(shown: Shown, place: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
     shown.held.set(Some(place));
@@ -434,9 +435,9 @@ mod tests {
     fn zoomed_out_click_finds_box_by_position() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
         for (place, (x, y)) in layout.places.iter().enumerate() {
-            assert_eq!(standing_at(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(place));
+            assert_eq!(box_at_point(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(place));
         }
-        assert_eq!(standing_at(&layout, (0.0, 0.0)), None);
+        assert_eq!(box_at_point(&layout, (0.0, 0.0)), None);
     }
 
     #[test]

@@ -16,14 +16,14 @@ use super::MEASURES;
 use super::layout::Layout;
 
 /// Height of a cell of boxes, and of the finest cells of edges, in the picture's pixels.
-const CELL: f64 = 256.0;
+const CELL_HEIGHT: f64 = 256.0;
 /// Maximum number of edges of a strand.
-const STRAND: usize = 64;
+const MAX_STRAND_EDGES: usize = 64;
 /// The distance that an edge's arrow extends from its path.
-const ARROW: f64 = 8.0;
+const ARROW_LENGTH: f64 = 8.0;
 /// Maximum numbers of boxes and edges of a picture that is entirely in the page. Such a picture
 /// works without JavaScript.
-const WHOLE: (usize, usize) = (250, 2_000);
+const SMALL_PICTURE: (usize, usize) = (250, 2_000);
 
 /// A rectangle, in the picture's pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,11 +35,11 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    fn of_points(points: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
+    fn from_points(points: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
         points.map(|(x, y)| Self { left: x, top: y, right: x, bottom: y }).reduce(Self::with)
     }
 
-    fn of_box((x, y): (f64, f64)) -> Self {
+    fn from_box((x, y): (f64, f64)) -> Self {
         Self { left: x, top: y, right: x + MEASURES.width, bottom: y + MEASURES.height }
     }
 
@@ -90,7 +90,8 @@ pub(super) struct Pieces {
 
 impl Pieces {
     pub(super) fn of(layout: &Layout) -> Self {
-        let is_small = layout.places.len() <= WHOLE.0 && layout.paths.len() <= WHOLE.1;
+        let is_small =
+            layout.places.len() <= SMALL_PICTURE.0 && layout.paths.len() <= SMALL_PICTURE.1;
         Self { boxes: cells(layout), wires: strands(layout), is_small }
     }
 
@@ -108,10 +109,11 @@ impl Pieces {
 fn cells(layout: &Layout) -> Vec<Piece> {
     let mut cells: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
     for (at, (layer, (_, y))) in layout.layers.iter().zip(&layout.places).enumerate() {
-        cells.entry((*layer, (y / CELL).floor() as i64)).or_default().push(at);
+        cells.entry((*layer, (y / CELL_HEIGHT).floor() as i64)).or_default().push(at);
     }
     let piece = |members: Vec<usize>| {
-        let frame = members.iter().map(|at| Area::of_box(layout.places[*at])).reduce(Area::with)?;
+        let frame =
+            members.iter().map(|at| Area::from_box(layout.places[*at])).reduce(Area::with)?;
         Some(Piece { frame, members })
     };
     cells.into_values().filter_map(piece).collect()
@@ -121,9 +123,9 @@ fn cells(layout: &Layout) -> Vec<Piece> {
 fn strands(layout: &Layout) -> Vec<Piece> {
     let mut grids: BTreeMap<(u32, i64, i64), Vec<(usize, Area)>> = BTreeMap::new();
     for (edge, path) in layout.paths.iter().enumerate() {
-        let Some(area) = Area::of_points(path.iter().copied()) else { continue };
-        let coarse = (area.longest_side() / CELL).max(1.0).log2().ceil() as u32;
-        let side = CELL * f64::from(coarse).exp2();
+        let Some(area) = Area::from_points(path.iter().copied()) else { continue };
+        let coarse = (area.longest_side() / CELL_HEIGHT).max(1.0).log2().ceil() as u32;
+        let side = CELL_HEIGHT * f64::from(coarse).exp2();
         let cell = |value: f64| (value / side).floor() as i64;
         grids.entry((coarse, cell(area.left), cell(area.top))).or_default().push((edge, area));
     }
@@ -136,12 +138,12 @@ fn strands(layout: &Layout) -> Vec<Piece> {
                 .then(middle(this).total_cmp(&middle(other)))
                 .then(a.cmp(b))
         });
-        for strand in members.chunks(STRAND) {
+        for strand in members.chunks(MAX_STRAND_EDGES) {
             let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Area::with) else {
                 continue;
             };
             let members = strand.iter().map(|(edge, _)| *edge).collect();
-            pieces.push(Piece { frame: frame.grown(ARROW), members });
+            pieces.push(Piece { frame: frame.grown(ARROW_LENGTH), members });
         }
     }
     pieces
@@ -199,11 +201,11 @@ mod tests {
                     .collect()
             };
             let (boxes, wires) = (drawn(&pieces.boxes), drawn(&pieces.wires));
-            let shown = |at: &usize| Area::of_box(layout.places[*at]).meets(window);
+            let shown = |at: &usize| Area::from_box(layout.places[*at]).meets(window);
             assert!((0..1_500).filter(shown).all(|at| boxes.contains(&at)));
             assert!((40..140).contains(&boxes.len()), "{} boxes", boxes.len());
             let crosses = |edge: &usize| {
-                Area::of_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
+                Area::from_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
             };
             assert!((0..1_600).filter(crosses).all(|edge| wires.contains(&edge)));
             assert!((40..500).contains(&wires.len()), "{} edges", wires.len());
@@ -222,7 +224,7 @@ mod tests {
             pieces
                 .iter()
                 .filter(|piece| *piece != long)
-                .all(|piece| piece.frame.longest_side() < 4.0 * CELL)
+                .all(|piece| piece.frame.longest_side() < 4.0 * CELL_HEIGHT)
         );
     }
 

@@ -3,7 +3,7 @@
 use api::console::GraphView;
 use leptos::prelude::*;
 
-use super::{Shown, boxes, colours, drawn_as, named, rewired};
+use super::{Shown, boxes, colours, named, rewired, state_style};
 use crate::parts::icon;
 
 /// Maximum number of neighbours that a cell names. The rest is a count. Otherwise a barrier before
@@ -67,7 +67,7 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
         let row = |at: usize| {
             let vertex = &view.vertices[at];
             let looks = vertex.looks.iter().map(|(look, n)| {
-                let (colour, shape, word) = drawn_as(*look);
+                let (colour, shape, word) = state_style(*look);
                 view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> " " }
             });
             let looks = looks.collect_view();

@@ -5,7 +5,7 @@ use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
-use super::address::{Address, Colour};
+use super::address::{Address, ColourBy};
 use super::{Shown, changes, picture};
 use crate::parts::{Icon, icon};
 
@@ -68,7 +68,7 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
             .map(way);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
-        choice(address.as_far_as(steps).link(), address.wish.steps == steps, word)
+        choice(address.with_max_distance(steps).link(), address.wish.steps == steps, word)
     };
     let steps = STEPS.map(Some).into_iter().chain([None]).map(steps).collect_view();
     Some(view! {
@@ -78,13 +78,13 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
 }
 
 fn colours(address: &Address) -> impl IntoView + use<> {
-    let one = |colour: Colour| {
-        choice(address.coloured(colour).link(), address.colour == colour, colour.word())
+    let one = |colour: ColourBy| {
+        choice(address.with_colour(colour).link(), address.colour == colour, colour.word())
     };
     view! {
         <span class="buttons" role="group" aria-label="Colour by">
             <span class="muted">"Colour by"</span>
-            {Colour::ALL.map(one).collect_view()}
+            {ColourBy::ALL.map(one).collect_view()}
         </span>
     }
 }
@@ -139,7 +139,7 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
     let only = shown.view.read().trail.as_ref().is_some_and(|trail| trail.noderoles > 0).then(|| {
         let now = address.wish.only_trail;
         let word = if now { "Show all" } else { "Show only the path" };
-        view! { <a class="button small" href=address.only_marked(!now).link() data-noscroll>{word}</a> }
+        view! { <a class="button small" href=address.with_only_highlighted(!now).link() data-noscroll>{word}</a> }
     });
     Some(view! {
         <div class="graph-tools trail">
@@ -157,11 +157,11 @@ fn Zoom(shown: Shown) -> impl IntoView {
     let fit = move || {
         let Some(room) = shown.room.get_untracked() else { return };
         let layout = shown.layout.read_untracked();
-        let (across, down) = (
+        let (layer_gap, down) = (
             f64::from(room.client_width()) / layout.width,
             f64::from(room.client_height()) / layout.height,
         );
-        shown.zoom.set(across.min(down).clamp(picture::ZOOMS.0, 1.0));
+        shown.zoom.set(layer_gap.min(down).clamp(picture::ZOOM_RANGE.0, 1.0));
     };
     view! {
         <span class="buttons needs-scripts" role="group" aria-label="Zoom">
@@ -200,7 +200,7 @@ fn Find(shown: Shown) -> impl IntoView {
         }
         let n = turn.get_value() % found.len();
         turn.set_value(n + 1);
-        picture::bring_into_sight(shown, found[n]);
+        picture::scroll_to_box(shown, found[n]);
         let key = shown.view.read_untracked().vertices[found[n]].key.clone();
         navigate(&address.at(&key).link(), options);
     };

@@ -31,8 +31,8 @@ impl Drawn {
                 let _ = write!(self.line, "M{} {}L{} {}", first.0, first.1, last.0, last.1);
             }
             Detail::Near => {
-                curve_into(&mut self.line, path);
-                arrow_into(&mut self.heads, path);
+                push_curve(&mut self.line, path);
+                push_arrow(&mut self.heads, path);
             }
         }
     }
@@ -60,11 +60,11 @@ pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
             let (classes, layout, detail) =
                 (classes.read(), shown.layout.read_untracked(), sight.detail.get());
             let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
-            for edge in sight.wires_of(name) {
+            for edge in sight.edges_of(name) {
                 lines
                     .entry(classes.get(edge).copied().unwrap_or("wire"))
                     .or_default()
-                    .add(path_of(&layout, edge), detail);
+                    .add(edge_path(&layout, edge), detail);
             }
             lines.into_iter().map(|(class, drawn)| drawn.view(class)).collect_view()
         }
@@ -76,8 +76,8 @@ pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
             let is_marked =
                 |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
             let mut drawn = Drawn::default();
-            for edge in sight.wires_of(name).into_iter().filter(is_marked) {
-                drawn.add(path_of(&layout, edge), detail);
+            for edge in sight.edges_of(name).into_iter().filter(is_marked) {
+                drawn.add(edge_path(&layout, edge), detail);
             }
             (!drawn.line.is_empty()).then(|| {
                 view! { <path class="line" d=drawn.line></path> <path class="head" d=drawn.heads></path> }
@@ -97,14 +97,14 @@ pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
     view! {
         <g aria-hidden="true">
             <For each=move || sight.strands() key=|key| *key children=strand/>
-            {move || at_hand(shown, sight.detail.get())}
+            {move || selected_edges(shown, sight.detail.get())}
             {move || trail()}
         </g>
     }
     .into_any()
 }
 
-fn path_of(layout: &Layout, edge: usize) -> &[(f64, f64)] {
+fn edge_path(layout: &Layout, edge: usize) -> &[(f64, f64)] {
     layout.paths.get(edge).map_or(&[], Vec::as_slice)
 }
 
@@ -121,7 +121,7 @@ fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
 }
 
 /// The edges of the selected box.
-fn at_hand(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
+fn selected_edges(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
     let at = shown.at()?;
     let (view, layout) = (shown.view.read(), shown.layout.read());
     let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
@@ -136,17 +136,17 @@ fn at_hand(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
 /// A curve that is horizontal at both ends.
 pub(crate) fn curve(path: &[(f64, f64)]) -> String {
     let mut d = String::new();
-    curve_into(&mut d, path);
+    push_curve(&mut d, path);
     d
 }
 
 pub(crate) fn arrow(path: &[(f64, f64)]) -> String {
     let mut d = String::new();
-    arrow_into(&mut d, path);
+    push_arrow(&mut d, path);
     d
 }
 
-fn curve_into(d: &mut String, path: &[(f64, f64)]) {
+fn push_curve(d: &mut String, path: &[(f64, f64)]) {
     let _ = write!(d, "M{} {}", path[0].0, path[0].1);
     for pair in path.windows(2) {
         let ((ax, ay), (bx, by)) = (pair[0], pair[1]);
@@ -160,7 +160,7 @@ fn curve_into(d: &mut String, path: &[(f64, f64)]) {
     }
 }
 
-fn arrow_into(d: &mut String, path: &[(f64, f64)]) {
+fn push_arrow(d: &mut String, path: &[(f64, f64)]) {
     let (x, y) = path[path.len() - 1];
     // A reversed edge arrives from the right.
     let back = if path.len() > 1 && path[path.len() - 2].0 > x { 7 } else { -7 };

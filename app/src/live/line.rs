@@ -11,7 +11,7 @@ use super::wants::Place;
 
 /// The timeout for a silent connection, in milliseconds. The server sends a heartbeat every 15
 /// seconds. Two missed heartbeats mean that the connection is dead.
-pub(super) const SILENT: f64 = 40_000.0;
+pub(super) const SILENCE_TIMEOUT_MS: f64 = 40_000.0;
 
 /// Handlers for the events of a connection.
 pub(super) trait Ends {
@@ -70,13 +70,13 @@ impl Line {
 
     /// Whether the browser has stopped reconnecting, so that the caller has to open a new
     /// connection.
-    pub(super) fn was_refused(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.source.ready_state() == EventSource::CLOSED
     }
 
     /// Whether the connection has been silent for too long.
     pub(super) fn is_silent(&self) -> bool {
-        js_sys::Date::now() - self.heard > SILENT
+        js_sys::Date::now() - self.heard > SILENCE_TIMEOUT_MS
     }
 }
 

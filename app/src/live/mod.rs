@@ -103,7 +103,7 @@ pub fn use_live() -> Live {
 
 /// Drops the events that a page does not need: only the last one of each object remains, in the
 /// original order.
-pub fn coalesced(events: Vec<Event>) -> Vec<Event> {
+pub fn coalesce(events: Vec<Event>) -> Vec<Event> {
     if events.contains(&Event::Reset) {
         return vec![Event::Reset];
     }
@@ -134,7 +134,7 @@ fn thing(event: &Event) -> String {
 mod tests {
     use super::*;
     use api::console::StepState;
-    use engine::ids::{NodeId, NoderoleId, RoleName, TargetNo};
+    use engine::ids::{BlueprintNumber, NodeId, NoderoleId, RoleName};
 
     fn step(role: &str, state: StepState) -> Event {
         let role = RoleName::parse(role).unwrap();
@@ -147,18 +147,18 @@ mod tests {
         let events = vec![
             step("a", StepState::Todo),
             b.clone(),
-            Event::Target { target: TargetNo(1) },
+            Event::Target { target: BlueprintNumber(1) },
             step("a", StepState::Transition),
             a.clone(),
-            Event::Target { target: TargetNo(2) },
+            Event::Target { target: BlueprintNumber(2) },
         ];
-        assert_eq!(coalesced(events), [b, a, Event::Target { target: TargetNo(2) }]);
+        assert_eq!(coalesce(events), [b, a, Event::Target { target: BlueprintNumber(2) }]);
     }
 
     #[test]
     fn reset_replaces_all_other_events() {
         assert_eq!(
-            coalesced(vec![step("a", StepState::Todo), Event::Reset, step("b", StepState::Todo)]),
+            coalesce(vec![step("a", StepState::Todo), Event::Reset, step("b", StepState::Todo)]),
             [Event::Reset]
         );
     }

@@ -47,7 +47,7 @@ pub(super) enum Word {
 /// A tab's end of the channel.
 pub(super) struct Channel {
     channel: BroadcastChannel,
-    _hear: Closure<dyn FnMut(MessageEvent)>,
+    _listener: Closure<dyn FnMut(MessageEvent)>,
 }
 
 impl Channel {
@@ -64,7 +64,7 @@ impl Channel {
             }
         });
         channel.set_onmessage(Some(hear.as_ref().unchecked_ref()));
-        Some(Self { channel, _hear: hear })
+        Some(Self { channel, _listener: hear })
     }
 
     pub(super) fn say(&self, word: &Word) {
@@ -90,7 +90,7 @@ fn locks() -> Option<JsValue> {
 
 /// Waits for the lock, or steals it from a silent leader. Calls `lead` once this tab leads, and
 /// `lost` when another tab has stolen the lock. Both outlive the page's components.
-pub(super) fn queue_for_lead(
+pub(super) fn request_lead(
     steal: bool,
     lead: impl FnOnce() + 'static,
     lost: impl FnOnce() + 'static,

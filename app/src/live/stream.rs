@@ -11,21 +11,21 @@ use leptos::prelude::*;
 use uuid::Uuid;
 use web_sys::MessageEvent;
 
-use super::line::{Ends, Line, SILENT};
-use super::share::{Channel, Word, queue_for_lead};
+use super::line::{Ends, Line, SILENCE_TIMEOUT_MS};
+use super::share::{Channel, Word, request_lead};
 use super::wants::{Place, Wants, place};
-use super::{Event, Status, Topic, coalesced};
+use super::{Event, Status, Topic, coalesce};
 
 /// Subscriptions within this time share one reconnect.
 const SETTLE: Duration = Duration::from_millis(40);
 /// A hidden tab closes its own, unshared connection after this time.
-const HIDDEN: Duration = Duration::from_secs(60);
+const HIDDEN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of events queued for the next frame. Beyond it they become a reset. Hidden
 /// pages get no frames.
-const MOST_WAITING: usize = 5_000;
+const MAX_QUEUED_EVENTS: usize = 5_000;
 /// Delays between reconnects when the server refuses, in seconds. If the server is only
 /// unreachable, the browser reconnects itself.
-const RETRY: [u64; 4] = [1, 2, 5, 10];
+const RETRY_DELAYS_SECS: [u64; 4] = [1, 2, 5, 10];
 /// The interval of the health check of the connection.
 const LOOK: Duration = Duration::from_secs(10);
 /// A tab without a message for this time (milliseconds) is closed, or suspended and will subscribe
@@ -42,9 +42,9 @@ enum Role {
     /// The tab's own connection, not shared.
     Alone,
     /// The connection of another tab.
-    Follows { channel: Channel, leader_heard: f64 },
+    Follower { channel: Channel, leader_heard: f64 },
     /// The tab's own connection, shared with all tabs.
-    Leads { channel: Channel },
+    Leader { channel: Channel },
 }
 
 pub(super) struct Stream {
@@ -52,25 +52,25 @@ pub(super) struct Stream {
     tab: String,
     role: Role,
     next: u64,
-    hearers: BTreeMap<u64, Hear>,
+    handlers: BTreeMap<u64, Hear>,
     /// The subscriptions of the page's parts.
     page: Wants<u64>,
     /// The topics of the last request.
     asked: Option<BTreeSet<Topic>>,
-    asked_no: u64,
+    request_number: u64,
     /// The leader has not confirmed the last request yet.
     pending: bool,
     /// The subscriptions of all tabs, while this tab has the connection.
     tabs: Wants<String>,
     seen: BTreeMap<String, f64>,
     /// Tabs whose requests are not confirmed yet.
-    owed: BTreeMap<String, u64>,
+    unconfirmed: BTreeMap<String, u64>,
     line: Option<Line>,
     waiting: Vec<Event>,
-    frame_asked: bool,
+    frame_requested: bool,
     settling: bool,
     failures: usize,
-    hide_from: f64,
+    last_visible_at: f64,
 }
 
 impl Stream {
@@ -80,38 +80,38 @@ impl Stream {
             tab: Uuid::new_v4().to_string(),
             role: Role::Idle,
             next: 0,
-            hearers: BTreeMap::new(),
+            handlers: BTreeMap::new(),
             page: Wants::default(),
             asked: None,
-            asked_no: 0,
+            request_number: 0,
             pending: false,
             tabs: Wants::default(),
             seen: BTreeMap::new(),
-            owed: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
             line: None,
             waiting: Vec::new(),
-            frame_asked: false,
+            frame_requested: false,
             settling: false,
             failures: 0,
-            hide_from: 0.0,
+            last_visible_at: 0.0,
         }
     }
 
     fn say(&self, word: &Word) {
-        if let Role::Follows { channel, .. } | Role::Leads { channel } = &self.role {
+        if let Role::Follower { channel, .. } | Role::Leader { channel } = &self.role {
             channel.say(word);
         }
     }
 
     fn leads(&self) -> bool {
-        matches!(self.role, Role::Alone | Role::Leads { .. })
+        matches!(self.role, Role::Alone | Role::Leader { .. })
     }
 
     /// Reports the state of the connection to the page and the other tabs.
-    fn line_is(&mut self, lost: Option<i64>) {
+    fn set_connection_state(&mut self, lost: Option<i64>) {
         let status = lost.map_or(Status::Live, |since| Status::Lost { since: At(since) });
         self.status.try_set(status);
-        if matches!(self.role, Role::Leads { .. }) {
+        if matches!(self.role, Role::Leader { .. }) {
             self.say(&Word::Line { lost });
         }
     }
@@ -127,7 +127,7 @@ impl Stream {
     fn ask(&mut self) {
         let Some((topics, after)) = self.page.lacking(self.asked.as_ref()) else { return };
         self.asked = Some(topics.clone());
-        self.asked_no += 1;
+        self.request_number += 1;
         if self.leads() {
             let tab = self.tab.clone();
             match topics.is_empty() {
@@ -138,7 +138,7 @@ impl Stream {
                     // can open their own connections.
                     for other in self.tabs.make_room(&tab, &wanted, MAX_TOPICS) {
                         self.seen.remove(&other);
-                        self.owed.remove(&other);
+                        self.unconfirmed.remove(&other);
                         self.say(&Word::Full { tab: other });
                     }
                     self.tabs.join(tab, topics, after);
@@ -151,7 +151,7 @@ impl Stream {
             true => Word::Gone { tab: self.tab.clone() },
             false => Word::Want {
                 tab: self.tab.clone(),
-                asked: self.asked_no,
+                asked: self.request_number,
                 topics: topics.iter().map(ToString::to_string).collect(),
                 after,
             },
@@ -160,7 +160,7 @@ impl Stream {
     }
 
     /// Repeats all subscriptions, because the connection's owner changed.
-    fn ask_again(&mut self) {
+    fn request_again(&mut self) {
         self.asked = None;
         self.ask();
     }
@@ -172,7 +172,7 @@ pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: Hear) ->
     shared.update_value(|stream| {
         id = stream.next;
         stream.next += 1;
-        stream.hearers.insert(id, hear);
+        stream.handlers.insert(id, hear);
         stream.page.join(id, topics, (from, 0));
         first = matches!(stream.role, Role::Idle);
         if first {
@@ -188,7 +188,7 @@ pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: Hear) ->
 
 pub(super) fn leave(shared: Shared, id: u64) {
     let left = shared.try_update_value(|stream| {
-        stream.hearers.remove(&id);
+        stream.handlers.remove(&id);
         stream.page.leave(&id);
     });
     if left.is_some() {
@@ -200,46 +200,46 @@ pub(super) fn leave(shared: Shared, id: u64) {
 fn begin(shared: Shared) {
     if let Some(channel) = Channel::open(move |word| heard(shared, word)) {
         let leader_heard = js_sys::Date::now();
-        shared.update_value(|stream| stream.role = Role::Follows { channel, leader_heard });
-        queue_for_lead(false, move || lead(shared), move || lost_the_lead(shared));
+        shared.update_value(|stream| stream.role = Role::Follower { channel, leader_heard });
+        request_lead(false, move || lead(shared), move || on_lead_lost(shared));
     }
     let goes = window_event_listener(leptos::ev::pagehide, move |_| {
         shared.try_update_value(|stream| stream.say(&Word::Gone { tab: stream.tab.clone() }));
     });
-    let comes_back = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
+    let can_restore = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
     let _ = set_interval_with_handle(move || look(shared), LOOK);
     // These closures live as long as the page.
-    std::mem::forget((goes, comes_back));
+    std::mem::forget((goes, can_restore));
 }
 
 /// Makes this tab the leader.
 fn lead(shared: Shared) {
     shared.try_update_value(|stream| {
-        if let Role::Follows { channel, .. } = std::mem::replace(&mut stream.role, Role::Alone) {
+        if let Role::Follower { channel, .. } = std::mem::replace(&mut stream.role, Role::Alone) {
             channel.say(&Word::Lead);
-            stream.role = Role::Leads { channel };
+            stream.role = Role::Leader { channel };
             stream.pending = false;
-            stream.ask_again();
+            stream.request_again();
         }
     });
     settle(shared);
 }
 
 /// Another tab stole the lead, because it received nothing from this one.
-fn lost_the_lead(shared: Shared) {
+fn on_lead_lost(shared: Shared) {
     let follows = shared.try_update_value(|stream| {
-        let Role::Leads { channel } = std::mem::replace(&mut stream.role, Role::Alone) else {
+        let Role::Leader { channel } = std::mem::replace(&mut stream.role, Role::Alone) else {
             return false;
         };
-        stream.role = Role::Follows { channel, leader_heard: js_sys::Date::now() };
+        stream.role = Role::Follower { channel, leader_heard: js_sys::Date::now() };
         stream.line = None;
         stream.tabs = Wants::default();
         stream.seen.clear();
-        stream.ask_again();
+        stream.request_again();
         true
     });
     if follows == Some(true) {
-        queue_for_lead(false, move || lead(shared), move || lost_the_lead(shared));
+        request_lead(false, move || lead(shared), move || on_lead_lost(shared));
     }
 }
 
@@ -272,7 +272,7 @@ fn adjust(shared: Shared) {
     }
     // The new connection covers all requests up to now.
     shared.try_update_value(|stream| {
-        for (tab, asked) in std::mem::take(&mut stream.owed) {
+        for (tab, asked) in std::mem::take(&mut stream.unconfirmed) {
             stream.say(&Word::Taken { tab, asked });
         }
     });
@@ -282,8 +282,8 @@ impl Ends for Shared {
     fn opened(&self) {
         self.try_update_value(|stream| {
             stream.failures = 0;
-            stream.hear_line();
-            stream.line_is(None);
+            stream.record_contact();
+            stream.set_connection_state(None);
         });
     }
 
@@ -295,7 +295,7 @@ impl Ends for Shared {
         };
         let place = place(&message.last_event_id());
         self.try_update_value(|stream| {
-            stream.hear_line();
+            stream.record_contact();
             match place {
                 Some(place) if event == Event::Reset => stream.tabs.restart(place),
                 Some(place) => stream.tabs.told(place),
@@ -309,7 +309,7 @@ impl Ends for Shared {
     fn beat(&self, message: &MessageEvent) {
         let place = place(&message.last_event_id());
         self.try_update_value(|stream| {
-            stream.hear_line();
+            stream.record_contact();
             if let Some(place) = place {
                 stream.tabs.told(place);
                 stream.page.told(place);
@@ -324,7 +324,7 @@ impl Ends for Shared {
 }
 
 impl Stream {
-    fn hear_line(&mut self) {
+    fn record_contact(&mut self) {
         if let Some(line) = &mut self.line {
             line.heard = js_sys::Date::now();
         }
@@ -345,11 +345,11 @@ fn receive(shared: Shared, place: Option<Place>, event: Event) {
             }
             stream.page.told(place);
         }
-        if stream.waiting.len() >= MOST_WAITING {
+        if stream.waiting.len() >= MAX_QUEUED_EVENTS {
             stream.waiting = vec![Event::Reset];
         }
         stream.waiting.push(event);
-        !std::mem::replace(&mut stream.frame_asked, true)
+        !std::mem::replace(&mut stream.frame_requested, true)
     });
     if ask == Some(true) {
         request_animation_frame(move || hand_on(shared));
@@ -360,13 +360,13 @@ fn receive(shared: Shared, place: Option<Place>, event: Event) {
 /// may subscribe and unsubscribe.
 fn hand_on(shared: Shared) {
     let taken = shared.try_update_value(|stream| {
-        stream.frame_asked = false;
-        let hearers: Vec<Hear> = stream.hearers.values().cloned().collect();
-        (std::mem::take(&mut stream.waiting), hearers)
+        stream.frame_requested = false;
+        let handlers: Vec<Hear> = stream.handlers.values().cloned().collect();
+        (std::mem::take(&mut stream.waiting), handlers)
     });
-    let Some((events, hearers)) = taken else { return };
-    let events = coalesced(events);
-    for hear in hearers {
+    let Some((events, handlers)) = taken else { return };
+    let events = coalesce(events);
+    for hear in handlers {
         hear(&events);
     }
 }
@@ -376,12 +376,12 @@ fn hand_on(shared: Shared) {
 fn broken(shared: Shared, silent: bool) {
     let again = shared.try_update_value(|stream| {
         let since = stream.lost_since().unwrap_or(js_sys::Date::now() as i64);
-        stream.line_is(Some(since));
-        let over = silent || stream.line.as_ref().is_some_and(Line::was_refused);
+        stream.set_connection_state(Some(since));
+        let over = silent || stream.line.as_ref().is_some_and(Line::is_closed);
         over.then(|| {
             stream.line = None;
             stream.failures += 1;
-            RETRY[(stream.failures - 1).min(RETRY.len() - 1)]
+            RETRY_DELAYS_SECS[(stream.failures - 1).min(RETRY_DELAYS_SECS.len() - 1)]
         })
     });
     if let Some(Some(seconds)) = again {
@@ -406,19 +406,19 @@ fn heard(shared: Shared, word: Word) {
             });
         }
         Word::Line { lost } => {
-            follow(shared, |stream| stream.line_is(lost));
+            follow(shared, |stream| stream.set_connection_state(lost));
         }
         Word::Lead => {
-            follow(shared, Stream::ask_again);
+            follow(shared, Stream::request_again);
         }
         Word::Taken { tab, asked } => {
             follow(shared, |stream| {
-                if tab == stream.tab && asked == stream.asked_no {
+                if tab == stream.tab && asked == stream.request_number {
                     stream.pending = false;
                 }
             });
         }
-        Word::Full { tab } => go_alone(shared, &tab),
+        Word::Full { tab } => connect_alone(shared, &tab),
         Word::Want { .. } | Word::Here { .. } | Word::Gone { .. } => serve(shared, word),
     }
 }
@@ -426,7 +426,7 @@ fn heard(shared: Shared, word: Word) {
 /// Runs `act` if another tab leads, and records that the leader is alive.
 fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
     let follows = shared.try_update_value(|stream| {
-        let Role::Follows { leader_heard, .. } = &mut stream.role else { return false };
+        let Role::Follower { leader_heard, .. } = &mut stream.role else { return false };
         *leader_heard = js_sys::Date::now();
         act(stream);
         true
@@ -437,7 +437,7 @@ fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
 /// Handles messages to the leader.
 fn serve(shared: Shared, word: Word) {
     let changed = shared.try_update_value(|stream| {
-        if !matches!(stream.role, Role::Leads { .. }) {
+        if !matches!(stream.role, Role::Leader { .. }) {
             return false;
         }
         let now = js_sys::Date::now();
@@ -451,7 +451,7 @@ fn serve(shared: Shared, word: Word) {
                 }
                 stream.tabs.join(tab.clone(), topics, after);
                 stream.seen.insert(tab.clone(), now);
-                stream.owed.insert(tab, asked);
+                stream.unconfirmed.insert(tab, asked);
                 if let Some(lost) = stream.lost_since() {
                     stream.say(&Word::Line { lost: Some(lost) });
                 } else if stream.line.is_some() {
@@ -465,7 +465,7 @@ fn serve(shared: Shared, word: Word) {
             Word::Gone { tab } => {
                 stream.tabs.leave(&tab);
                 stream.seen.remove(&tab);
-                stream.owed.remove(&tab);
+                stream.unconfirmed.remove(&tab);
             }
             _ => return false,
         }
@@ -477,13 +477,13 @@ fn serve(shared: Shared, word: Word) {
 }
 
 /// Opens an own connection, since the shared one has no room for this tab.
-fn go_alone(shared: Shared, tab: &str) {
+fn connect_alone(shared: Shared, tab: &str) {
     let alone = shared.try_update_value(|stream| {
-        let full = stream.tab == tab && matches!(stream.role, Role::Follows { .. });
+        let full = stream.tab == tab && matches!(stream.role, Role::Follower { .. });
         if full {
             stream.role = Role::Alone;
             stream.pending = false;
-            stream.ask_again();
+            stream.request_again();
         }
         full
     });
@@ -504,27 +504,29 @@ fn look(shared: Shared) {
     }
     let next = shared.try_update_value(|stream| {
         if !hidden {
-            stream.hide_from = now;
+            stream.last_visible_at = now;
         }
         let silent = stream.line.as_ref().is_some_and(Line::is_silent);
         match &stream.role {
             Role::Idle => Do::Nothing,
-            Role::Follows { leader_heard, .. } => {
-                match !hidden && stream.asked.is_some() && now - leader_heard > SILENT {
+            Role::Follower { leader_heard, .. } => {
+                match !hidden && stream.asked.is_some() && now - leader_heard > SILENCE_TIMEOUT_MS {
                     true => Do::Steal,
                     false => Do::Nothing,
                 }
             }
             // An unshared connection of a hidden tab serves no one, and a browser has few
             // connections per server.
-            Role::Alone if hidden && now - stream.hide_from > HIDDEN.as_millis() as f64 => {
+            Role::Alone
+                if hidden && now - stream.last_visible_at > HIDDEN_TIMEOUT.as_millis() as f64 =>
+            {
                 stream.line = None;
                 stream.status.try_set(Status::Quiet);
                 Do::Nothing
             }
-            Role::Alone | Role::Leads { .. } if silent => Do::Reconnect,
+            Role::Alone | Role::Leader { .. } if silent => Do::Reconnect,
             Role::Alone => Do::Settle,
-            Role::Leads { .. } => {
+            Role::Leader { .. } => {
                 let (own, seen) = (stream.tab.clone(), &stream.seen);
                 let is_there = |tab: &String| {
                     *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN)
@@ -540,7 +542,7 @@ fn look(shared: Shared) {
         Some(Do::Reconnect) => broken(shared, true),
         Some(Do::Steal) => {
             follow(shared, |_| ());
-            queue_for_lead(true, move || lead(shared), move || lost_the_lead(shared));
+            request_lead(true, move || lead(shared), move || on_lead_lost(shared));
         }
         Some(Do::Settle) => settle(shared),
         Some(Do::Nothing) | None => {}

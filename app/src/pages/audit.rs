@@ -1,12 +1,12 @@
 //! The audit page: entries with filters, verification of the hash chain part by part, and the
 //! export for offline verification.
 
-use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView};
+use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, MAX_VERIFIED_LINKS};
 use api::calls::List;
 use api::listing::AuditSort;
 use api::live::Topic;
 use engine::counting::either;
-use engine::ids::{OWN_NAME, by_whom};
+use engine::ids::{SYSTEM_ACTOR, actor_name};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -17,10 +17,10 @@ use crate::check::pretty;
 use crate::clock::{Moment, moment_of};
 use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
-use crate::parts::list::{Listed, columns_of, refused};
+use crate::parts::list::{ListAddress, columns_of, refused};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_or};
+use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_with_error};
 use crate::places;
 
 columns_of!(Part {
@@ -28,13 +28,13 @@ columns_of!(Part {
     Who "who" "Actor",
     What "what" "Action",
     ToWhat "to_what" "Subject",
-    Sealed "sealed" "Sealed",
+    SealedEntry "sealed" "Sealed",
 });
 
 /// The parameter of the entry after which verification starts.
-const CHECK: &str = "check";
+const VERIFY_AFTER_PARAM: &str = "check";
 /// The parameter of the hash with which the previous part ended.
-const LINK: &str = "link";
+const CHAIN_LINK_PARAM: &str = "link";
 
 #[derive(Clone, Copy)]
 struct Entries;
@@ -58,8 +58,8 @@ impl ListPage for Entries {
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),
     ];
-    const WORDS: &'static [&'static str] = &[CHECK, LINK];
-    const NUMBERS: &'static [Part] = &[Part::Sealed];
+    const WORDS: &'static [&'static str] = &[VERIFY_AFTER_PARAM, CHAIN_LINK_PARAM];
+    const NUMBERS: &'static [Part] = &[Part::SealedEntry];
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "time")];
     const SAME: List = List::Audit;
 
@@ -67,7 +67,7 @@ impl ListPage for Entries {
         places::AUDIT.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<AuditSort>) -> Answer<AuditPage> {
+    async fn fetch(self, listed: ListAddress<AuditSort>) -> Answer<AuditPage> {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
         let (who, action, subject) =
@@ -97,7 +97,7 @@ impl ListPage for Entries {
     }
 
     /// The API takes times in milliseconds.
-    fn word(self, listed: &Listed<AuditSort>, word: &str) -> Option<String> {
+    fn word(self, listed: &ListAddress<AuditSort>, word: &str) -> Option<String> {
         let said = listed.word(word);
         match word {
             "since" | "until" => moment_of(&said).map(|at| at.0.to_string()),
@@ -113,12 +113,12 @@ impl ListPage for Entries {
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
         // An entry never changes. Only its seal is added later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
-        let who = by_whom(name.as_deref()).to_owned();
-        let asked = name.unwrap_or_else(|| OWN_NAME.to_owned());
+        let who = actor_name(name.as_deref()).to_owned();
+        let asked = name.unwrap_or_else(|| SYSTEM_ACTOR.to_owned());
         let link = |word: &str, value: &str| {
             with.listed.with_value(|listed| self.asking(listed, word, value).address())
         };
-        let (by, of_action) = (link("who", &asked), link("action", &action));
+        let (by, from_action) = (link("who", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
         let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
@@ -139,9 +139,9 @@ impl ListPage for Entries {
             <tr>
                 <td data-label="Time" class="muted"><Moment at/></td>
                 {with.cell(Part::Who, "", view! { <a href=by>{who}</a> })}
-                {with.cell(Part::What, "", view! { <a href=of_action>{action}</a> })}
+                {with.cell(Part::What, "", view! { <a href=from_action>{action}</a> })}
                 {with.cell(Part::ToWhat, "", view! { <div>{subject} {more}</div> })}
-                {with.cell(Part::Sealed, "", seal)}
+                {with.cell(Part::SealedEntry, "", seal)}
             </tr>
         }
         .into_any()
@@ -157,11 +157,11 @@ impl ListPage for Entries {
                     <p>"Each sealed entry contains a hash of the entry before it. If an entry is changed or removed later, the chain breaks at that entry."</p>
                     <div class="buttons">
                         <a class="button" href=verify>{icon(Icon::Check)} "Verify the chain"</a>
-                        <a class="button" href=places::AUDIT_FILE rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export sealed entries"</a>
+                        <a class="button" href=places::AUDIT_EXPORT rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export sealed entries"</a>
                     </div>
                     <p class="muted">"Verify an export without a server:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
-                    <Same of=move |_: Typed| vec![api::calls::check_audit(), api::calls::export_audit()]/>
+                    <Same of=move |_: Typed| vec![api::calls::verify_audit(), api::calls::export_audit()]/>
                 </div>
             </section>
         }
@@ -184,8 +184,8 @@ impl Check {
     /// Parses the verification that an address requests. `None`: no verification. An invalid start
     /// is returned as written.
     fn read(query: &ParamsMap) -> Option<Result<Self, String>> {
-        let word = query.get(CHECK).filter(|word| !word.is_empty())?;
-        let link = query.get(LINK).unwrap_or_default().trim().to_owned();
+        let word = query.get(VERIFY_AFTER_PARAM).filter(|word| !word.is_empty())?;
+        let link = query.get(CHAIN_LINK_PARAM).unwrap_or_default().trim().to_owned();
         let check = |after| Self { after, link, list: Entries.read(query).address() };
         Some(word.parse().map(check).map_err(|_| word))
     }
@@ -209,7 +209,7 @@ pub fn Audit() -> impl IntoView {
         |check| async move {
             match check {
                 None => Ok(None),
-                Some(Err(odd)) => Err(no_place(&odd)),
+                Some(Err(odd)) => Err(invalid_start(&odd)),
                 Some(Ok(check)) => calls::chain(check.after)
                     .await
                     .map(|found| Some((found, check.link, check.list))),
@@ -226,7 +226,7 @@ pub fn Audit() -> impl IntoView {
             let list = Entries.read(&query.read_untracked()).address();
             view! { <a class="button" href=list>"Remove the invalid parameters"</a> }.into_any()
         };
-        Some(load_or(chain, show, move |problem| problem_in_page(problem, ways())))
+        Some(load_with_error(chain, show, move |problem| problem_in_page(problem, ways())))
     };
     view! {
         <Title text="Audit"/>
@@ -238,10 +238,10 @@ pub fn Audit() -> impl IntoView {
 }
 
 /// The error about a start that is no entry's id.
-fn no_place(odd: &str) -> Failure {
+fn invalid_start(odd: &str) -> Failure {
     let shown: String = odd.chars().take(40).collect();
     refused(format!(
-        "Invalid value {shown:?} of `{CHECK}`: it must be an entry number. Use 0 to start at the first entry."
+        "Invalid value {shown:?} of `{VERIFY_AFTER_PARAM}`: it must be an entry number. Use 0 to start at the first entry."
     ))
 }
 
@@ -277,7 +277,7 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
     };
     let go_on = found.next.map(|next| {
         let address = checking(list, next, &found.chain.hash.to_string());
-        view! { <a class="button" href=address>"Verify up to " {CHECKED} " more entries" {icon(Icon::Right)}</a> }
+        view! { <a class="button" href=address>"Verify up to " {MAX_VERIFIED_LINKS} " more entries" {icon(Icon::Right)}</a> }
     });
     let unsealed = (found.unsealed > 0).then(|| {
         view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet. Gantry seals new entries within a minute."</p> }

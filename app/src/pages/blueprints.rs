@@ -7,9 +7,9 @@ mod comparison;
 
 use api::Problem;
 use api::console::{TargetKind, TargetPage, TargetSummary};
-use api::listing::{TargetSort, TargetsWanted};
+use api::listing::{BlueprintSort, TargetsWanted};
 use api::live::Topic;
-use engine::ids::{TargetNo, by_whom};
+use engine::ids::{BlueprintNumber, actor_name};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -19,16 +19,16 @@ use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{Listed, SORT, example_field, filters, hidden, pager, trouble};
+use crate::parts::list::{ListAddress, SORT, example_field, filters, hidden, pager, trouble};
 use crate::parts::{
-    DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_or, rows,
+    DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_with_error, rows,
 };
 use crate::places;
 
 /// The name of the cursor parameter.
 const PLACE: &str = "before";
 /// The sort orders with their labels.
-const SORTS: &[(TargetSort, &str)] = &[(TargetSort::Number, "target")];
+const SORTS: &[(BlueprintSort, &str)] = &[(BlueprintSort::Number, "target")];
 
 /// The parameters of the page, as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Wanted {
     }
 
     /// The same history with a comparison of these two.
-    fn comparing(&self, from: impl ToString, to: impl ToString) -> Self {
+    fn with_comparison(&self, from: impl ToString, to: impl ToString) -> Self {
         Self { from: Some(from.to_string()), to: Some(to.to_string()), ..self.clone() }
     }
 
@@ -93,17 +93,17 @@ impl Wanted {
 }
 
 /// The address of the history. The comparison is content next to the list and does not filter it.
-fn listed(query: &ParamsMap) -> Listed<TargetSort> {
+fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
     let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
-    let line = Listed::read(places::BLUEPRINTS, query, PLACE);
+    let line = ListAddress::read(places::BLUEPRINTS, query, PLACE);
     line.asked("deployment", "deployment is", &deployment)
         .beside("from", &from)
         .beside("to", &to)
-        .knowing(query, &["deployment", "from", "to"])
+        .with_known_params(query, &["deployment", "from", "to"])
 }
 
-async fn fetch(listed: Listed<TargetSort>) -> Answer<TargetPage> {
+async fn fetch(listed: ListAddress<BlueprintSort>) -> Answer<TargetPage> {
     listed.known()?;
     let (sort, before) = listed.stretch()?;
     calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await
@@ -115,7 +115,7 @@ pub fn Blueprints() -> impl IntoView {
     let wanted = Memo::new(move |_| Wanted::of(|name| query.read().get(name)));
     let listed = Memo::new(move |_| listed(&query.read()));
     // The history stays loaded while the comparison changes.
-    let line = Memo::new(move |_| listed.read().clone().without_beside());
+    let line = Memo::new(move |_| listed.read().clone().without_adjacent());
     let targets = Resource::new(move || line.get(), fetch);
     // Created here and not where it is displayed: see `Frame`.
     let compared = Resource::new(
@@ -132,8 +132,8 @@ pub fn Blueprints() -> impl IntoView {
         <Title text="Blueprints"/>
         <div class="head"><h1>"Blueprints"</h1></div>
         {filters(listed, SORTS, fields(listed))}
-        <comparison::Compared compared line=targets wanted/>
-        {load_or(targets, move |first| view! { <Line first wanted listed/> }.into_any(), say)}
+        <comparison::ComparisonSection compared line=targets wanted/>
+        {load_with_error(targets, move |first| view! { <Line first wanted listed/> }.into_any(), say)}
         <SameList of=api::calls::List::Blueprints/>
     }
     .into_any()
@@ -141,7 +141,7 @@ pub fn Blueprints() -> impl IntoView {
 
 /// The fields for the deployment and the two blueprints. They are the only way to enter a root's
 /// hash.
-fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
+fn fields(listed: Memo<ListAddress<BlueprintSort>>) -> AnyView {
     let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
     view! {
         <div class="field">
@@ -158,7 +158,7 @@ fn fields(listed: Memo<Listed<TargetSort>>) -> AnyView {
 fn Line(
     first: TargetPage,
     wanted: Memo<Wanted>,
-    listed: Memo<Listed<TargetSort>>,
+    listed: Memo<ListAddress<BlueprintSort>>,
 ) -> impl IntoView {
     let here = listed.get_untracked();
     let of = wanted.read_untracked().deployment.clone();
@@ -173,7 +173,7 @@ fn Line(
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let next = Memo::new(move |_| page.read().next.clone());
     let order =
-        if here.order().unwrap_or_default().falling { "newest first" } else { "oldest first" };
+        if here.order().unwrap_or_default().descending { "newest first" } else { "oldest first" };
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
         let said = format!(
@@ -225,7 +225,7 @@ fn Line(
 
 /// The message instead of rows: the end of the history, a deployment that no target changed, or an
 /// empty history.
-fn nothing(listed: &Listed<TargetSort>) -> AnyView {
+fn nothing(listed: &ListAddress<BlueprintSort>) -> AnyView {
     hidden(listed, "target", "targets").unwrap_or_else(|| {
         view! {
             <Empty icon=Icon::Blueprint title="No targets yet">
@@ -239,7 +239,7 @@ fn nothing(listed: &Listed<TargetSort>) -> AnyView {
 fn row(
     target: Memo<TargetSummary>,
     wanted: Memo<Wanted>,
-    head: Memo<TargetNo>,
+    head: Memo<BlueprintNumber>,
     may_come_back: bool,
 ) -> impl IntoView {
     // A target never changes.
@@ -253,8 +253,8 @@ fn row(
     };
     let kind = match target.kind {
         TargetKind::Genesis => Some(("blocked", Icon::Blueprint, "genesis")),
-        TargetKind::Switch if target.enabled => Some(("active", Icon::Run, "execution on")),
-        TargetKind::Switch => Some(("warn", Icon::Paused, "execution off")),
+        TargetKind::SetExecution if target.enabled => Some(("active", Icon::Run, "execution on")),
+        TargetKind::SetExecution => Some(("warn", Icon::Paused, "execution off")),
         TargetKind::Change => None,
     };
     let kind = kind.map(|(colour, shape, word)| {
@@ -262,22 +262,23 @@ fn row(
     });
     let on =
         target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });
-    let by = by_whom(target.by.as_deref()).to_owned();
+    let by = actor_name(target.by.as_deref()).to_owned();
     let short: String = target.root.chars().take(8).collect();
     let names =
         |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
     let authors = match target.kind {
         TargetKind::Genesis => by.clone(),
-        TargetKind::Change | TargetKind::Switch => names(&target.authors),
+        TargetKind::Change | TargetKind::SetExecution => names(&target.authors),
     };
     let restorable = move || {
         let wanted = wanted.get();
         let head = head.get();
-        (may_come_back && wanted.deployment.is_some() && number < head)
-            .then(|| view! { <a href=wanted.comparing(head, number).address()>"Restore…"</a> })
+        (may_come_back && wanted.deployment.is_some() && number < head).then(
+            || view! { <a href=wanted.with_comparison(head, number).address()>"Restore…"</a> },
+        )
     };
     view! {
-        <tr data-target=number.0.to_string() data-side=move || side_of(&wanted.read(), number)>
+        <tr data-target=number.0.to_string() data-side=move || selected_side(&wanted.read(), number)>
             <td data-label="Target" class="number"><b>{number.0}</b></td>
             <td data-label="Title"><div class="about">{about} {on} {kind}</div></td>
             <td data-label="Proposed by">{authors}</td>
@@ -289,7 +290,7 @@ fn row(
                     {pick("from", number, wanted, |wanted, number| Wanted { from: Some(number), ..wanted })}
                     {pick("to", number, wanted, |wanted, number| Wanted { to: Some(number), ..wanted })}
                     {(number.0 > 1).then(|| {
-                        let changes = move || wanted.read().comparing(number.0 - 1, number).address();
+                        let changes = move || wanted.read().with_comparison(number.0 - 1, number).address();
                         view! { <a href=changes aria-label=format!("Changes of target {}", number.0)>"Changes"</a> }
                     })}
                     {restorable}
@@ -303,7 +304,7 @@ fn row(
 /// Selects a target as one side of the comparison.
 fn pick(
     word: &'static str,
-    number: TargetNo,
+    number: BlueprintNumber,
     wanted: Memo<Wanted>,
     with: fn(Wanted, String) -> Wanted,
 ) -> impl IntoView {
@@ -315,7 +316,7 @@ fn pick(
         .into_any()
 }
 
-fn side_of(wanted: &Wanted, number: TargetNo) -> Option<&'static str> {
+fn selected_side(wanted: &Wanted, number: BlueprintNumber) -> Option<&'static str> {
     let is = |side: &Option<String>| side.as_deref() == Some(number.to_string().as_str());
     match (is(&wanted.from), is(&wanted.to)) {
         (true, true) => Some("both"),
@@ -343,7 +344,10 @@ mod tests {
         let wanted =
             of(&[("deployment", "web"), ("before", "40"), ("from", " 11 "), ("to", "a&b")]);
         assert_eq!(wanted.address(), "/blueprints?deployment=web&before=40&from=11&to=a%26b");
-        assert_eq!(wanted.comparing(TargetNo(3), 4).pair(), Some(("3".into(), "4".into())));
+        assert_eq!(
+            wanted.with_comparison(BlueprintNumber(3), 4).pair(),
+            Some(("3".into(), "4".into()))
+        );
         assert_eq!(wanted.comparison().address(), "/blueprints?deployment=web&from=11&to=a%26b");
         assert_eq!(of(&[("from", "1")]).pair(), None);
     }

@@ -12,11 +12,12 @@ use leptos_meta::Title;
 use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::parts::act::{problem_of, when_done};
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::act::{on_success, problem_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, heed, icon, in_area,
+    Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, escape_textarea, icon,
+    warnings,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -25,7 +26,7 @@ use crate::reader::OPERATOR;
 const LONG: usize = 240;
 
 /// The tabs of the catalog. `here` is the current one.
-pub(crate) fn parts_of_it(here: &'static str) -> AnyView {
+pub(crate) fn tabs(here: &'static str) -> AnyView {
     let all = [
         (places::CATALOG, "Versions"),
         (places::ROLES, "Roles"),
@@ -78,7 +79,7 @@ impl ListPage for Versions {
         places::CATALOG.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<BarclampSort>) -> Answer<CatalogPage> {
+    async fn fetch(self, listed: ListAddress<BarclampSort>) -> Answer<CatalogPage> {
         let (sort, after) = listed.stretch()?;
         calls::catalog(BarclampsWanted { filter: listed.word("filter"), sort, after }).await
     }
@@ -118,7 +119,7 @@ impl ListPage for Versions {
         let which = view! {
             <span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span>
             " "
-            {move || heed::deceiving_in_version(&version.read().deceiving)}
+            {move || warnings::hidden_characters_in_version(&version.read().deceiving)}
         };
         let imported = view! { <span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span> };
         view! {
@@ -147,16 +148,16 @@ pub fn Catalog() -> impl IntoView {
         <Title text="Catalog"/>
         <div class="head">
             <h1>"Catalog"</h1>
-            <div class="buttons">{list.beside(move |may_import| importing(may_import, dialog))}</div>
+            <div class="buttons">{list.beside(move |may_import| import_button(may_import, dialog))}</div>
         </div>
-        {parts_of_it(places::CATALOG)}
+        {tabs(places::CATALOG)}
         {list.view()}
     }
     .into_any()
 }
 
 /// The import button, or the required permission.
-fn importing(may_import: bool, dialog: DialogHandle) -> AnyView {
+fn import_button(may_import: bool, dialog: DialogHandle) -> AnyView {
     if !may_import {
         return view! { <small class="muted">"To import a barclamp, you need the permission " {OPERATOR} ". An admin can grant it."</small> }
             .into_any();
@@ -207,7 +208,7 @@ fn about(text: &str) -> AnyView {
 fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
     let import = ServerAction::<ImportBarclamp>::new();
     let refused = Refused::of(import);
-    when_done(import, move |_| imported.run(()));
+    on_success(import, move |_| imported.run(()));
     let result = move || {
         let lines = import.value().get()?.ok()?;
         let lines = lines.into_iter().map(|line| view! { <li>{line}</li> }).collect_view();
@@ -225,11 +226,11 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </p>
                     <div class="field">
                         <label for="import-path">"File name"</label>
-                        <input class="input mono" id="import-path" name="path" required autocomplete="off" spellcheck="false" value=refused.typed_or("path", "barclamp.yml")/>
+                        <input class="input mono" id="import-path" name="path" required autocomplete="off" spellcheck="false" value=refused.value_or("path", "barclamp.yml")/>
                     </div>
                     <div class="field">
                         <label for="import-text">"Content"</label>
-                        <textarea class="area code" id="import-text" name="text" required spellcheck="false">{in_area(refused.typed_or("text", ""))}</textarea>
+                        <textarea class="area code" id="import-text" name="text" required spellcheck="false">{escape_textarea(refused.value_or("text", ""))}</textarea>
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>

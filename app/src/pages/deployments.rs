@@ -14,13 +14,13 @@ use leptos_meta::Title;
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{Listed, SORT, columns_of};
+use crate::parts::list::{ListAddress, SORT, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Counts, Empty, Feed, Icon, icon};
 use crate::places;
 
 /// The maximum number of indented levels. Deeper deployments show their level as a number.
-const INDENTED: u32 = 8;
+const MAX_INDENT: u32 = 8;
 
 columns_of!(Part {
     Deployment "deployment" "Deployment",
@@ -41,17 +41,17 @@ pub(super) enum AllDeployments {
 
 impl AllDeployments {
     /// Whether the list has the order of the tree.
-    fn is_tree(listed: &Listed<DeploymentSort>) -> bool {
-        !listed.is_narrow() && is_usual(listed)
+    fn is_tree(listed: &ListAddress<DeploymentSort>) -> bool {
+        !listed.is_filtered() && is_usual(listed)
     }
 }
 
-fn is_usual(listed: &Listed<DeploymentSort>) -> bool {
+fn is_usual(listed: &ListAddress<DeploymentSort>) -> bool {
     listed.word(SORT).parse::<Order<DeploymentSort>>().is_ok_and(Order::is_usual)
 }
 
 /// The link to the order of the tree, which no column header offers.
-pub(super) fn as_tree(listed: Memo<Listed<DeploymentSort>>) -> impl IntoView {
+pub(super) fn tree_link(listed: Memo<ListAddress<DeploymentSort>>) -> impl IntoView {
     let to_tree = move || {
         let listed = listed.read();
         (!is_usual(&listed)).then(|| listed.sorted(DeploymentSort::USUAL))
@@ -103,7 +103,7 @@ impl ListPage for AllDeployments {
         path.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<DeploymentSort>) -> Answer<DeploymentPage> {
+    async fn fetch(self, listed: ListAddress<DeploymentSort>) -> Answer<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
         calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after })
@@ -163,7 +163,7 @@ impl ListPage for AllDeployments {
         let changed = view! { "target " {move || deployment.read().target.0} };
         view! {
             <tr>
-                <td class="name" data-depth=move || depth().min(INDENTED).to_string()>
+                <td class="name" data-depth=move || depth().min(MAX_INDENT).to_string()>
                     <span>
                         <a class="main" href=page>{move || deployment.read().name.to_string()}</a>
                         {move || deep(depth())}
@@ -184,7 +184,7 @@ pub fn Deployments() -> impl IntoView {
     let list = ListOf::new(AllDeployments::Boards);
     view! {
         <Title text="Deployments"/>
-        <div class="head"><h1>"Deployments"</h1> {as_tree(list.listed())}</div>
+        <div class="head"><h1>"Deployments"</h1> {tree_link(list.listed())}</div>
         {list.view()}
     }
     .into_any()
@@ -192,5 +192,5 @@ pub fn Deployments() -> impl IntoView {
 
 /// The level of a deployment beyond the maximum indentation.
 fn deep(depth: u32) -> Option<impl IntoView> {
-    (depth > INDENTED).then(|| view! { " " <small class="muted">"level " {depth}</small> })
+    (depth > MAX_INDENT).then(|| view! { " " <small class="muted">"level " {depth}</small> })
 }

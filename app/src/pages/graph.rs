@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
-use super::deployments::{AllDeployments, as_tree};
+use super::deployments::{AllDeployments, tree_link};
 use crate::calls;
 use crate::graph::Graph;
 use crate::graph::address::Address;
@@ -22,7 +22,7 @@ pub fn Graphs() -> impl IntoView {
     let list = ListOf::new(AllDeployments::Graphs);
     view! {
         <Title text="Graph"/>
-        <div class="head"><h1>"Graph"</h1> {as_tree(list.listed())}</div>
+        <div class="head"><h1>"Graph"</h1> {tree_link(list.listed())}</div>
         {list.view()}
     }
     .into_any()

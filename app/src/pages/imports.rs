@@ -10,8 +10,8 @@ use leptos_meta::Title;
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::pages::catalog::parts_of_it;
-use crate::parts::list::{Listed, columns_of};
+use crate::pages::catalog::tabs;
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
@@ -47,7 +47,7 @@ impl ListPage for AllImports {
         places::IMPORTS.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<ImportSort>) -> Answer<ImportPage> {
+    async fn fetch(self, listed: ListAddress<ImportSort>) -> Answer<ImportPage> {
         let (sort, before) = listed.stretch()?;
         calls::imports(ImportsWanted { barclamp: listed.word("barclamp"), sort, before }).await
     }
@@ -103,7 +103,7 @@ pub fn Imports() -> impl IntoView {
     view! {
         <Title text="Imports"/>
         <div class="head"><h1>"Imports"</h1></div>
-        {parts_of_it(places::IMPORTS)}
+        {tabs(places::IMPORTS)}
         {list.view()}
     }
     .into_any()

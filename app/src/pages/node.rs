@@ -9,7 +9,7 @@ use api::console::RunSummary;
 use api::limits;
 use api::live::Topic;
 use api::nodes::{Carried, FactsOf, LookView, NodeToken, NodeView, ReportView, SshView};
-use engine::ids::{Fqdn, NodeId, by_whom};
+use engine::ids::{Fqdn, NodeId, actor_name};
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -19,16 +19,17 @@ use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
 use crate::calls::{
-    self, ChangeNode, MintNodeToken, ProposeChange, RevokeNodeToken, SetAvailable, TakeOutNode,
+    self, ChangeNode, CreateNodeToken, DeleteNode, ProposeChange, RevokeNodeToken, SetAvailable,
 };
 use crate::check;
 use crate::clock::{Moment, Span};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits::{Alone, Shows};
-use crate::parts::act::{last_of, problem_of, when_done};
+use crate::pages::edits::{Alone, LabelStyle};
+use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::json::DataView;
 use crate::parts::{
-    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, icon, in_area, load_one, mark,
+    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, escape_textarea, icon,
+    load_one, mark,
 };
 use crate::places;
 
@@ -67,7 +68,7 @@ fn Whole(first: NodeView) -> impl IntoView {
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
             <div class="buttons">
-                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) shows=Shows::InFull same_elsewhere=true why_not/>
+                <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) shows=LabelStyle::InFull same_elsewhere=true why_not/>
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
@@ -82,8 +83,8 @@ fn Whole(first: NodeView) -> impl IntoView {
             <div class="stack">
                 <Noderoles feed/>
                 <Runs feed/>
-                <Speaks feed/>
-                <TakeOut feed/>
+                <NodeReports feed/>
+                <DeleteNodeForm feed/>
             </div>
         </div>
     }
@@ -150,7 +151,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     let joined = move || {
         let life = node.read().life.clone();
         let since = life.joined_since.map(|since| view! { ", " <Moment at=since/> });
-        view! { <dt>"Joined"</dt> <dd>{joined_words(&life.joined)} {since}</dd> }
+        view! { <dt>"Joined"</dt> <dd>{join_phase_text(&life.joined)} {since}</dd> }
     };
     let boot = move || {
         node.read()
@@ -164,7 +165,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
         said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"reported by the node"</small></dd> })
     };
     let added =
-        node.with_untracked(|node| (by_whom(node.added_by.as_deref()).to_owned(), node.added));
+        node.with_untracked(|node| (actor_name(node.added_by.as_deref()).to_owned(), node.added));
     view! {
         <section class="card" aria-label="State">
             <header>{pill} {since}</header>
@@ -189,7 +190,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
 fn whys(node: &NodeView) -> Vec<String> {
     let mut whys = Vec::new();
     if let Some(out) = &node.life.unavailable {
-        let by = by_whom(out.by.as_deref());
+        let by = actor_name(out.by.as_deref());
         whys.push(format!(
             "In maintenance, set by {by}: {}. No new runs start. Steps keep their states, and current \
              runs finish.",
@@ -204,7 +205,7 @@ fn whys(node: &NodeView) -> Vec<String> {
         }
         (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
         (true, Some(_)) => {
-            whys.push(counts_as_dead_after(node.life.enough.saturating_sub(node.life.against)))
+            whys.push(dead_after_text(node.life.enough.saturating_sub(node.life.against)))
         }
         _ => {}
     }
@@ -218,7 +219,7 @@ fn whys(node: &NodeView) -> Vec<String> {
 
 /// For a node that is alive and was not reached. A report from the node itself may have counted as
 /// alive, so only the remaining health checks are counted.
-fn counts_as_dead_after(more: u32) -> String {
+fn dead_after_text(more: u32) -> String {
     match more {
         0 | 1 => {
             "The last health check failed. If the next one fails too, the node counts as dead."
@@ -230,7 +231,7 @@ fn counts_as_dead_after(more: u32) -> String {
     }
 }
 
-fn joined_words(word: &str) -> &'static str {
+fn join_phase_text(word: &str) -> &'static str {
     match word {
         "confirmed" => "yes: a worker has checked for running processes",
         "welcomed" => "in progress: a worker must still check for running processes",
@@ -244,7 +245,7 @@ fn joined_words(word: &str) -> &'static str {
 fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let set = ServerAction::<SetAvailable>::new();
-    when_done(set, move |()| feed.now());
+    on_success(set, move |()| feed.now());
     let is_out = Memo::new(move |_| node.read().life.unavailable.is_some());
     let may = Memo::new(move |_| node.read().may_change.is_ok());
     let id = node.read_untracked().id;
@@ -344,13 +345,13 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
     let change = ServerAction::<ChangeNode>::new();
     let is_refused = Refused::of(change).is_here();
     let version = RwSignal::new(now.version);
-    when_done(change, move |new| {
+    on_success(change, move |new| {
         version.set(new);
         feed.now();
     });
     let (id, before) = (now.id, now.clone());
     let record = now.record;
-    let way = record.then(|| way_fields(&now));
+    let way = record.then(|| connection_fields(&now));
     let hints = record.then(|| hints_field(&now));
     let propose = (!record).then(|| view! { <ProposeConnection now=now.clone()/> });
     view! {
@@ -391,7 +392,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
 /// The fields in which a form differs from the record. If none differs: the description, as an
 /// example.
 fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
-    let is_read = typed.is_on("node");
+    let is_read = typed.is_checked("node");
     let mut change = Map::new();
     let texts = [("description", &before.description), ("serial", &before.serial)];
     for (name, was) in texts.into_iter().filter(|_| is_read) {
@@ -409,7 +410,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     {
         change.insert("hints".into(), hints);
     }
-    let way = way_changed(typed, before);
+    let way = changed_connection(typed, before);
     if !way.is_empty() {
         change.insert("way".into(), way.into());
     }
@@ -420,7 +421,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
 }
 
 /// As [`changed`], for the connection.
-fn way_changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
+fn changed_connection(typed: Typed, before: &NodeView) -> Map<String, Value> {
     let mut way = Map::new();
     let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
         let now = Some(typed.get(field)).filter(|now| !now.is_empty()).map(read);
@@ -445,7 +446,7 @@ fn hints_field(now: &NodeView) -> AnyView {
     view! {
         <div class="field">
             <label for="change-hints">"Hints"</label>
-            <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{in_area(text)}</textarea>
+            <textarea class="area code" id="change-hints" name="hints" rows="4" spellcheck="false" autocomplete="off">{escape_textarea(text)}</textarea>
             <span class="hint">"A JSON object."</span>
         </div>
     }
@@ -465,7 +466,7 @@ fn ProposeConnection(now: NodeView) -> impl IntoView {
                 <ActionForm action=propose attr:class="form">
                     <input type="hidden" name="node" value=id.to_string()/>
                     {hints_field(&now)}
-                    {way_fields(&now)}
+                    {connection_fields(&now)}
                     <span class="hint">"The node is in a blueprint, so its connection and hints change only after a review."</span>
                     <ProblemNotice problem=problem_of(propose)/>
                     <Same of=move |_: Typed| vec![api::calls::propose_on_node(id)]/>
@@ -479,7 +480,7 @@ fn ProposeConnection(now: NodeView) -> impl IntoView {
     .into_any()
 }
 
-fn way_fields(now: &NodeView) -> impl IntoView + use<> {
+fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
     let root = now.way.root.clone();
     let ssh = now.way.ssh.clone().map(|ssh| {
         view! {
@@ -523,7 +524,7 @@ fn way_fields(now: &NodeView) -> impl IntoView + use<> {
 }
 
 /// Each address that a health check tried, with its result, and further output.
-fn where_and_what(look: &LookView) -> impl IntoView + use<> {
+fn check_details(look: &LookView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
@@ -552,7 +553,7 @@ fn Looks(feed: Feed<NodeView>) -> impl IntoView {
             <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
             {move || match looks.read().is_empty() {
                 true => view! { <p class="inside muted">"No health checks yet."</p> }.into_any(),
-                false => looks_table(looks.get()).into_any(),
+                false => health_check_table(looks.get()).into_any(),
             }}
         </section>
     }
@@ -569,13 +570,13 @@ fn came(reached: bool) -> impl IntoView {
 }
 
 /// Health checks, newest first.
-fn looks_table(looks: Vec<LookView>) -> impl IntoView {
+fn health_check_table(looks: Vec<LookView>) -> impl IntoView {
     let row = |look: LookView| {
         view! {
             <tr>
                 <td><Moment at=look.at/></td>
                 <td data-label="Result">{came(look.reached)}</td>
-                <td data-label="Address and error">{where_and_what(&look)}</td>
+                <td data-label="Address and error">{check_details(&look)}</td>
                 <td data-label="Duration" class="num">{look.took_ms} " ms"</td>
                 <td data-label="Worker" class="muted">{look.by}</td>
             </tr>
@@ -612,7 +613,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
             <details class="fold" open>
                 <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=said.at/></span></summary>
                 <div class="inside">
-                    <p class="muted">{who_says(&said.source)} {run}</p>
+                    <p class="muted">{source_label(&said.source)} {run}</p>
                     <DataView value=said.facts/>
                 </div>
             </details>
@@ -630,7 +631,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-fn who_says(source: &str) -> &'static str {
+fn source_label(source: &str) -> &'static str {
     match source {
         "node" => "Reported by the machine itself, not verified",
         _ => "Collected by a role on the node",
@@ -638,8 +639,8 @@ fn who_says(source: &str) -> &'static str {
 }
 
 /// The link to further noderoles of the node.
-fn in_graph(node: &NodeView) -> impl IntoView + use<> {
-    let graph = places::graph_of_node(&node.deployment, &node.fqdn);
+fn graph_link(node: &NodeView) -> impl IntoView + use<> {
+    let graph = places::node_graph(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
     view! {
         <p class="inside muted">"The node has more noderoles. " <a href=graph>"Graph of " {deployment}</a></p>
@@ -651,7 +652,7 @@ fn in_graph(node: &NodeView) -> impl IntoView + use<> {
 fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let list = Memo::new(move |_| node.read().noderoles.clone());
-    let more = move || node.read().more_noderoles.then(|| in_graph(&node.read()));
+    let more = move || node.read().more_noderoles.then(|| graph_link(&node.read()));
     let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
     let count = move || {
         format!("{}{}", list.read().len(), if node.read().more_noderoles { " shown" } else { "" })
@@ -717,7 +718,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
 
 /// The node's own reports, and the tokens with which it authenticates.
 #[component]
-fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
+fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let (reports, tokens) = (
         Memo::new(move |_| node.read().reports.clone()),
@@ -726,10 +727,10 @@ fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
     let may = Memo::new(move |_| node.read().may_change.is_ok());
     let id = node.read_untracked().id;
     let revoke = ServerAction::<RevokeNodeToken>::new();
-    when_done(revoke, move |()| feed.now());
+    on_success(revoke, move |()| feed.now());
     let said = |report: ReportView| {
         let text = (!report.said.is_empty()).then(|| view! { <code>{report.said}</code> });
-        view! { <li><b>{report_word(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
+        view! { <li><b>{report_label(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
     };
     view! {
         <section class="card" aria-label="Reports and tokens">
@@ -740,9 +741,9 @@ fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
                 {move || reports.read().is_empty().then(|| view! { <p class="muted">"No reports yet."</p> })}
                 <h3>"Tokens"</h3>
                 {move || tokens.read().is_empty().then(|| view! { <p class="muted">"No tokens yet."</p> })}
-                <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one_token(token, id, may.get(), revoke)).collect_view()}</ul>
+                <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| token_row(token, id, may.get(), revoke)).collect_view()}</ul>
                 <ProblemNotice problem=problem_of(revoke)/>
-                {move || may.get().then(|| view! { <Mint feed/> })}
+                {move || may.get().then(|| view! { <CreateTokenForm feed/> })}
                 <Same of=move |_: Typed| {
                     let holding = tokens.get().into_iter().filter(|token| token.holds);
                     holding.map(|token| api::calls::revoke_node_token(id, token.id)).collect::<Vec<_>>()
@@ -753,7 +754,7 @@ fn Speaks(feed: Feed<NodeView>) -> impl IntoView {
     .into_any()
 }
 
-fn report_word(kind: &str) -> &'static str {
+fn report_label(kind: &str) -> &'static str {
     match kind {
         "startup" => "start-up",
         "shutdown" => "shutdown",
@@ -762,7 +763,7 @@ fn report_word(kind: &str) -> &'static str {
     }
 }
 
-fn one_token(
+fn token_row(
     token: NodeToken,
     node: NodeId,
     may: bool,
@@ -800,9 +801,9 @@ fn one_token(
 
 /// Creates a token and shows it once.
 #[component]
-fn Mint(feed: Feed<NodeView>) -> impl IntoView {
-    let mint = ServerAction::<MintNodeToken>::new();
-    when_done(mint, move |_| feed.now());
+fn CreateTokenForm(feed: Feed<NodeView>) -> impl IntoView {
+    let mint = ServerAction::<CreateNodeToken>::new();
+    on_success(mint, move |_| feed.now());
     let last = last_of(mint);
     let id = feed.value().read_untracked().id;
     let made = move || {
@@ -819,15 +820,15 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
         view! {
             <div class="field">
                 <label for="token-name">"New token"</label>
-                <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
+                <input class="input" id="token-name" name="name" required maxlength=limits::NODE_TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
             </div>
             <div class="field">
                 <label for="token-days">"Validity in days"</label>
-                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::USUAL_TOKEN_DAYS value=refused.typed("days")/>
+                <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::DEFAULT_TOKEN_DAYS value=refused.typed("days")/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
             <Same of=move |typed: Typed| {
-                let days = typed.get("days").parse().unwrap_or(limits::USUAL_TOKEN_DAYS);
+                let days = typed.get("days").parse().unwrap_or(limits::DEFAULT_TOKEN_DAYS);
                 vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
             }/>
         }
@@ -849,12 +850,12 @@ fn Mint(feed: Feed<NodeView>) -> impl IntoView {
 
 /// Deletes the record of a node that no target contains.
 #[component]
-fn TakeOut(feed: Feed<NodeView>) -> impl IntoView {
+fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let take = ServerAction::<TakeOutNode>::new();
+    let take = ServerAction::<DeleteNode>::new();
     let is_refused = Refused::of(take).is_here();
     let navigate = use_navigate();
-    when_done(take, move |()| navigate(places::NODES, NavigateOptions::default()));
+    on_success(take, move |()| navigate(places::NODES, NavigateOptions::default()));
     let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_ok()));
     let id = node.read_untracked().id;
     move || {

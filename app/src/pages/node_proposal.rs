@@ -3,7 +3,7 @@
 
 use api::console::{EditView, NodeProposal, NodeRole};
 use api::live::Topic;
-use api::problem::ON_DEPLOYMENT;
+use api::problem::DEPLOYMENT_PROPOSAL;
 use api::{Problem, limits};
 use engine::ids::ProposalId;
 use engine::plan::Edit;
@@ -13,17 +13,17 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use super::edits::{
-    About, Carried, JoinNotice, Joining, Named, Outcome, Pen, Put, Step, Wish, by, fate,
+    About, Carried, EditContext, JoinNotice, Joining, Named, Outcome, Put, Step, Wish, by, fate,
 };
 use super::review::reasons;
 use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::use_live;
-use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, heed, icon,
-    load_or, problem_of_one, problem_page_with,
+    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, icon,
+    load_with_error, object_problem_page, problem_page_with, warnings,
 };
 use crate::places;
 
@@ -33,14 +33,14 @@ pub fn NodeProposalPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
     let proposal = Resource::new(move || id.get(), by_text);
-    load_or(proposal, move |first| view! { <Loaded first/> }, elsewhere)
+    load_with_error(proposal, move |first| view! { <Loaded first/> }, elsewhere)
 }
 
 /// A proposal on a deployment is shown on that deployment's board.
 fn elsewhere(problem: Problem) -> AnyView {
-    let deployment = problem.errors.first().filter(|_| problem.code == ON_DEPLOYMENT);
-    let Some(board) = deployment.map(|found| places::board_of(&found.detail)) else {
-        return problem_of_one(problem, (places::DRAFTS, "All proposals"));
+    let deployment = problem.errors.first().filter(|_| problem.code == DEPLOYMENT_PROPOSAL);
+    let Some(board) = deployment.map(|found| places::board_by_name(&found.detail)) else {
+        return object_problem_page(problem, (places::DRAFTS, "All proposals"));
     };
     problem_page_with(
         problem,
@@ -99,9 +99,9 @@ impl Draft {
         self.busy.get() || !self.is_open()
     }
 
-    fn pen(self) -> Pen {
+    fn pen(self) -> EditContext {
         let open = move || self.value().with(|view| (view.proposal.id, view.proposal.version));
-        Pen {
+        EditContext {
             // No previews for a proposal that is being discarded or that may not be edited.
             proposal: Signal::derive(move || self.is_open().then(open)),
             board: Signal::derive(|| None),
@@ -197,7 +197,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
         {move || troubles(&view.read())}
         <div class="columns">
             <div class="stack">
-                <Carries draft/>
+                <NoderoleTable draft/>
                 <Bind draft/>
             </div>
             <div class="stack">
@@ -239,12 +239,12 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
             </div>
         }
     });
-    (back, lines, heed::clashes(&proposal.clashes))
+    (back, lines, warnings::clashes(&proposal.clashes))
 }
 
 /// The node's noderoles, with the proposed changes.
 #[component]
-fn Carries(draft: Draft) -> impl IntoView {
+fn NoderoleTable(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let line = move |role: NodeRole| {
         let (key, proposed) = (StoredValue::new(role.noderole.clone()), role.proposed);
@@ -392,8 +392,8 @@ fn named(verb: &str, what: Option<&String>) -> String {
 fn Edits(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let (undo, redo) = (ServerAction::<Undo>::new(), ServerAction::<Redo>::new());
-    when_done(undo, move |_| draft.feed.now());
-    when_done(redo, move |_| draft.feed.now());
+    on_success(undo, move |_| draft.feed.now());
+    on_success(redo, move |_| draft.feed.now());
     let joins = move || {
         view.with(|view| {
             (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id)
@@ -492,7 +492,7 @@ fn Review(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let (submit, discard, gone) = (ServerAction::<Submit>::new(), draft.discard, draft.gone);
     let nothing = move || view.read().proposal.edits.iter().all(|edit| edit.undone);
-    when_done(discard, move |()| gone.set(true));
+    on_success(discard, move |()| gone.set(true));
     let typed = Refused::of(submit).typed("title");
     let title = move || typed.clone().unwrap_or_else(|| suggested_title(&view.read()));
     view! {

@@ -16,9 +16,9 @@ use crate::check::Purpose;
 use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits::{Alone, Outcome, Pen, Put, PutIn, Shows, Wish, says};
+use crate::pages::edits::{Alone, EditContext, LabelStyle, Outcome, Put, SubmitButton, Wish, says};
 use crate::pages::node::has_page;
-use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::json::{DataEditor, DataView, Draft};
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
@@ -86,8 +86,8 @@ fn Details(
     };
     use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
 
-    let below =
-        noderole.with_untracked(|noderole| places::graph_below(&noderole.deployment, noderole.id));
+    let below = noderole
+        .with_untracked(|noderole| places::dependents_graph(&noderole.deployment, noderole.id));
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="columns">
@@ -167,7 +167,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                         <Alone
                             node=Signal::derive(move || noderole.read().node)
                             name=Signal::derive(move || noderole.read().fqdn.clone())
-                            shows=Shows::This
+                            shows=LabelStyle::WithoutName
                             why_not=Signal::derive(move || noderole.read().may_propose.clone().err())
                         />
                     </dd>
@@ -203,7 +203,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
     let noderole = feed.value();
     let retry = ServerAction::<Retry>::new();
     let reason = Refused::of(retry).typed("reason");
-    when_done(retry, move |()| feed.now());
+    on_success(retry, move |()| feed.now());
     let failed = Memo::new(move |_| noderole.read().state == StepState::Error);
     let why_not = Memo::new(move |_| noderole.read().may_retry.clone().err());
     let id = noderole.read_untracked().id.to_string();
@@ -287,7 +287,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
     // No previews while the section is collapsed.
     let is_open = RwSignal::new(false);
-    let (pen, said) = pen_of(feed, edited);
+    let (pen, said) = edit_context(feed, edited);
     let (node, key) = (now.node, NoderoleKey::first(now.role.clone()));
     let name = format!("{} on {}", now.role, now.fqdn.split('.').next().unwrap_or(&now.fqdn));
     let (of_data, of_again, of_unbind) = (key.clone(), key.clone(), key);
@@ -324,7 +324,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                     <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
                     <DataEditor draft name="own-data"/>
                     <Outcome of=data/>
-                    <div class="buttons"><PutIn of=data/></div>
+                    <div class="buttons"><SubmitButton of=data/></div>
                 </form>
                 <form class="form" on:submit=put(again, |name| format!("The proposal runs {name} again."), clear)>
                     <div class="field">
@@ -332,7 +332,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                         <input class="input" id="own-again" autocomplete="off" placeholder="Reason" disabled=is_again prop:value=move || reason.get() on:input=move |event| reason.set(event_target_value(&event))/>
                     </div>
                     <Outcome of=again/>
-                    <div class="buttons"><PutIn of=again/></div>
+                    <div class="buttons"><SubmitButton of=again/></div>
                 </form>
                 <form class="form" on:submit=put(unbind, |name| format!("The proposal unbinds {name}."), nothing)>
                     <h3>"Unbind"</h3>
@@ -341,7 +341,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                         <span><b>"Also unbind its dependents"</b> " " <small>"Otherwise the edit is rejected if another noderole needs this one."</small></span>
                     </label>
                     <Outcome of=unbind/>
-                    <div class="buttons"><PutIn of=unbind grave=true/></div>
+                    <div class="buttons"><SubmitButton of=unbind grave=true/></div>
                 </form>
             </div>
             <div class="unseen" role="status" aria-live="polite">{move || said.get()}</div>
@@ -360,7 +360,7 @@ fn is_shown(event: &leptos::ev::Event) -> bool {
 
 /// The interface to the open proposal of the noderole's deployment, and the announcement after an
 /// edit.
-fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<String>) {
+fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext, RwSignal<String>) {
     let noderole = feed.value();
     let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
     let open =
@@ -378,7 +378,12 @@ fn pen_of(feed: Feed<NoderoleView>, edited: Callback<()>) -> (Pen, RwSignal<Stri
     };
     let board = Signal::derive(move || Some(noderole.read().deployment.clone()));
     (
-        Pen { proposal: Signal::derive(open), board, busy: busy.into(), put: Callback::new(put) },
+        EditContext {
+            proposal: Signal::derive(open),
+            board,
+            busy: busy.into(),
+            put: Callback::new(put),
+        },
         said,
     )
 }
@@ -432,8 +437,14 @@ fn Around(
     all: Option<String>,
 ) -> impl IntoView {
     let count = {
-        let may_be_cut = all.is_some();
-        move || if may_be_cut { counted(list.read().len()) } else { list.read().len().to_string() }
+        let may_be_truncated = all.is_some();
+        move || {
+            if may_be_truncated {
+                counted(list.read().len())
+            } else {
+                list.read().len().to_string()
+            }
+        }
     };
     let more = move || {
         let all = all.clone().filter(|_| list.read().len() >= PAGE_SIZE);

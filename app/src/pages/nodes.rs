@@ -11,15 +11,15 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls::{self, AddNode, AddNodes, ProposeMove, TakeOutNode};
+use crate::calls::{self, AddNode, AddNodes, DeleteNode, ProposeMove};
 use crate::failure::Answer;
 use crate::pages::edits::Alone;
-use crate::parts::act::{problem_of, when_done};
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::act::{on_success, problem_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
     Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused,
-    Same, Typed, anew, icon, in_area,
+    Same, Typed, anew, escape_textarea, icon,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -76,7 +76,7 @@ impl ListPage for AllNodes {
         places::NODES.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<NodeSort>) -> Answer<NodePage> {
+    async fn fetch(self, listed: ListAddress<NodeSort>) -> Answer<NodePage> {
         let state = listed.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
         let (sort, after) = listed.stretch()?;
         let (filter, deployment) = (listed.word("filter"), listed.word("deployment"));
@@ -115,7 +115,7 @@ impl ListPage for AllNodes {
             let name = node.read().deployment.clone();
             view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
         };
-        let steps = view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || why_not_yet(&node.read())} };
+        let steps = view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || pending_link(&node.read())} };
         view! {
             <tr>
                 <td>{name}</td>
@@ -134,9 +134,9 @@ impl ListPage for AllNodes {
         let dialogs = || {
             view! {
                 <MoveDialog move_to/>
-                <TakeOutDialog take_out gone=again/>
+                <DeleteNodeDialog take_out gone=again/>
                 <AddNodeDialog handle=add added=again/>
-                <PasteDialog handle=paste added=again/>
+                <AddNodesDialog handle=paste added=again/>
             }
         };
         with.may.then(dialogs).into_any()
@@ -152,7 +152,7 @@ pub fn Nodes() -> impl IntoView {
         <Title text="Nodes"/>
         <div class="head">
             <h1>"Nodes"</h1>
-            <div class="buttons">{list.beside(move |may_change| view! { <Adding may_change add paste/> }.into_any())}</div>
+            <div class="buttons">{list.beside(move |may_change| view! { <AddButtons may_change add paste/> }.into_any())}</div>
         </div>
         {list.view()}
     }
@@ -161,7 +161,7 @@ pub fn Nodes() -> impl IntoView {
 
 /// The buttons that add nodes, or the required permission.
 #[component]
-fn Adding(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl IntoView {
+fn AddButtons(may_change: bool, add: DialogHandle, paste: DialogHandle) -> impl IntoView {
     if !may_change {
         return view! { <small class="muted">"To change nodes, you need the permission " {OPERATOR} ". An admin can grant it."</small> }
             .into_any();
@@ -205,7 +205,7 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
 }
 
 /// A link to the node's pending steps, if there are any.
-fn why_not_yet(node: &NodeSummary) -> impl IntoView + use<> {
+fn pending_link(node: &NodeSummary) -> impl IntoView + use<> {
     let steps = node.steps;
     let waits = steps.blocked + steps.todo + steps.error > 0;
     waits.then(
@@ -301,9 +301,9 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
 /// Deletes the record of a node that no target contains. The desired state does not change, so this
 /// needs no review.
 #[component]
-fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
-    let act = ServerAction::<TakeOutNode>::new();
-    when_done(act, move |()| {
+fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
+    let act = ServerAction::<DeleteNode>::new();
+    on_success(act, move |()| {
         take_out.dialog.close();
         gone.run(());
     });
@@ -335,12 +335,16 @@ fn TakeOutDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
 
 /// The node that the form describes. An example while the form is empty.
 fn wished(typed: Typed) -> NewNode {
-    let named = ["fqdn", "mac", "serial"].iter().any(|field| typed.is_on(field));
+    let named = ["fqdn", "mac", "serial"].iter().any(|field| typed.is_checked(field));
     NewNode {
         fqdn: if named { typed.get("fqdn") } else { "NAME.EXAMPLE.COM".into() },
         macs: typed.get("mac"),
         serial: typed.get("serial"),
-        root: if typed.is_on("address") { typed.get("root") } else { typed.or("root", "/FOLDER") },
+        root: if typed.is_checked("address") {
+            typed.get("root")
+        } else {
+            typed.or("root", "/FOLDER")
+        },
         addresses: typed.get("address"),
         port: typed.get("port"),
         user: typed.get("user"),
@@ -355,8 +359,8 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let refused = Refused::of(add);
     // A refused name can be corrected and sent without JavaScript, so only typing disables the
     // button.
-    let (name, is_typed) = (RwSignal::new(refused.typed_or("fqdn", "")), RwSignal::new(false));
-    when_done(add, move |_| {
+    let (name, is_typed) = (RwSignal::new(refused.value_or("fqdn", "")), RwSignal::new(false));
+    on_success(add, move |_| {
         handle.close();
         name.set(String::new());
         is_typed.set(false);
@@ -461,9 +465,9 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
 
 /// Adds nodes from a text with one node per line: all or none.
 #[component]
-fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
+fn AddNodesDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNodes>::new();
-    when_done(add, move |_| added.run(()));
+    on_success(add, move |_| added.run(()));
     let fields = anew(add, |refused| {
         view! {
             <div class="field">
@@ -478,7 +482,7 @@ fn PasteDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     placeholder="web-7.rack1.example.com root=/srv/nodes/web-7"
                     aria-describedby="nodes-text-hint"
                 >
-                    {in_area(refused.typed_or("text", ""))}
+                    {escape_textarea(refused.value_or("text", ""))}
                 </textarea>
                 <span class="hint" id="nodes-text-hint">
                     "A line has a name and then fields, such as " <code>"root=/srv/nodes/web-7"</code> " or "

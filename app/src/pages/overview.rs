@@ -12,7 +12,7 @@ use api::reviews::Whose;
 use api::waiting::WaitingGroup;
 use engine::anneal::Wait;
 use engine::counting::{either, many};
-use engine::ids::by_whom;
+use engine::ids::actor_name;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
@@ -60,7 +60,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
             <div class="overview">
                 <Stuck overview/>
                 <Reviews overview/>
-                <Machinery overview/>
+                <SystemStatus overview/>
                 <Commits overview/>
             </div>
             <Same of=move |_: Typed| vec![api::calls::overview()]/>
@@ -90,29 +90,29 @@ fn begin() -> AnyView {
 }
 
 /// The problems, each in a few words.
-fn ills(overview: &Overview) -> Vec<String> {
+fn problems(overview: &Overview) -> Vec<String> {
     let some = |n: i64, one: &str, many: &str| match n {
         0 => None,
         1 => Some(format!("1 {one}")),
         n => Some(format!("{n} {many}")),
     };
-    let mut ills = Vec::new();
-    ills.extend((!overview.enabled).then(|| "execution is off".to_owned()));
-    ills.extend((overview.workers.alive == 0).then(|| "no worker is alive".to_owned()));
-    ills.extend(some(overview.steps.error, "step failed", "steps failed"));
-    ills.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
-    ills.extend(some(
+    let mut problems = Vec::new();
+    problems.extend((!overview.enabled).then(|| "execution is off".to_owned()));
+    problems.extend((overview.workers.alive == 0).then(|| "no worker is alive".to_owned()));
+    problems.extend(some(overview.steps.error, "step failed", "steps failed"));
+    problems.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
+    problems.extend(some(
         overview.deployments.held,
         "deployment is on hold",
         "deployments are on hold",
     ));
-    ills
+    problems
 }
 
 /// The overall state, as shape, colour and words.
 #[component]
 fn Verdict(overview: Memo<Overview>) -> impl IntoView {
-    let said = Memo::new(move |_| ills(&overview.read()));
+    let said = Memo::new(move |_| problems(&overview.read()));
     let is_bad = move || {
         let overview = overview.read();
         overview.steps.error > 0 || overview.nodes.dead > 0 || overview.workers.alive == 0
@@ -208,7 +208,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
     let mine = format!("{}?whose={}", places::REVIEWS, Whose::ForMe.as_str());
-    let proposed = places::deployments_that_are(DeploymentState::Proposed);
+    let proposed = places::deployments_in_state(DeploymentState::Proposed);
     view! {
         <section class="card" aria-label="Reviews">
             <header><h2>"Reviews"</h2></header>
@@ -224,7 +224,7 @@ fn Reviews(overview: Memo<Overview>) -> impl IntoView {
 
 /// The execution switch, workers, the queue and nodes.
 #[component]
-fn Machinery(overview: Memo<Overview>) -> impl IntoView {
+fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
     let switch = move || {
         match overview.read().enabled {
         true => view! { <span class="pill" data-state="active">{icon(Icon::Run)} "on"</span> }.into_any(),
@@ -259,15 +259,15 @@ fn Machinery(overview: Memo<Overview>) -> impl IntoView {
                 <dd>
                     <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in total"</a>
                     ", "
-                    <a href=places::nodes_that_are(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
+                    <a href=places::nodes_in_state(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
                     ", "
-                    <a href=places::nodes_that_are(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " in maintenance"</a>
+                    <a href=places::nodes_in_state(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " in maintenance"</a>
                 </dd>
                 <dt>"Deployments"</dt>
                 <dd>
                     <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in total"</a>
                     ", "
-                    <a href=places::deployments_that_are(DeploymentState::Held)><span class="num">{move || overview.read().deployments.held}</span> " on hold"</a>
+                    <a href=places::deployments_in_state(DeploymentState::Held)><span class="num">{move || overview.read().deployments.held}</span> " on hold"</a>
                 </dd>
             </dl>
         </section>
@@ -284,7 +284,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
             target.get_untracked();
         let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Target {number}") } else { title };
-        let by = by_whom(by.as_deref()).to_owned();
+        let by = actor_name(by.as_deref()).to_owned();
         let on =
             deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
         view! {
@@ -311,11 +311,11 @@ mod tests {
     use super::*;
     use api::overview::{DeploymentTally, NodeTally, QueueTally, WorkerTally};
     use api::reviews::Waiting;
-    use engine::ids::TargetNo;
+    use engine::ids::BlueprintNumber;
 
     fn calm() -> Overview {
         Overview {
-            target: TargetNo(7),
+            target: BlueprintNumber(7),
             enabled: true,
             deployments: DeploymentTally { all: 3, held: 0, proposed: 1 },
             nodes: NodeTally { all: 2, dead: 0, unavailable: 0 },
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn problems_are_listed() {
-        assert_eq!(ills(&calm()), Vec::<String>::new());
+        assert_eq!(problems(&calm()), Vec::<String>::new());
         let mut ill = calm();
         ill.enabled = false;
         ill.workers.alive = 0;
@@ -347,7 +347,7 @@ mod tests {
             "2 nodes are dead",
             "1 deployment is on hold",
         ];
-        assert_eq!(ills(&ill), said);
+        assert_eq!(problems(&ill), said);
     }
 
     #[test]

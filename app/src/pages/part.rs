@@ -25,7 +25,7 @@
 use std::future::Future;
 
 use api::console::{GraphView, NoderoleView, ReviewView};
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 use leptos::prelude::*;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 #[cfg(feature = "ssr")]
@@ -41,7 +41,7 @@ use crate::pages::review::{Detail, OfReport};
 use crate::parts::{ProblemNotice, problem_page};
 
 /// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
-/// [`crate::pages`]. `NAME` is also the name of the chunk. `with PIECE if ASKED` (repeatable) names
+/// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable) names
 /// a piece that an address may request, and the function that detects this.
 macro_rules! parts {
     ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)*,)+) => {$(
@@ -63,7 +63,7 @@ macro_rules! parts {
 
                 async fn view(_: Self) -> AnyView {
                     #[cfg(feature = "ssr")]
-                    name_in_head(stringify!($name));
+                    preload_in_head(stringify!($name));
                     match page().await {
                         Ok(page) => page,
                         // `preload` runs first. It returns without the chunk only if the server is
@@ -94,14 +94,14 @@ parts! {
     account: settings::account::Account,
     audit: audit::Audit,
     blueprints: blueprints::Blueprints,
-    board: board::BoardPage with noderole_panel if board::asks_for_panel,
+    board: board::BoardPage with noderole_panel if board::has_panel,
     catalog: catalog::Catalog,
     deployments: deployments::Deployments,
     graph: graph::GraphPage,
     graphs: graph::Graphs,
     imports: imports::Imports,
     node: node::NodePage,
-    node_looks: node::looks::LooksPage,
+    node_looks: node::looks::HealthChecksPage,
     node_noderoles: node::noderoles::NoderolesPage,
     node_proposal: node_proposal::NodeProposalPage,
     node_results: node::results::ResultsPage,
@@ -112,7 +112,7 @@ parts! {
     people: settings::people::People,
     person: settings::person::PersonPage,
     policy: settings::policy::PolicyPage,
-    review: review::ReviewPage with review_details if review::asks_for_details with review_graph if review::asks_for_graph,
+    review: review::ReviewPage with review_details if review::has_details_tab with review_graph if review::has_graph_tab,
     reviews: reviews::Reviews,
     role: role::RolePage,
     role_graph: role_graph::RoleGraphPage,
@@ -146,8 +146,8 @@ macro_rules! pieces {
 
             pub(crate) async fn shown($($argument: $kind),*) -> AnyView {
                 #[cfg(feature = "ssr")]
-                $crate::pages::part::name_in_head(stringify!($name));
-                piece($($argument),*).await.unwrap_or_else(|_| $crate::pages::part::not_loaded())
+                $crate::pages::part::preload_in_head(stringify!($name));
+                piece($($argument),*).await.unwrap_or_else(|_| $crate::pages::part::load_error())
             }
         }
     )+};
@@ -157,11 +157,11 @@ pub(super) use pieces;
 pieces! {
     noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
     review_details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) which.view(review, report);
-    review_graph(first: GraphView, id: SubmissionId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
+    review_graph(first: GraphView, id: ReviewId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
 }
 
 /// The message instead of a piece that cannot be loaded.
-pub(super) fn not_loaded() -> AnyView {
+pub(super) fn load_error() -> AnyView {
     let problem = api::Problem::unavailable(
         "This part of the page could not be loaded: the connection was lost, or Gantry was \
          upgraded. Reload the page.",
@@ -173,7 +173,7 @@ pub(super) fn not_loaded() -> AnyView {
 /// here: another thread provides it while the page is already being built, so every second page
 /// would miss it.
 #[cfg(feature = "ssr")]
-pub(super) fn name_in_head(part: &str) {
+pub(super) fn preload_in_head(part: &str) {
     let Some(split) = use_context::<leptos::WasmSplitManifest>() else { return };
     let (folder, parts, loader) = split.0.get_value();
     for file in parts.get(part).into_iter().flatten() {
@@ -198,7 +198,7 @@ async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let wanted = use_url();
     if part.await.is_err() {
         let is_away = |failure: Failure| failure.0.code == UNREACHABLE;
-        if is_taken_over() && calls::frame().await.is_err_and(is_away) {
+        if is_hydrated() && calls::frame().await.is_err_and(is_away) {
             return;
         }
         go(&wanted.read_untracked());
@@ -207,7 +207,7 @@ async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
 }
 
 /// The session storage key of an address that was reloaded. Removed after a successful hydration.
-const RELOADED: &str = "gantry-reloaded";
+const RELOADED_KEY: &str = "gantry-reloaded";
 
 fn go(wanted: &Url) {
     let location = window().location();
@@ -215,7 +215,7 @@ fn go(wanted: &Url) {
     let address = format!("{}{asked}{}{}", wanted.path(), wanted.search(), wanted.hash());
     let here = location.href().is_ok_and(|href| href == format!("{}{address}", wanted.origin()));
     // If this fails, the browser shows its own error.
-    let _ = match is_taken_over() {
+    let _ = match is_hydrated() {
         true if here => location.reload(),
         true => location.assign(&address),
         false => match remember_reload(&address) {
@@ -225,7 +225,7 @@ fn go(wanted: &Url) {
     };
 }
 
-fn is_taken_over() -> bool {
+fn is_hydrated() -> bool {
     document().document_element().is_some_and(|root| root.has_attribute("data-hydrated"))
 }
 
@@ -233,13 +233,13 @@ fn is_taken_over() -> bool {
 /// better than an endless reload.
 fn remember_reload(address: &str) -> bool {
     let Ok(Some(memory)) = window().session_storage() else { return false };
-    let again = memory.get_item(RELOADED).is_ok_and(|last| last.as_deref() == Some(address));
-    !again && memory.set_item(RELOADED, address).is_ok()
+    let again = memory.get_item(RELOADED_KEY).is_ok_and(|last| last.as_deref() == Some(address));
+    !again && memory.set_item(RELOADED_KEY, address).is_ok()
 }
 
 fn forget_reload() {
     #[cfg(target_arch = "wasm32")]
     if let Ok(Some(memory)) = window().session_storage() {
-        let _ = memory.remove_item(RELOADED);
+        let _ = memory.remove_item(RELOADED_KEY);
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
-use crate::parts::list::{Listed, columns_of, hidden};
+use crate::parts::list::{ListAddress, columns_of, hidden};
 use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
@@ -58,23 +58,23 @@ impl Of {
 const STATE: &str = "state";
 const WHOSE: &str = "whose";
 
-fn state_word(of: Of) -> &'static str {
+fn state_param(of: Of) -> &'static str {
     if of == Of::Reviews(Fate::Open) { "" } else { of.as_str() }
 }
 
-fn whose_word(whose: Whose) -> &'static str {
+fn owner_param(whose: Whose) -> &'static str {
     if whose == Whose::All { "" } else { whose.as_str() }
 }
 
 /// Parses the list of an address. Unknown values are refused.
-fn which(listed: &Listed<ReviewSort>) -> Result<(Of, Whose), Failure> {
+fn which(listed: &ListAddress<ReviewSort>) -> Result<(Of, Whose), Failure> {
     let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
     let whose = listed.one_of(WHOSE, &Whose::EVERY, Whose::as_str)?;
     Ok((of.unwrap_or(Of::Reviews(Fate::Open)), whose.unwrap_or_default()))
 }
 
 /// As [`which`], but an unknown value selects the default. The list itself reports the error.
-fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
+fn here(listed: &ListAddress<ReviewSort>) -> (Of, Whose) {
     let (state, whose) = (listed.word(STATE), listed.word(WHOSE));
     let of =
         Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
@@ -83,21 +83,21 @@ fn here(listed: &Listed<ReviewSort>) -> (Of, Whose) {
 
 /// The address of another list with the same deployment and text. Only open reviews can await the
 /// reader.
-fn other(listed: &Listed<ReviewSort>, of: Of, whose: Whose) -> String {
+fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: Whose) -> String {
     let whose =
         if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
-    let kept = listed.bare().kept(STATE, state_word(of)).kept(WHOSE, whose_word(whose));
+    let kept = listed.bare().kept(STATE, state_param(of)).kept(WHOSE, owner_param(whose));
     asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
 
 /// The order of proposals that corresponds to an order of reviews. Their keys have the same types,
 /// so a cursor in one order is valid in the other.
-fn of_proposals(order: Order<ReviewSort>) -> Order<ProposalSort> {
+fn proposal_order(order: Order<ReviewSort>) -> Order<ProposalSort> {
     let by = match order.by {
         ReviewSort::Submitted => ProposalSort::Opened,
         ReviewSort::Title => ProposalSort::Deployment,
     };
-    Order { by, falling: order.falling }
+    Order { by, descending: order.descending }
 }
 
 fn moved<A: Sort, B: Sort>(place: Option<Cursor>, from: Order<A>, to: Order<B>) -> Option<Cursor> {
@@ -165,18 +165,18 @@ impl ListPage for Changes {
         places::REVIEWS.to_owned()
     }
 
-    fn read(self, query: &ParamsMap) -> Listed<ReviewSort> {
+    fn read(self, query: &ParamsMap) -> ListAddress<ReviewSort> {
         let word = |name: &str| query.get(name).unwrap_or_default();
         let usual = |name: &str, usual: &str| {
             Some(word(name)).filter(|said| said != usual).unwrap_or_default()
         };
-        let listed = Listed::read(self.path(), query, Self::PLACE)
+        let listed = ListAddress::read(self.path(), query, Self::PLACE)
             .kept(STATE, &usual(STATE, Fate::Open.as_str()))
             .kept(WHOSE, &usual(WHOSE, Whose::All.as_str()));
         asked(listed, Self::FIELDS, word)
     }
 
-    async fn fetch(self, listed: Listed<ReviewSort>) -> Answer<Page> {
+    async fn fetch(self, listed: ListAddress<ReviewSort>) -> Answer<Page> {
         let (of, whose) = which(&listed)?;
         let (sort, before) = listed.stretch()?;
         let (deployment, text) = (listed.word("deployment"), listed.word("text"));
@@ -190,7 +190,7 @@ impl ListPage for Changes {
                 })
             }
             Of::Drafts => {
-                let (mine, to) = (whose == Whose::Mine, of_proposals(sort));
+                let (mine, to) = (whose == Whose::Mine, proposal_order(sort));
                 let before = moved(before, sort, to);
                 let wanted =
                     ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
@@ -223,11 +223,11 @@ impl ListPage for Changes {
         }
     }
 
-    fn same(self, listed: &Listed<ReviewSort>) -> Call {
+    fn same(self, listed: &ListAddress<ReviewSort>) -> Call {
         let (of, whose) = here(listed);
         match of {
             Of::Reviews(fate) => api::calls::list(List::Reviews, |word| match word {
-                "whose" => Some(whose_word(whose).to_owned()),
+                "whose" => Some(owner_param(whose).to_owned()),
                 "fate" => Some(fate.as_str().to_owned()),
                 word => Some(listed.word(word)),
             }),
@@ -236,7 +236,7 @@ impl ListPage for Changes {
                 "drafts" => Some("true".to_owned()),
                 "sort" => {
                     let order = listed.word(word).parse().unwrap_or_default();
-                    Some(of_proposals(order))
+                    Some(proposal_order(order))
                         .filter(|order| !order.is_usual())
                         .map(|order| order.to_string())
                 }
@@ -245,12 +245,12 @@ impl ListPage for Changes {
         }
     }
 
-    fn nothing(self, listed: &Listed<ReviewSort>, next: Option<&Cursor>) -> AnyView {
+    fn nothing(self, listed: &ListAddress<ReviewSort>, next: Option<&Cursor>) -> AnyView {
         nothing(listed, next.is_some())
     }
 
     fn none(self) -> AnyView {
-        nothing_yet(Of::Reviews(Fate::Any))
+        empty_state(Of::Reviews(Fate::Any))
     }
 }
 
@@ -279,7 +279,7 @@ pub fn Reviews() -> impl IntoView {
         <Title text="Reviews"/>
         <div class="head"><h1>"Reviews"</h1></div>
         <div class="filters spread">
-            <nav class="buttons" aria-label="Filter by state">{move || fates(&listed.read())}</nav>
+            <nav class="buttons" aria-label="Filter by state">{move || state_links(&listed.read())}</nav>
             <nav class="buttons" aria-label="Filter by person">{move || whose(&listed.read())}</nav>
         </div>
         {list.view()}
@@ -293,13 +293,13 @@ fn link(to: String, word: &'static str, is_here: bool) -> AnyView {
         .into_any()
 }
 
-fn fates(listed: &Listed<ReviewSort>) -> AnyView {
+fn state_links(listed: &ListAddress<ReviewSort>) -> AnyView {
     let (now, whose) = here(listed);
     let one = |of: Of| link(other(listed, of, whose), of.word(), of == now);
     Of::EVERY.map(one).collect_view().into_any()
 }
 
-fn whose(listed: &Listed<ReviewSort>) -> AnyView {
+fn whose(listed: &ListAddress<ReviewSort>) -> AnyView {
     let (of, now) = here(listed);
     let one = |(whose, word): (Whose, &'static str)| {
         let of = if whose == Whose::ForMe { Of::Reviews(Fate::Open) } else { of };
@@ -312,7 +312,7 @@ fn whose(listed: &Listed<ReviewSort>) -> AnyView {
 }
 
 /// The message instead of rows.
-fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
+fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     if has_next {
         return view! {
             <Empty icon=Icon::Search title="No matches so far">
@@ -322,7 +322,7 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
         .into_any();
     }
     let (of, whose) = here(listed);
-    if whose == Whose::ForMe && !listed.is_narrow() && listed.place().is_none() {
+    if whose == Whose::ForMe && !listed.is_filtered() && listed.place().is_none() {
         return view! {
             <Empty icon=Icon::Check title="No reviews wait for you">
                 <p>"This list shows the reviews that you can judge or commit now."</p>
@@ -344,10 +344,10 @@ fn nothing(listed: &Listed<ReviewSort>, has_next: bool) -> AnyView {
         return view! { <Empty icon=Icon::Search title="No matches"><a class="button" href=to>{word}</a></Empty> }
             .into_any();
     }
-    nothing_yet(of)
+    empty_state(of)
 }
 
-fn nothing_yet(of: Of) -> AnyView {
+fn empty_state(of: Of) -> AnyView {
     let (title, said) = match of {
         Of::Reviews(Fate::Open) => (
             "No open reviews",
@@ -465,7 +465,7 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
 mod tests {
     use super::*;
 
-    fn read(words: &[(&str, &str)]) -> Listed<ReviewSort> {
+    fn read(words: &[(&str, &str)]) -> ListAddress<ReviewSort> {
         let mut query = ParamsMap::new();
         for (name, value) in words {
             query.insert((*name).to_owned(), (*value).to_owned());
@@ -530,8 +530,8 @@ mod tests {
     #[test]
     fn cursor_converts_between_reviews_and_proposals() {
         let (from, to) =
-            (Order::rising(ReviewSort::Title), Order::rising(ProposalSort::Deployment));
-        assert_eq!(of_proposals(from), to);
+            (Order::ascending(ReviewSort::Title), Order::ascending(ProposalSort::Deployment));
+        assert_eq!(proposal_order(from), to);
         let place = Some(Cursor::from("title~-web~-7".to_owned()));
         let there = moved(place.clone(), from, to);
         assert_eq!(there.as_ref().map(Cursor::as_str), Some("deployment~-web~-7"));

@@ -10,7 +10,7 @@ use leptos_router::hooks::{use_params_map, use_query_map};
 use serde_json::Value;
 
 use crate::calls;
-use crate::pages::catalog::parts_of_it;
+use crate::pages::catalog::tabs;
 use crate::parts::json::DataView;
 use crate::parts::{Icon, Same, Typed, icon, load_one};
 use crate::places;
@@ -61,7 +61,7 @@ fn Whole(view: RoleView) -> impl IntoView {
             </div>
         </div>
         // No tab is the current one.
-        {parts_of_it("")}
+        {tabs("")}
         <p>{role.description.clone()}</p>
         <div class="card role">
             <dl class="facts">

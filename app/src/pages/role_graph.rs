@@ -12,17 +12,17 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
 use crate::calls;
-use crate::graph::layout::{Measures, lay_out};
+use crate::graph::layout::{Dimensions, lay_out};
 use crate::graph::{arrow, curve};
-use crate::pages::catalog::parts_of_it;
+use crate::pages::catalog::tabs;
 use crate::parts::list::text_field;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_one};
 use crate::places;
 
-const MEASURES: Measures =
-    Measures { width: 188.0, height: 48.0, across: 64.0, between: 14.0, margin: 16.0 };
+const MEASURES: Dimensions =
+    Dimensions { width: 188.0, height: 48.0, layer_gap: 64.0, between: 14.0, margin: 16.0 };
 /// Maximum number of characters of a name in a box.
-const LETTERS: usize = 24;
+const MAX_NAME_CHARS: usize = 24;
 
 fn address(wanted: &RoleGraphWanted) -> String {
     let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
@@ -48,7 +48,7 @@ pub fn RoleGraphPage() -> impl IntoView {
     view! {
         <Title text="Dependencies of roles"/>
         <div class="head"><h1>"Dependencies of roles"</h1></div>
-        {parts_of_it(places::ROLE_GRAPH)}
+        {tabs(places::ROLE_GRAPH)}
         <Ask place=places::ROLE_GRAPH>
             {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
             {text_field("graph-role", "role", "Connected to role", Signal::derive(move || wanted.read().role.clone()))}
@@ -169,8 +169,8 @@ fn escaped(text: &str) -> String {
 }
 
 fn short(text: &str) -> String {
-    match text.chars().count() > LETTERS {
-        true => text.chars().take(LETTERS - 1).chain(['…']).collect(),
+    match text.chars().count() > MAX_NAME_CHARS {
+        true => text.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect(),
         false => text.to_owned(),
     }
 }
@@ -242,6 +242,6 @@ mod tests {
             "{svg}"
         );
         assert_eq!(escaped("<a&\""), "&lt;a&amp;&quot;");
-        assert_eq!(short(&"é".repeat(30)).chars().count(), LETTERS);
+        assert_eq!(short(&"é".repeat(30)).chars().count(), MAX_NAME_CHARS);
     }
 }

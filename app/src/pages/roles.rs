@@ -9,8 +9,8 @@ use leptos_meta::Title;
 
 use crate::calls;
 use crate::failure::Answer;
-use crate::pages::catalog::parts_of_it;
-use crate::parts::list::{Listed, columns_of};
+use crate::pages::catalog::tabs;
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon};
 use crate::places;
@@ -54,7 +54,7 @@ impl ListPage for AllRoles {
         places::ROLES.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<RoleSort>) -> Answer<RolePage> {
+    async fn fetch(self, listed: ListAddress<RoleSort>) -> Answer<RolePage> {
         let (sort, after) = listed.stretch()?;
         let (filter, barclamp) = (listed.word("filter"), listed.word("barclamp"));
         calls::roles(RolesWanted { filter, barclamp, sort, after }).await
@@ -122,7 +122,7 @@ pub fn Roles() -> impl IntoView {
     view! {
         <Title text="Roles"/>
         <div class="head"><h1>"Roles"</h1></div>
-        {parts_of_it(places::ROLES)}
+        {tabs(places::ROLES)}
         {list.view()}
     }
     .into_any()

@@ -11,8 +11,8 @@ use leptos_meta::Title;
 use crate::calls;
 use crate::clock::{Moment, Span};
 use crate::failure::Answer;
-use crate::parts::badge::{RUN_STATES, run_look};
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::badge::{RUN_STATES, run_style};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, RunPill};
 use crate::places;
@@ -41,7 +41,7 @@ impl ListPage for AllRuns {
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::choice("state", "State", "state is", || {
-            RUN_STATES.map(|state| (run_look(state).2, run_look(state).2)).to_vec()
+            RUN_STATES.map(|state| (run_style(state).2, run_style(state).2)).to_vec()
         }),
         Field::text("deployment", "Deployment", "deployment is"),
         Field::text("node", "Node", "node is"),
@@ -58,11 +58,11 @@ impl ListPage for AllRuns {
         places::RUNS.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<RunSort>) -> Answer<RunPage> {
-        let state = listed.one_of("state", &RUN_STATES, |state| run_look(state).2)?;
+    async fn fetch(self, listed: ListAddress<RunSort>) -> Answer<RunPage> {
+        let state = listed.one_of("state", &RUN_STATES, |state| run_style(state).2)?;
         let (sort, before) = listed.stretch()?;
         let wanted = RunsWanted {
-            state: state.map(|state| run_look(state).2.to_owned()).unwrap_or_default(),
+            state: state.map(|state| run_style(state).2.to_owned()).unwrap_or_default(),
             deployment: listed.word("deployment"),
             node: listed.word("node"),
             role: listed.word("role"),

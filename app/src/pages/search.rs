@@ -1,6 +1,6 @@
 //! The search page, by kind: for browsers without JavaScript, and for complete results.
 
-use api::search::{Found, HitKind, LONGEST_SEARCH};
+use api::search::{Found, HitKind, MAX_QUERY_CHARS};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -8,7 +8,7 @@ use leptos_router::hooks::use_query_map;
 use crate::calls::oversight as calls;
 use crate::finding::{Act, Choice, asked, heading, offers, pages};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_or};
+use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_with_error};
 use crate::places;
 
 #[component]
@@ -30,11 +30,11 @@ pub fn Search() -> impl IntoView {
         <Ask place=places::SEARCH>
             <div class="field">
                 <label for="search-text">"Part of a name or title, or a number"</label>
-                <input class="input" id="search-text" name="q" autocomplete="off" maxlength=LONGEST_SEARCH.to_string() value=move || text.get() prop:value=move || text.get()/>
+                <input class="input" id="search-text" name="q" autocomplete="off" maxlength=MAX_QUERY_CHARS.to_string() value=move || text.get() prop:value=move || text.get()/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
         </Ask>
-        {load_or(
+        {load_with_error(
             found,
             move |found| results(&text.get_untracked(), &found),
             |problem| problem_in_page(problem, view! { <a class="button" href=places::SEARCH>"New search"</a> }.into_any()),

@@ -10,7 +10,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
 use crate::calls::people;
-use crate::pages::settings::passkeys::Register;
+use crate::pages::settings::passkeys::RegisterForm;
 use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon, load};
 use crate::places;
@@ -69,8 +69,8 @@ fn shown(page: FactorPage) -> AnyView {
     let next = next.unwrap_or_else(|| "/".to_owned());
     let FactorPage { person, state, set_up } = page;
     let body = match set_up {
-        _ if state.needed && state.any() => presents(state.totp, state.passkeys > 0, next).into_any(),
-        Some(made) => confirms(made, next).into_any(),
+        _ if state.needed && state.any() => verify_view(state.totp, state.passkeys > 0, next).into_any(),
+        Some(made) => confirm_view(made, next).into_any(),
         None if state.totp => {
             view! { <p>"Your authenticator app is set up. " <a href=places::ACCOUNT>"My account"</a></p> }.into_any()
         }
@@ -86,7 +86,7 @@ fn shown(page: FactorPage) -> AnyView {
     .into_any()
 }
 
-fn presents(totp: bool, passkey: bool, next: String) -> impl IntoView {
+fn verify_view(totp: bool, passkey: bool, next: String) -> impl IntoView {
     view! {
         {totp.then(|| code_form("present", "Continue", next.clone()))}
         {passkey.then(|| view! { <UsePasskey next/> })}
@@ -111,16 +111,16 @@ fn starts(needed: bool, next: String) -> impl IntoView {
         </form>
         {needed.then(|| view! {
             <h2>"Or register a passkey"</h2>
-            <Register changed=go_on/>
+            <RegisterForm changed=go_on/>
         })}
     }
 }
 
-fn confirms(made: TotpMade, next: String) -> impl IntoView {
+fn confirm_view(made: TotpMade, next: String) -> impl IntoView {
     let TotpMade { secret, uri } = made;
     view! {
         <p>"Enter this key in your authenticator app, or " <a href=uri>"open it in the app"</a> ". Then enter the code that the app shows."</p>
-        <p aria-label="Key" role="group"><code>{in_groups(&secret)}</code></p>
+        <p aria-label="Key" role="group"><code>{group_secret(&secret)}</code></p>
         {code_form("confirm", "Confirm", next)}
     }
 }
@@ -175,7 +175,7 @@ async fn presented() -> Result<(), String> {
 }
 
 /// Splits a secret into groups of four characters.
-fn in_groups(secret: &str) -> String {
+fn group_secret(secret: &str) -> String {
     let letters: Vec<char> = secret.chars().collect();
     letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(" ")
 }
@@ -186,6 +186,6 @@ mod tests {
 
     #[test]
     fn secret_is_shown_in_groups_of_four() {
-        assert_eq!(in_groups("ABCDEFGHIJ"), "ABCD EFGH IJ");
+        assert_eq!(group_secret("ABCDEFGHIJ"), "ABCD EFGH IJ");
     }
 }

@@ -13,13 +13,13 @@ pub const NAME_COOKIE: &str = "gantry_name";
 
 /// The name of the last attempt, if the name or the password was wrong.
 #[cfg(feature = "ssr")]
-fn typed_before(is_refused: bool) -> Option<String> {
+fn previous_name(is_refused: bool) -> Option<String> {
     is_refused.then(|| crate::respond::cookie(NAME_COOKIE)).flatten()
 }
 
 /// In the browser, the field keeps the server's value. No script can read the cookie.
 #[cfg(not(feature = "ssr"))]
-fn typed_before(_: bool) -> Option<String> {
+fn previous_name(_: bool) -> Option<String> {
     None
 }
 
@@ -27,7 +27,7 @@ fn typed_before(_: bool) -> Option<String> {
 /// servers, so the token is in no log and no `Referer`. Only the button uses the token, because
 /// mail scanners and previews open links.
 #[cfg(feature = "ssr")]
-const TAKE_TOKEN: &str = "addEventListener('DOMContentLoaded',()=>{const take=()=>{\
+const TOKEN_SCRIPT: &str = "addEventListener('DOMContentLoaded',()=>{const take=()=>{\
 const found=/^#token=([A-Za-z0-9_-]+)$/.exec(location.hash);if(!found)return;\
 history.replaceState(history.state,'',location.pathname+location.search);\
 const field=document.getElementById('token');if(!field)return;field.value=found[1];\
@@ -41,7 +41,7 @@ pub(crate) fn script() -> Option<AnyView> {
     let request = use_context::<http::request::Parts>()?;
     let nonce = use_nonce();
     let is_asked = request.uri.path() == crate::places::SIGN_IN;
-    is_asked.then(|| view! { <script nonce=nonce inner_html=TAKE_TOKEN></script> }.into_any())
+    is_asked.then(|| view! { <script nonce=nonce inner_html=TOKEN_SCRIPT></script> }.into_any())
 }
 
 /// Only the server renders documents.
@@ -63,7 +63,7 @@ pub fn SignIn() -> impl IntoView {
     if problem.is_some() {
         crate::respond::status(403);
     }
-    let name = typed_before(problem.is_some());
+    let name = previous_name(problem.is_some());
     let has_name = name.is_some();
     let notice = problem.map(|word| {
         let (what, then) = explained(&word);

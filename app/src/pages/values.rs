@@ -4,7 +4,7 @@
 
 use api::calls::Call;
 use api::live::Topic;
-use api::values::{SetBy, VALUE_SHOWN, ValuePage, ValueView, ValuesView, ValuesWanted};
+use api::values::{MAX_VALUE_CHARS, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
 use engine::counting::many;
 use engine::ids::{NoderoleId, RunId};
 use leptos::prelude::*;
@@ -19,7 +19,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::parts::json::DataView;
 use crate::parts::list::one_of;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_or};
+use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_with_error};
 use crate::places;
 
 /// The owner of the values.
@@ -128,12 +128,12 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         of.zip(asked.wanted().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
     };
     let say = move |problem| {
-        problem_in_page(problem, ways_out(of.get_untracked(), &asked.read_untracked()))
+        problem_in_page(problem, correction_links(of.get_untracked(), &asked.read_untracked()))
     };
     view! {
         <Transition>{head}</Transition>
         {move || of.get().map(|of| form(of, asked))}
-        {load_or(values, |(of, wanted, first)| view! { <Loaded of wanted first/> }, say)}
+        {load_with_error(values, |(of, wanted, first)| view! { <Loaded of wanted first/> }, say)}
         <Same of=same/>
     }
     .into_any()
@@ -150,7 +150,7 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
             {own}
             <div class="field">
                 <label for="find-values">"Path, value or source contains"</label>
-                <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=VALUE_SHOWN value=find prop:value=find/>
+                <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=MAX_VALUE_CHARS value=find prop:value=find/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
         </Ask>
@@ -159,7 +159,7 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn ways_out(of: Option<Of>, asked: &Asked) -> AnyView {
+fn correction_links(of: Option<Of>, asked: &Asked) -> AnyView {
     let Some(of) = of else {
         return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any();
     };

@@ -3,7 +3,7 @@
 use api::console::NoderoleRef;
 use api::listing::{Cursor, Order};
 use api::live::Topic;
-use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingSort, WaitingStep, WaitingWanted};
+use api::waiting::{Freeing, PendingSort, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -15,21 +15,23 @@ use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
 use crate::parts::list::{
-    Listed, SORT, example_field, filters, head, refused, strange, text_field, ways,
+    ListAddress, SORT, example_field, filters, head, refused, strange, text_field, ways,
 };
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_or, rows};
+use crate::parts::{
+    Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_with_error, rows,
+};
 use crate::places;
 
 /// The name of the cursor parameter.
 const PLACE: &str = "after";
 /// The sort orders with their labels.
-const SORTS: &[(WaitingSort, &str)] = &[(WaitingSort::Since, "pending since")];
+const SORTS: &[(PendingSort, &str)] = &[(PendingSort::Since, "pending since")];
 
 /// The pending steps as a list: its form and headers.
-fn listed(query: &ParamsMap) -> Listed<WaitingSort> {
+fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
-    Listed::read(places::WAITING, query, PLACE)
+    ListAddress::read(places::WAITING, query, PLACE)
         .asked("deployment", "deployment is", &word("deployment"))
         .asked("node", "node is", &word("node"))
         .kept("reason", &word("reason"))
@@ -58,7 +60,7 @@ type Asked = (WaitingWanted, String, Option<String>);
 fn read(query: &ParamsMap) -> Asked {
     let word = |name: &str| query.get(name).unwrap_or_default();
     let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
-    let sort = word(SORT).parse::<Order<WaitingSort>>();
+    let sort = word(SORT).parse::<Order<PendingSort>>();
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
     let odd = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
     (
@@ -102,10 +104,10 @@ pub fn Waiting() -> impl IntoView {
         <Title text="Pending"/>
         <div class="head"><h1>"Pending"</h1></div>
         {filters(listed, SORTS, fields)}
-        {load_or(
+        {load_with_error(
             waiting,
             move |(wanted, first)| view! { <Found first wanted listed/> },
-            move |problem| problem_in_page(problem, ways_out(&asked.read_untracked())),
+            move |problem| problem_in_page(problem, correction_links(&asked.read_untracked())),
         )}
         <SameList of=api::calls::List::Waiting/>
     }
@@ -113,7 +115,7 @@ pub fn Waiting() -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn ways_out((wanted, after, odd): &Asked) -> AnyView {
+fn correction_links((wanted, after, odd): &Asked) -> AnyView {
     let part = address(wanted);
     let all =
         (odd.is_some() || part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
@@ -132,7 +134,7 @@ fn ways_out((wanted, after, odd): &Asked) -> AnyView {
 fn Found(
     first: WaitingPage,
     wanted: WaitingWanted,
-    listed: Memo<Listed<WaitingSort>>,
+    listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let asked = wanted.clone();
     let feed = Feed::new(first, move || calls::waiting(asked.clone()));
@@ -212,7 +214,7 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
 fn one(
     group: Memo<WaitingGroup>,
     of: StoredValue<WaitingWanted>,
-    listed: Memo<Listed<WaitingSort>>,
+    listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let WaitingGroup { reason, heading, frees, .. } = group.get_untracked();
     let steps = Memo::new(move |_| group.read().steps.clone());
@@ -237,7 +239,7 @@ fn one(
         })
     };
     let since =
-        head(&listed.get_untracked(), WaitingSort::Since, "Pending since", false, Some("number"));
+        head(&listed.get_untracked(), PendingSort::Since, "Pending since", false, Some("number"));
     view! {
         <section class="card" aria-label=heading.clone() data-reason=reason.as_str()>
             <header>
@@ -272,7 +274,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
     };
     // A focused link remains while the unblocking action stays the same.
     let freed_by = Memo::new(move |_| step.read().freed_by.clone());
-    let freed_by = move || freed_by.read().iter().map(freeing).collect_view();
+    let freed_by = move || freed_by.read().iter().map(unblock_text).collect_view();
     let since = Memo::new(move |_| step.read().since);
     view! {
         <tr>
@@ -294,7 +296,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
     .into_any()
 }
 
-fn freeing(by: &Freeing) -> AnyView {
+fn unblock_text(by: &Freeing) -> AnyView {
     match by {
         Freeing::Step { noderole: NoderoleRef { id, role, fqdn, state } } => view! {
             <a href=places::noderole(*id) title=state.word()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
@@ -302,7 +304,7 @@ fn freeing(by: &Freeing) -> AnyView {
         .into_any(),
         Freeing::Run { run } => view! { <a href=places::run(*run)>"run " {run.0}</a> }.into_any(),
         Freeing::Node { fqdn } => {
-            view! { <a href=places::nodes_named(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a> }.into_any()
+            view! { <a href=places::nodes_matching(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a> }.into_any()
         }
         Freeing::Deployment { name } => {
             view! { <a href=places::deployment(name)>{icon(Icon::Deployments)} {name.to_string()}</a> }.into_any()
@@ -315,7 +317,7 @@ fn pager(next: Option<&Cursor>, wanted: &WaitingWanted) -> impl IntoView + use<>
         next.map(|next| address(&WaitingWanted { after: Some(next.clone()), ..wanted.clone() }));
     let first =
         wanted.after.as_ref().map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
-    let to_first = if wanted.sort.falling { "Shortest pending" } else { "Longest pending" };
+    let to_first = if wanted.sort.descending { "Shortest pending" } else { "Longest pending" };
     ways(first, later, (to_first, "Next"))
 }
 
@@ -330,7 +332,7 @@ mod tests {
         wanted.reason = "node_dead".into();
         wanted.node = "n1.example.com".into();
         assert_eq!(address(&wanted), "/waiting?node=n1.example.com&reason=node_dead");
-        wanted.sort = Order::falling(WaitingSort::Since);
+        wanted.sort = Order::descending(PendingSort::Since);
         wanted.after = Some(Cursor::from("-since~-7~-x".to_owned()));
         assert_eq!(
             address(&wanted),

@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
 use crate::live::{NOW, use_live};
 use crate::parts::icon::drawn;
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
 use crate::parts::{Empty, Feed, Icon, ProblemNotice, load_one};
@@ -30,7 +30,7 @@ columns_of!(Part {
 });
 
 /// The colour, shape and word of a worker's join phase.
-fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
+fn phase_style(phase: Phase) -> (&'static str, Icon, &'static str) {
     match phase {
         Phase::None => ("blocked", Icon::Leave, "left"),
         Phase::Welcomed => ("todo", Icon::Todo, "welcomed"),
@@ -42,7 +42,7 @@ fn phase_look(phase: Phase) -> (&'static str, Icon, &'static str) {
 }
 
 /// Whether a worker responds. `None` if its phase makes that irrelevant.
-fn life_look(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)> {
+fn alive_style(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)> {
     match (worker.alive, worker.phase) {
         (true, _) => Some(("active", Icon::Dot, "alive")),
         (false, Phase::Confirmed) => Some(("error", Icon::Lost, "no contact")),
@@ -66,7 +66,7 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
             <div class="links">
                 {links.collect_view()}
                 {(beyond > 0).then(|| view! { <span class="muted">{format!("and {beyond} more")}</span> " " })}
-                <a href=places::runs_by(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
+                <a href=places::runs_of_worker(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
             </div>
         </div>
     }
@@ -91,7 +91,7 @@ impl ListPage for AllWorkers {
             vec![("true", "alive"), ("false", "not alive")]
         }),
         Field::choice("phase", "Join phase", "join phase is", || {
-            Phase::ALL.map(|phase| (phase.as_str(), phase_look(phase).2)).to_vec()
+            Phase::ALL.map(|phase| (phase.as_str(), phase_style(phase).2)).to_vec()
         }),
     ];
     const SORTS: &'static [(WorkerSort, &'static str)] = &[
@@ -105,7 +105,7 @@ impl ListPage for AllWorkers {
         places::WORKERS.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<WorkerSort>) -> Answer<Self::Page> {
+    async fn fetch(self, listed: ListAddress<WorkerSort>) -> Answer<Self::Page> {
         let alive =
             listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = listed.one_of("phase", &Phase::ALL, Phase::as_str)?;
@@ -144,8 +144,8 @@ impl ListPage for AllWorkers {
 
     fn row(self, worker: Memo<WorkerView>, with: With<Self>) -> AnyView {
         let id = worker.read_untracked().id;
-        let life = move || life_look(&worker.read()).map(pill);
-        let state = view! { <span class="buttons">{move || pill(phase_look(worker.read().phase))} {life}</span> };
+        let life = move || alive_style(&worker.read()).map(pill);
+        let state = view! { <span class="buttons">{move || pill(phase_style(worker.read().phase))} {life}</span> };
         view! {
             <tr>
                 <td>
@@ -214,8 +214,8 @@ fn One(first: WorkerView) -> impl IntoView {
         <div class="head">
             <h1>
                 {title}
-                {move || pill(phase_look(worker.read().phase))}
-                {move || life_look(&worker.read()).map(pill)}
+                {move || pill(phase_style(worker.read().phase))}
+                {move || alive_style(&worker.read()).map(pill)}
             </h1>
         </div>
         <ProblemNotice problem=feed.problem()/>

@@ -22,7 +22,7 @@ where
 }
 
 /// Calls `done` each time the action succeeds.
-pub fn when_done<S>(action: ServerAction<S>, done: impl Fn(S::Output) + 'static)
+pub fn on_success<S>(action: ServerAction<S>, done: impl Fn(S::Output) + 'static)
 where
     S: ServerFn<Error = Failure> + Clone + Send + Sync + 'static,
     S::Output: Clone + Send + Sync + 'static,
@@ -42,7 +42,7 @@ where
     S::Output: Clone + Send + Sync + 'static,
 {
     let last = RwSignal::new(None);
-    when_done(action, move |output| last.set(Some(output)));
+    on_success(action, move |output| last.set(Some(output)));
     last
 }
 

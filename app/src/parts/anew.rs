@@ -9,7 +9,7 @@ use std::sync::Arc;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 
-use super::act::when_done;
+use super::act::on_success;
 use super::refused::Refused;
 use crate::failure::Failure;
 
@@ -24,11 +24,11 @@ where
     S::Output: Clone + Send + Sync + 'static,
 {
     let uses = RwSignal::new(0_u32);
-    when_done(action, move |_| uses.update(|uses| *uses = uses.wrapping_add(1)));
-    by_use(uses, Refused::of(action), Arc::new(fields))
+    on_success(action, move |_| uses.update(|uses| *uses = uses.wrapping_add(1)));
+    by_submission(uses, Refused::of(action), Arc::new(fields))
 }
 
-fn by_use(
+fn by_submission(
     uses: RwSignal<u32>,
     first: Refused,
     fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>,

@@ -5,7 +5,7 @@
 //! the page. So all text from users must pass through this function.
 
 /// Escapes a text for a `<textarea>`.
-pub fn in_area(text: impl Into<String>) -> String {
+pub fn escape_textarea(text: impl Into<String>) -> String {
     let text = text.into();
     #[cfg(feature = "ssr")]
     return text.replace('&', "&amp;").replace('<', "&lt;");

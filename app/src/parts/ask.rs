@@ -26,7 +26,7 @@ pub fn Ask(
     let navigate = use_navigate();
     let to = place.clone();
     let ask = move |event: SubmitEvent| {
-        let Some(wanted) = filled_in(&event) else { return };
+        let Some(wanted) = form_query(&event) else { return };
         event.prevent_default();
         navigate(&address(&to, &wanted), NavigateOptions::default());
     };
@@ -34,7 +34,7 @@ pub fn Ask(
 }
 
 /// Encodes the form's fields as a query.
-fn filled_in(event: &SubmitEvent) -> Option<String> {
+fn form_query(event: &SubmitEvent) -> Option<String> {
     let form = event.target()?.dyn_into::<HtmlFormElement>().ok()?;
     let fields = FormData::new_with_form(&form).ok()?;
     let query = UrlSearchParams::new_with_str_sequence_sequence(&fields).ok()?;
@@ -42,9 +42,8 @@ fn filled_in(event: &SubmitEvent) -> Option<String> {
 }
 
 fn address(place: &str, query: &str) -> String {
-    let says_something =
-        |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
-    let said = query.split('&').filter(says_something).collect::<Vec<_>>().join("&");
+    let has_text = |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
+    let said = query.split('&').filter(has_text).collect::<Vec<_>>().join("&");
     if said.is_empty() { place.to_owned() } else { format!("{place}?{said}") }
 }
 

@@ -33,7 +33,7 @@ pub fn StatePill(#[prop(into)] state: Signal<StepState>) -> impl IntoView {
     .into_any()
 }
 
-pub fn run_look(state: RunState) -> (&'static str, Icon, &'static str) {
+pub fn run_style(state: RunState) -> (&'static str, Icon, &'static str) {
     match state {
         RunState::Queued => ("todo", Icon::Queued, "queued"),
         RunState::Running => ("transition", Icon::Transition, "running"),
@@ -58,7 +58,7 @@ pub const RUN_STATES: [RunState; 7] = [
 
 #[component]
 pub fn RunPill(state: RunState) -> impl IntoView {
-    let (colour, shape, word) = run_look(state);
+    let (colour, shape, word) = run_style(state);
     let class = if state == RunState::Running { "icon turning" } else { "icon" };
     view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }.into_any()
 }

@@ -41,7 +41,7 @@ pub fn DeploymentField(
     among: Option<Memo<Vec<Offer>>>,
 ) -> impl IntoView {
     let offered = RwSignal::new(first);
-    let fetch = offering(offered);
+    let fetch = suggester(offered);
     let ask = move |text: String| {
         if among.is_none() {
             fetch(text);
@@ -90,7 +90,7 @@ fn fitting(among: &[Offer], text: &str) -> Vec<Offer> {
 
 /// Queries names that contain the text after a pause in typing. A response to an outdated query is
 /// dropped.
-fn offering(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Copy {
+fn suggester(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Copy {
     let turn = StoredValue::new(0_u32);
     move |text: String| {
         let Some(mine) = turn.try_update_value(|turn| {

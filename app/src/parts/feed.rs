@@ -18,9 +18,9 @@ use crate::failure::Answer;
 /// Hints within this time share one request.
 const GATHER: Duration = Duration::from_millis(200);
 /// As [`GATHER`], for lists, where many hints affect few of the visible rows.
-const GATHER_MORE: Duration = Duration::from_secs(1);
+const LIST_DEBOUNCE: Duration = Duration::from_secs(1);
 /// The delay before a retry after a request that did not reach the server, or failed there.
-const LATER: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 type Fetch<T> = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Answer<T>>>> + Send + Sync>;
 
@@ -35,7 +35,7 @@ pub struct Feed<T: Send + Sync + 'static> {
 #[derive(Clone, Copy, Default)]
 struct Way {
     gathering: bool,
-    fetching: bool,
+    is_fetching: bool,
     again: bool,
 }
 
@@ -77,7 +77,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
 
     /// As [`soon`](Self::soon), with a longer delay.
     pub fn eventually(self) {
-        self.after(GATHER_MORE);
+        self.after(LIST_DEBOUNCE);
     }
 
     fn after(self, wait: Duration) {
@@ -98,8 +98,8 @@ impl<T: Send + Sync + 'static> Feed<T> {
     /// Fetches at once, or as soon as the current request ends.
     pub fn now(self) {
         let begin = self.under_way.try_update_value(|way| {
-            way.again |= way.fetching;
-            !std::mem::replace(&mut way.fetching, true)
+            way.again |= way.is_fetching;
+            !std::mem::replace(&mut way.is_fetching, true)
         });
         let Some(fetch) = self.fetch.try_get_value() else { return };
         if begin == Some(true) {
@@ -121,13 +121,13 @@ impl<T: Send + Sync + 'static> Feed<T> {
             Err(failure) => {
                 // Unlike a refusal, a server error may be temporary.
                 if failure.0.status >= 500 {
-                    self.after(LATER);
+                    self.after(RETRY_DELAY);
                 }
                 self.problem.try_set(Some(failure.0));
             }
         }
         let again = self.under_way.try_update_value(|way| {
-            way.fetching = false;
+            way.is_fetching = false;
             std::mem::take(&mut way.again)
         });
         if again == Some(true) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::icon::{Icon, icon};
 use super::json::Draft;
-use crate::check::{self, Entry, Field, Simple};
+use crate::check::{self, Entry, Field, ScalarType};
 
 /// A field of the document.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ fn wrong(place: &Place) -> (String, AnyView) {
     let lines = move || {
         let said =
             |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
-        draft.wrong_at(&path).into_iter().map(said).collect_view()
+        draft.errors_at(&path).into_iter().map(said).collect_view()
     };
     (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
 }
@@ -216,7 +216,7 @@ fn list(place: Place, each: Value) -> AnyView {
 }
 
 /// A single value: typed, selected, or the name of a secret.
-fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
+fn single(place: Place, simple: Option<ScalarType>, known: Vec<Value>) -> AnyView {
     let now = place.now();
     let is_secret =
         Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
@@ -227,7 +227,7 @@ fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
     let control = move || {
         let place = kept.get_value();
         match (is_secret.get(), simple) {
-            (true, _) => of_secret(place, now),
+            (true, _) => secret_control(place, now),
             (false, Some(simple)) => typed(place, simple, now, &wrong_id),
             (false, None) => chosen(place, known.get_value(), now, &wrong_id),
         }
@@ -238,7 +238,7 @@ fn single(place: Place, simple: Option<Simple>, known: Vec<Value>) -> AnyView {
             place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema))))
         });
     };
-    let turns = simple == Some(Simple::Text);
+    let turns = simple == Some(ScalarType::Text);
     view! {
         <div class="field">
             <label for=place.id.clone()>{name_of(&place)}</label>
@@ -263,7 +263,7 @@ fn inherited(place: &Place) -> String {
     }
 }
 
-fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
+fn typed(place: Place, simple: ScalarType, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
     let shown = move || {
         now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed))
             .unwrap_or_default()
@@ -286,12 +286,12 @@ fn typed(place: Place, simple: Simple, now: Memo<Option<Value>>, wrong_id: &str)
             id=id
             class="input"
             type="text"
-            inputmode=if simple == Simple::Text { "text" } else { "decimal" }
+            inputmode=if simple == ScalarType::Text { "text" } else { "decimal" }
             autocomplete="off"
             placeholder=below
             disabled=is_off
             aria-describedby=wrong_id.to_owned()
-            aria-invalid=move || (!draft.wrong_at(&path).is_empty()).then_some("true")
+            aria-invalid=move || (!draft.errors_at(&path).is_empty()).then_some("true")
             prop:value=shown
             value=untrack(shown)
             on:input=change
@@ -340,7 +340,7 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
 }
 
 /// The name and version of a secret. Its value is never in a document.
-fn of_secret(place: Place, now: Memo<Option<Value>>) -> AnyView {
+fn secret_control(place: Place, now: Memo<Option<Value>>) -> AnyView {
     let part = move |key: &'static str| {
         now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed))
             .unwrap_or_default()

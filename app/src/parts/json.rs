@@ -4,7 +4,7 @@
 use leptos::prelude::*;
 use serde_json::Value;
 
-use super::area::in_area;
+use super::area::escape_textarea;
 use super::form::Fields;
 use super::icon::{Icon, icon};
 use crate::check::{self, Fault, Purpose};
@@ -51,7 +51,7 @@ impl Draft {
     }
 
     /// The errors at a JSON pointer.
-    pub fn wrong_at(self, path: &str) -> Vec<String> {
+    pub fn errors_at(self, path: &str) -> Vec<String> {
         self.faults.with(|faults| {
             faults
                 .iter()
@@ -100,7 +100,7 @@ pub fn DataEditor(
                     aria-invalid=move || (!draft.is_fine()).then_some("true")
                     aria-describedby=faults_id.clone()
                 >
-                    {in_area(draft.text.get_untracked())}
+                    {escape_textarea(draft.text.get_untracked())}
                 </textarea>
                 <div id=faults_id aria-live="polite">{move || verdict(&draft.faults.get())}</div>
             </div>

@@ -1,7 +1,7 @@
 //! The common elements of lists: sortable headers, the filter form, the choice of columns and
 //! pagination.
 //!
-//! The state of a list is its address ([`Listed`]). Links contain only parameters that differ from
+//! The state of a list is its address ([`ListAddress`]). Links contain only parameters that differ from
 //! the default, so each list has one address. Forms are GET forms that keep the parameters without
 //! a field, so everything works without JavaScript. An invalid value stays in the address and is
 //! reported, so that the reader keeps the rest of the query. An unknown parameter is reported as
@@ -28,7 +28,7 @@ pub const COLUMNS: &str = "columns";
 
 /// Parameters that any address may have: after a form was posted without JavaScript, they contain
 /// its error ([`Refused`](crate::parts::Refused)).
-const OF_FORMS: [&str; 2] = ["__path", "__err"];
+const FORM_PARAMS: [&str; 2] = ["__path", "__err"];
 /// The maximum number of unknown parameters that an error names.
 const NAMED: usize = 3;
 
@@ -62,7 +62,7 @@ impl Asked {
 
 /// The parsed address of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed<S> {
+pub struct ListAddress<S> {
     path: String,
     filters: Vec<Asked>,
     /// As in the address, valid or not.
@@ -75,7 +75,7 @@ pub struct Listed<S> {
     sorts: PhantomData<S>,
 }
 
-impl<S: Sort> Listed<S> {
+impl<S: Sort> ListAddress<S> {
     /// Parses the order, the columns and the cursor of a query. `place` is the name of the cursor
     /// parameter.
     pub fn read(path: impl Into<String>, query: &ParamsMap, place: &'static str) -> Self {
@@ -115,7 +115,7 @@ impl<S: Sort> Listed<S> {
 
     /// Declares the further parameters that the page knows. Other parameters are
     /// [refused](Self::known).
-    pub fn knowing(self, query: &ParamsMap, words: &[&str]) -> Self {
+    pub fn with_known_params(self, query: &ParamsMap, words: &[&str]) -> Self {
         let all: Vec<&str> = words.iter().copied().chain([SORT, COLUMNS, self.place.0]).collect();
         Self { strange: strange(query, &all), ..self }
     }
@@ -126,14 +126,14 @@ impl<S: Sort> Listed<S> {
     }
 
     /// Fails if the address names unknown columns.
-    pub fn has_columns<C: Column>(&self) -> Result<(), Failure> {
+    pub fn check_columns<C: Column>(&self) -> Result<(), Failure> {
         self.columns
             .split(',')
             .try_for_each(|word| one_of(COLUMNS, word, C::EVERY, C::as_str).map(|_| ()))
     }
 
     /// Removes the parameters for content next to the list.
-    pub fn without_beside(mut self) -> Self {
+    pub fn without_adjacent(mut self) -> Self {
         self.filters.retain(|asked| asked.role != Role::Beside);
         self
     }
@@ -202,12 +202,12 @@ impl<S: Sort> Listed<S> {
     }
 
     /// Whether the list has a filter.
-    pub fn is_narrow(&self) -> bool {
+    pub fn is_filtered(&self) -> bool {
         self.filters.iter().any(|asked| asked.label().is_some())
     }
 
     /// The parameters that the filter form keeps without a field.
-    fn kept_words(&self) -> Vec<(&'static str, String)> {
+    fn hidden_params(&self) -> Vec<(&'static str, String)> {
         let kept = self.filters.iter().filter(|asked| asked.role == Role::Which);
         let kept = kept.map(|asked| (asked.name, asked.value.clone()));
         let columns =
@@ -286,8 +286,9 @@ pub fn refused(detail: String) -> Failure {
 
 /// An error about parameters that are not in `known`, if the query has any.
 pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
-    let is_known =
-        |word: &str| known.contains(&word) || OF_FORMS.contains(&word) || word.starts_with(TYPED);
+    let is_known = |word: &str| {
+        known.contains(&word) || FORM_PARAMS.contains(&word) || word.starts_with(TYPED)
+    };
     let mut odd: Vec<&str> =
         query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
     odd.dedup();
@@ -379,7 +380,7 @@ impl<C> fmt::Debug for Shown<C> {
 impl<C: Column> Shown<C> {
     /// The columns that an address selects. Ignores unknown columns, and shows all columns if none
     /// is left.
-    pub fn of<S>(listed: &Listed<S>) -> Self {
+    pub fn of<S>(listed: &ListAddress<S>) -> Self {
         let is_asked = |column: &C| listed.columns.split(',').any(|word| word == column.as_str());
         let bit = |place: usize| 1_u32 << place.min(31);
         let some = C::EVERY
@@ -397,18 +398,18 @@ impl<C: Column> Shown<C> {
     }
 }
 
-/// The header of a sortable column. If `falling`, the first click sorts in descending order.
+/// The header of a sortable column. If `descending`, the first click sorts in descending order.
 pub fn head<S: Sort>(
-    listed: &Listed<S>,
+    listed: &ListAddress<S>,
     by: S,
     label: &'static str,
-    falling: bool,
+    descending: bool,
     class: Option<&'static str>,
 ) -> AnyView {
     let order = listed.order().unwrap_or_default();
     let is_here = order.by == by;
-    let to = Order { by, falling: if is_here { !order.falling } else { falling } };
-    let (sorted, arrow) = match (is_here, order.falling) {
+    let to = Order { by, descending: if is_here { !order.descending } else { descending } };
+    let (sorted, arrow) = match (is_here, order.descending) {
         (false, _) => (None, None),
         (true, false) => (Some("ascending"), Some(Icon::Up)),
         (true, true) => (Some("descending"), Some(Icon::Down)),
@@ -427,21 +428,21 @@ pub fn head<S: Sort>(
 }
 
 /// The header of a column that cannot be sorted.
-pub fn plain_head(label: &'static str, class: Option<&'static str>) -> AnyView {
+pub fn header(label: &'static str, class: Option<&'static str>) -> AnyView {
     view! { <th scope="col" class=class>{label}</th> }.into_any()
 }
 
 /// The filter form: it contains `fields` and the sort order, and keeps the columns and the choice
 /// of the list. It stays in the page while the list changes, so the focus remains after Enter.
 pub fn filters<S: Sort>(
-    listed: Memo<Listed<S>>,
+    listed: Memo<ListAddress<S>>,
     sorts: &'static [(S, &'static str)],
     fields: impl IntoView + 'static,
 ) -> AnyView {
-    let one = |by: S, label: &'static str, falling: bool| {
-        let order = Order { by, falling };
+    let one = |by: S, label: &'static str, descending: bool| {
+        let order = Order { by, descending };
         let value = if order.is_usual() { String::new() } else { order.to_string() };
-        (value, order.to_string(), format!("{label}{}", if falling { " ↓" } else { " ↑" }))
+        (value, order.to_string(), format!("{label}{}", if descending { " ↓" } else { " ↑" }))
     };
     let orders = sorts
         .iter()
@@ -449,11 +450,11 @@ pub fn filters<S: Sort>(
         .collect();
     let now =
         Memo::new(move |_| listed.read().sort.parse::<Order<S>>().unwrap_or_default().to_string());
-    let kept = Memo::new(move |_| listed.read().kept_words());
+    let kept = Memo::new(move |_| listed.read().hidden_params());
     let clear = Memo::new(move |_| {
         let listed = listed.read();
         let is_odd = listed.sort.parse::<Order<S>>().is_err();
-        (listed.is_narrow() || is_odd)
+        (listed.is_filtered() || is_odd)
             .then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
     });
     form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, kept, clear)
@@ -529,14 +530,14 @@ pub fn example_field(
 /// A field for a date and time in UTC. A browser clears a `datetime-local` field that it cannot
 /// parse, and submitting the form would drop the filter. So a date without a time is completed, and
 /// an invalid time is shown in a text field.
-pub fn moment_field(
+pub fn time_field(
     id: impl Into<String>,
     name: &'static str,
     label: &'static str,
     value: Signal<String>,
 ) -> AnyView {
     let id = id.into();
-    let shown = move || value.with(|text| in_field(text));
+    let shown = move || value.with(|text| time_input(text));
     view! {
         <div class="field">
             <label for=id.clone()>{label}</label>
@@ -547,7 +548,7 @@ pub fn moment_field(
 }
 
 /// The type and the value of the field for a time.
-fn in_field(text: &str) -> (&'static str, String) {
+fn time_input(text: &str) -> (&'static str, String) {
     match (text.trim().is_empty(), moment_of(text)) {
         (true, _) => ("datetime-local", String::new()),
         (false, Some(at)) => ("datetime-local", field(at)),
@@ -591,7 +592,7 @@ pub fn choice_field(
 }
 
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
-pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
+pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
     let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
     let kept = move || {
         let listed = listed.read();
@@ -635,9 +636,10 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<Listed<S>>) -> AnyView {
 }
 
 /// Links to the first page and the next page. `next` is the cursor of the next page.
-pub fn pager<S: Sort>(listed: &Listed<S>, next: Option<&Cursor>) -> AnyView {
+pub fn pager<S: Sort>(listed: &ListAddress<S>, next: Option<&Cursor>) -> AnyView {
     let is_usual = listed.sort.parse::<Order<S>>().unwrap_or_default().is_usual();
-    let words = if S::USUAL.falling && is_usual { ("Newest", "Older") } else { ("First", "Next") };
+    let words =
+        if S::USUAL.descending && is_usual { ("Newest", "Older") } else { ("First", "Next") };
     ways(listed.place().map(|_| listed.first()), next.map(|next| listed.at(next)), words)
 }
 
@@ -663,17 +665,17 @@ pub fn ways(
 /// The message instead of rows if the list may have rows elsewhere: after the last page or outside
 /// of the filter. `None`: the list is empty.
 pub fn hidden<S: Sort>(
-    listed: &Listed<S>,
+    listed: &ListAddress<S>,
     one: &'static str,
     many: &'static str,
 ) -> Option<AnyView> {
     if listed.place().is_some() {
-        return Some(nothing_behind(listed.first(), many));
+        return Some(past_end(listed.first(), many));
     }
-    listed.is_narrow().then(|| none_fits(listed.narrowed(), listed.all(), one, many))
+    listed.is_filtered().then(|| no_match(listed.narrowed(), listed.all(), one, many))
 }
 
-fn none_fits(why: String, all: String, one: &'static str, many: &'static str) -> AnyView {
+fn no_match(why: String, all: String, one: &'static str, many: &'static str) -> AnyView {
     view! {
         <Empty icon=Icon::Search title=format!("No {one} matches")>
             <p>"Filter: " <bdi>{why}</bdi> "."</p>
@@ -683,7 +685,7 @@ fn none_fits(why: String, all: String, one: &'static str, many: &'static str) ->
     .into_any()
 }
 
-fn nothing_behind(first: String, many: &'static str) -> AnyView {
+fn past_end(first: String, many: &'static str) -> AnyView {
     view! {
         <Empty icon=Icon::Search title=format!("No more {many}")>
             <p>"This is the end of the list."</p>
@@ -695,14 +697,14 @@ fn nothing_behind(first: String, many: &'static str) -> AnyView {
 
 /// The message instead of a list that cannot be loaded: the error, and links that correct the
 /// address.
-pub fn trouble<S: Sort>(listed: &Listed<S>, many: &'static str, problem: Problem) -> AnyView {
-    let (is_strange, here) = (listed.strange.is_some(), listed.address());
+pub fn trouble<S: Sort>(listed: &ListAddress<S>, many: &'static str, problem: Problem) -> AnyView {
+    let (is_unknown, here) = (listed.strange.is_some(), listed.address());
     // After a 403, no other address of the same list would work.
     let is_refused = problem.status == 403;
     let first = listed.place().filter(|_| !is_refused).map(|_| listed.first());
     let whole =
-        (!is_refused && (is_strange || here != listed.whole())).then(|| listed.whole().to_owned());
-    let without = (is_strange && here != listed.whole()).then_some(here);
+        (!is_refused && (is_unknown || here != listed.whole())).then(|| listed.whole().to_owned());
+    let without = (is_unknown && here != listed.whole()).then_some(here);
     let ways = view! {
         {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
         {first.map(|first| view! { <a class="button" href=first>"Open the first page"</a> })}
@@ -738,13 +740,13 @@ mod tests {
         }
     }
 
-    fn listed(words: &[(&str, &str)]) -> Listed<NodeSort> {
+    fn listed(words: &[(&str, &str)]) -> ListAddress<NodeSort> {
         let mut query = ParamsMap::new();
         for (name, value) in words {
             query.insert((*name).to_owned(), (*value).to_owned());
         }
         let filter = query.get("filter").unwrap_or_default();
-        Listed::read("/nodes", &query, "after").asked("filter", "name contains", &filter)
+        ListAddress::read("/nodes", &query, "after").asked("filter", "name contains", &filter)
     }
 
     #[test]
@@ -789,18 +791,18 @@ mod tests {
         {
             query.insert(name.to_owned(), value.to_owned());
         }
-        let odd = listed(&[("filter", "db")]).knowing(&query, &["filter"]);
+        let odd = listed(&[("filter", "db")]).with_known_params(&query, &["filter"]);
         let said = odd.known().unwrap_err().0.detail;
         assert_eq!(said, "Unknown parameter \"x\". Use one of: filter, sort, columns, after.");
         assert_eq!(odd.address(), "/nodes?filter=db");
-        assert!(listed(&[]).knowing(&query, &["filter", "x"]).known().is_ok());
+        assert!(listed(&[]).with_known_params(&query, &["filter", "x"]).known().is_ok());
     }
 
     #[test]
     fn unknown_columns_are_reported() {
-        assert!(listed(&[("columns", "name,steps")]).has_columns::<Part>().is_ok());
-        assert!(listed(&[]).has_columns::<Part>().is_ok());
-        let odd = listed(&[("columns", "name,nothing")]).has_columns::<Part>().unwrap_err();
+        assert!(listed(&[("columns", "name,steps")]).check_columns::<Part>().is_ok());
+        assert!(listed(&[]).check_columns::<Part>().is_ok());
+        let odd = listed(&[("columns", "name,nothing")]).check_columns::<Part>().unwrap_err();
         assert_eq!(
             odd.0.detail,
             "Invalid value for columns: \"nothing\" does not exist. Use one of: name, state, steps."

@@ -32,21 +32,21 @@ use serde::de::DeserializeOwned;
 use crate::failure::Answer;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{
-    Column, Listed, Shown, choice_field, columns, example_field, filters, head, hidden,
-    moment_field, pager, plain_head, trouble,
+    Column, ListAddress, Shown, choice_field, columns, example_field, filters, head, header,
+    hidden, pager, time_field, trouble,
 };
-use crate::parts::{Feed, ProblemNotice, Same, Typed, load_or, rows};
-use crate::reader::with_right;
+use crate::parts::{Feed, ProblemNotice, Same, Typed, load_with_error, rows};
+use crate::reader::with_permission;
 
 /// The values of an enumerated field, each with its label.
-pub type Choices = fn() -> Vec<(&'static str, &'static str)>;
+pub type ChoicesFn = fn() -> Vec<(&'static str, &'static str)>;
 
 /// The control of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Input {
     /// A text, with a placeholder or an empty string.
     Text(&'static str),
-    Choice(Choices),
+    Choice(ChoicesFn),
     /// A date and time in UTC.
     Moment,
 }
@@ -76,7 +76,7 @@ impl Field {
         name: &'static str,
         label: &'static str,
         says: &'static str,
-        of: Choices,
+        of: ChoicesFn,
     ) -> Self {
         Self { name, label, says, input: Input::Choice(of) }
     }
@@ -91,7 +91,7 @@ impl Field {
         match self.input {
             Input::Text(example) => example_field(id, self.name, self.label, example, value),
             Input::Choice(choices) => choice_field(id, self.name, self.label, value, choices()),
-            Input::Moment => moment_field(id, self.name, self.label, value),
+            Input::Moment => time_field(id, self.name, self.label, value),
         }
     }
 }
@@ -141,7 +141,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 
     fn fetch(
         self,
-        listed: Listed<Self::Sort>,
+        listed: ListAddress<Self::Sort>,
     ) -> impl Future<Output = Answer<Self::Page>> + Send + 'static;
 
     /// The order of a sortable column, and whether the first click sorts in descending order.
@@ -155,19 +155,24 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     fn none(self) -> AnyView;
 
     /// Parses the address.
-    fn read(self, query: &ParamsMap) -> Listed<Self::Sort> {
-        let listed = Listed::read(self.path(), query, Self::PLACE);
+    fn read(self, query: &ParamsMap) -> ListAddress<Self::Sort> {
+        let listed = ListAddress::read(self.path(), query, Self::PLACE);
         asked(listed, Self::FIELDS, |name| query.get(name).unwrap_or_default())
     }
 
     /// The first page of the same list, with one more filter.
-    fn asking(self, listed: &Listed<Self::Sort>, name: &str, value: &str) -> Listed<Self::Sort> {
+    fn asking(
+        self,
+        listed: &ListAddress<Self::Sort>,
+        name: &str,
+        value: &str,
+    ) -> ListAddress<Self::Sort> {
         let said = |word: &str| if word == name { value.to_owned() } else { listed.word(word) };
         asked(listed.bare(), Self::FIELDS, said)
     }
 
     /// The message instead of rows. A list with several empty states overrides it.
-    fn nothing(self, listed: &Listed<Self::Sort>, _next: Option<&Cursor>) -> AnyView {
+    fn nothing(self, listed: &ListAddress<Self::Sort>, _next: Option<&Cursor>) -> AnyView {
         let (one, many) = Self::NAMES;
         hidden(listed, one, many).unwrap_or_else(|| self.none())
     }
@@ -178,12 +183,12 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     }
 
     /// The value of an API parameter for this address.
-    fn word(self, listed: &Listed<Self::Sort>, word: &str) -> Option<String> {
+    fn word(self, listed: &ListAddress<Self::Sort>, word: &str) -> Option<String> {
         Some(listed.word(word))
     }
 
     /// The equivalent API call.
-    fn same(self, listed: &Listed<Self::Sort>) -> Call {
+    fn same(self, listed: &ListAddress<Self::Sort>) -> Call {
         listing(Self::SAME, |word| self.word(listed, word))
     }
 
@@ -195,17 +200,17 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     }
 
     /// Content below the loaded list. `again` fetches the list again.
-    fn below(self, _with: With<Self>, _again: Callback<()>) -> AnyView {
+    fn below(self, _with: With<Self>, _refetch: Callback<()>) -> AnyView {
         ().into_any()
     }
 }
 
 /// Adds the values of these fields to a list's address.
 pub fn asked<S: Sort>(
-    listed: Listed<S>,
+    listed: ListAddress<S>,
     fields: &[Field],
     said: impl Fn(&str) -> String,
-) -> Listed<S> {
+) -> ListAddress<S> {
     fields
         .iter()
         .fold(listed, |listed, field| listed.asked(field.name, field.says, &said(field.name)))
@@ -216,7 +221,7 @@ pub struct With<P: ListPage> {
     shown: Shown<P::Part>,
     /// Whether the reader has the list's [permission](ListPage::RIGHT).
     pub may: bool,
-    pub listed: StoredValue<Listed<P::Sort>>,
+    pub listed: StoredValue<ListAddress<P::Sort>>,
 }
 
 impl<P: ListPage> Clone for With<P> {
@@ -252,7 +257,7 @@ fn cell(label: &'static str, class: String, content: AnyView) -> AnyView {
 /// A list in its page.
 pub struct ListOf<P: ListPage> {
     of: P,
-    listed: Memo<Listed<P::Sort>>,
+    listed: Memo<ListAddress<P::Sort>>,
     loaded: Resource<Answer<(P::Page, bool)>>,
 }
 
@@ -271,13 +276,13 @@ impl<P: ListPage> ListOf<P> {
             let query = query.read();
             let words: Vec<&str> =
                 P::FIELDS.iter().map(|field| field.name).chain(P::WORDS.iter().copied()).collect();
-            of.read(&query).knowing(&query, &words)
+            of.read(&query).with_known_params(&query, &words)
         });
-        let fetch = move |listed: Listed<P::Sort>| async move {
+        let fetch = move |listed: ListAddress<P::Sort>| async move {
             listed.known()?;
-            listed.has_columns::<P::Part>()?;
+            listed.check_columns::<P::Part>()?;
             match P::RIGHT {
-                Some(right) => with_right(of.fetch(listed), right).await,
+                Some(right) => with_permission(of.fetch(listed), right).await,
                 None => Ok((of.fetch(listed).await?, false)),
             }
         };
@@ -285,7 +290,7 @@ impl<P: ListPage> ListOf<P> {
         Self { of, listed, loaded }
     }
 
-    pub fn listed(self) -> Memo<Listed<P::Sort>> {
+    pub fn listed(self) -> Memo<ListAddress<P::Sort>> {
         self.listed
     }
 
@@ -319,14 +324,14 @@ impl<P: ListPage> ListOf<P> {
         view! {
             {filters(listed, P::SORTS, fields)}
             {columns::<_, P::Part>(listed)}
-            {load_or(loaded, show, say)}
+            {load_with_error(loaded, show, say)}
             <Same of=same/>
         }
         .into_any()
     }
 }
 
-fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: Listed<P::Sort>) -> AnyView {
+fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::Sort>) -> AnyView {
     let with = With { shown: Shown::of(&listed), may, listed: StoredValue::new(listed.clone()) };
     let feed = Feed::new(first, move || of.fetch(listed.clone()));
     of.follow(feed);
@@ -376,13 +381,15 @@ fn framed(
     .into_any()
 }
 
-fn heads<P: ListPage>(listed: &Listed<P::Sort>, with: With<P>) -> AnyView {
+fn heads<P: ListPage>(listed: &ListAddress<P::Sort>, with: With<P>) -> AnyView {
     let one = |column: &P::Part| match P::sorted_by(*column) {
-        Some((by, falling)) => head(listed, by, column.label(), falling, number::<P>(*column)),
-        None => plain_head(column.label(), number::<P>(*column)),
+        Some((by, descending)) => {
+            head(listed, by, column.label(), descending, number::<P>(*column))
+        }
+        None => header(column.label(), number::<P>(*column)),
     };
     let all =
         P::Part::EVERY.iter().filter(|column| with.shown.has(**column)).map(one).collect_view();
-    let commands = P::COMMANDS.filter(|_| with.may).map(|label| plain_head(label, None));
+    let commands = P::COMMANDS.filter(|_| with.may).map(|label| header(label, None));
     view! { {all} {commands} }.into_any()
 }

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::notice::{Kin, problem_of_one, problem_page};
+use super::notice::{ListLink, object_problem_page, problem_page};
 use crate::failure::Answer;
 
 /// Shows the loaded value or the error. While a new source loads (the next page of a list), the
@@ -18,24 +18,24 @@ where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    load_or(resource, show, |problem| problem_page(problem).into_any())
+    load_with_error(resource, show, |problem| problem_page(problem).into_any())
 }
 
 /// As [`load`]. On an error it also links to the list of all objects of the kind.
 pub fn load_one<T, V>(
     resource: Resource<Answer<T>>,
-    all: Kin,
+    all: ListLink,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
 ) -> impl IntoView
 where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    load_or(resource, show, move |problem| problem_of_one(problem, all))
+    load_with_error(resource, show, move |problem| object_problem_page(problem, all))
 }
 
 /// As [`load`], for a part of a page with its own error message.
-pub fn load_or<T, V>(
+pub fn load_with_error<T, V>(
     resource: Resource<Answer<T>>,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
     say: impl Fn(Problem) -> AnyView + Clone + Send + Sync + 'static,

@@ -31,7 +31,7 @@ pub fn ProblemNotice(
                         {findings}
                     </div>
                     <div class="buttons">
-                        {(problem.status == 401).then(|| view! { <a class="button small" rel="external" href=sign_in_here()>"Sign in"</a> })}
+                        {(problem.status == 401).then(|| view! { <a class="button small" rel="external" href=sign_in_link()>"Sign in"</a> })}
                         {dismiss
                             .map(|dismiss| {
                                 view! {
@@ -48,11 +48,11 @@ pub fn ProblemNotice(
 }
 
 /// The sign-in page, which redirects back to this page.
-fn sign_in_here() -> String {
+fn sign_in_link() -> String {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let query = if search.is_empty() { String::new() } else { format!("?{search}") };
-    places::sign_in_for(&format!("{path}{query}"))
+    places::sign_in_with_next(&format!("{path}{query}"))
 }
 
 /// The content of a page that could not be loaded.
@@ -64,10 +64,10 @@ pub fn problem_page(problem: Problem) -> impl IntoView {
 }
 
 /// The list of all objects of a kind: its address and the text of the link.
-pub type Kin = (&'static str, &'static str);
+pub type ListLink = (&'static str, &'static str);
 
 /// The content of an object's page that could not be loaded, with a link to the list of its kind.
-pub fn problem_of_one(problem: Problem, (all, word): Kin) -> AnyView {
+pub fn object_problem_page(problem: Problem, (all, word): ListLink) -> AnyView {
     problem_page_with(problem, view! { <a class="button" href=all>{word}</a> }.into_any())
 }
 
@@ -95,7 +95,7 @@ fn said(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
             {title}
             <p>{problem.detail.clone()}</p>
             <div class="buttons">
-                {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_here()>"Sign in"</a> })}
+                {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_link()>"Sign in"</a> })}
                 {(problem.status >= 500)
                     .then(|| {
                         let location = use_location();

@@ -12,14 +12,14 @@ use leptos::prelude::*;
 
 /// A list and the numbers of its rows. A key keeps its number while it is in the list.
 #[derive(Clone, PartialEq)]
-struct Numbered<T, K: Eq + Hash> {
+struct NumberedRows<T, K: Eq + Hash> {
     order: Vec<u32>,
     items: HashMap<u32, T>,
     numbers: HashMap<K, u32>,
     next: u32,
 }
 
-impl<T: Clone, K: Eq + Hash> Numbered<T, K> {
+impl<T: Clone, K: Eq + Hash> NumberedRows<T, K> {
     fn after(last: Option<&Self>, list: &[T], key: impl Fn(&T) -> K) -> Self {
         let next = last.map_or(0, |last| last.next);
         let room = list.len();
@@ -58,8 +58,8 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    let numbered = Memo::new(move |last: Option<&Numbered<T, K>>| {
-        list.with(|list| Numbered::after(last, list, &key))
+    let numbered = Memo::new(move |last: Option<&NumberedRows<T, K>>| {
+        list.with(|list| NumberedRows::after(last, list, &key))
     });
     let one = move |number: u32| {
         let Some(first) = numbered.with_untracked(|all| all.items.get(&number).cloned()) else {
@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     fn after(
-        last: Option<&Numbered<(char, u8), char>>,
+        last: Option<&NumberedRows<(char, u8), char>>,
         list: &[(char, u8)],
-    ) -> Numbered<(char, u8), char> {
-        Numbered::after(last, list, |(key, _)| *key)
+    ) -> NumberedRows<(char, u8), char> {
+        NumberedRows::after(last, list, |(key, _)| *key)
     }
 
     #[test]

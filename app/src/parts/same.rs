@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::calls::{Call, List, SERVER, SESSION, TOKEN, list};
+use api::calls::{Call, List, SERVER, SESSION_VARIABLE, TOKEN, list};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::{ev, html};
@@ -34,7 +34,7 @@ impl Typed {
     }
 
     /// Whether a checkbox is ticked.
-    pub fn is_on(self, field: &str) -> bool {
+    pub fn is_checked(self, field: &str) -> bool {
         !self.get(field).is_empty()
     }
 }
@@ -54,7 +54,7 @@ pub fn Same(
             .try_get_untracked()
             .flatten()
             .filter(|fold| fold.open())
-            .and_then(|fold| fields_around(&fold));
+            .and_then(|fold| form_fields(&fold));
         if let Some(now) = now {
             typed.fields.try_set(now);
         }
@@ -98,16 +98,18 @@ pub fn SameList(
 
 /// The prerequisites of the commands.
 fn note(calls: &[Call]) -> String {
-    let session = calls.iter().any(|call| call.curl().contains(SESSION));
+    let session = calls.iter().any(|call| call.curl().contains(SESSION_VARIABLE));
     let token = calls.iter().any(|call| call.curl().contains(TOKEN));
     let by = match (token, session) {
         (true, true) => {
             format!(
-                "{TOKEN} to an API token, and {SESSION} to a session cookie file for requests that tokens cannot make"
+                "{TOKEN} to an API token, and {SESSION_VARIABLE} to a session cookie file for requests that tokens cannot make"
             )
         }
         (false, true) => {
-            format!("{SESSION} to a session cookie file, because tokens cannot make this request")
+            format!(
+                "{SESSION_VARIABLE} to a session cookie file, because tokens cannot make this request"
+            )
         }
         _ => format!("{TOKEN} to an API token"),
     };
@@ -168,9 +170,9 @@ fn select(code: NodeRef<html::Code>) {
 }
 
 /// The input of the form around a section. Empty without a readable form.
-fn fields_around(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
+fn form_fields(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
     let form = fold.closest("form").ok().flatten()?.dyn_into::<web_sys::HtmlFormElement>().ok()?;
-    let fields = form.query_selector_all(READ).ok()?;
+    let fields = form.query_selector_all(FIELD_SELECTOR).ok()?;
     let field = |n: u32| {
         let field = fields.item(n)?;
         let text =
@@ -181,4 +183,4 @@ fn fields_around(fold: &web_sys::Element) -> Option<BTreeMap<String, String>> {
 }
 
 /// The fields that are read: no passwords, and only ticked checkboxes and radio buttons.
-const READ: &str = "input:not([type=password], [type=checkbox], [type=radio]), :checked:is(input), select, textarea";
+const FIELD_SELECTOR: &str = "input:not([type=password], [type=checkbox], [type=radio]), :checked:is(input), select, textarea";

@@ -32,17 +32,17 @@ use async_trait::async_trait;
 use engine::anneal::Wait;
 use engine::blueprint::Anchor;
 use engine::blueprint::consequences::{
-    Awaited, Consequences, Counted, Downstream, Loss, Restart, Touched, Wave, WaveGroup,
+    Awaited, Consequences, Counted, Downstream, Loss, NoderoleRerun, Touched, Wave, WaveGroup,
 };
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
 };
 use engine::blueprint::projection::RerunCause;
-use engine::blueprint::secret_uses::{SecretChange, SecretKind, UseChange};
+use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
-use engine::gate::{GateState, Policy, Risk, Rule, RuleState, VerdictKind};
+use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
 use engine::plan::{Edit, Refusal};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ pub struct World {
     pub signed_in: bool,
     pub permissions: Vec<String>,
     pub board: Board,
-    pub lift: Lift,
+    pub lift: DropPreview,
     pub reviews: Vec<ReviewSummary>,
     pub proposals: Vec<ProposalSummary>,
     /// Whether lists have a next page.
@@ -305,7 +305,7 @@ fn board() -> Board {
         held_by: None,
         hold: None,
         priority: 0,
-        target: TargetNo(127),
+        target: BlueprintNumber(127),
         proposal: None,
         groups: vec![
             BoardGroup {
@@ -457,8 +457,8 @@ pub fn machine() -> NodeView {
     }
 }
 
-fn lift() -> Lift {
-    let of = |name: &str, legal: Vec<NodeId>, illegal: Vec<IllegalNode>| LiftRole {
+fn lift() -> DropPreview {
+    let of = |name: &str, legal: Vec<NodeId>, illegal: Vec<IllegalNode>| RoleDropPreview {
         role: role(name),
         legal,
         illegal,
@@ -476,7 +476,7 @@ fn lift() -> Lift {
     let no = |reason: &str| {
         vec![IllegalNode { node: node(7), short: "web-7".into(), reason: reason.into() }]
     };
-    Lift {
+    DropPreview {
         roles: vec![
             of("app-ready", vec![node(7)], vec![]),
             of("app", vec![node(7)], vec![]),
@@ -502,7 +502,7 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         deployment: deployment("web"),
         state,
         cause: (id % 3 == 0).then(|| "data changed".into()),
-        target: TargetNo(127),
+        target: BlueprintNumber(127),
         worker: (state != RunState::Queued).then(|| "w-2".into()),
         queued: ago(400 - id),
         started: (state != RunState::Queued).then(|| ago(380 - id)),
@@ -518,7 +518,7 @@ fn result(run: i64) -> ResultLine {
         role: "app".into(),
         action: "run".into(),
         outcome: "failed".into(),
-        target: TargetNo(127),
+        target: BlueprintNumber(127),
         at: ago(60),
         result: format!("{{\"volume\":\"v-{run}\"}}"),
         bytes: 17,
@@ -538,7 +538,7 @@ fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
             seq: 2,
             by: "ada".into(),
             at: ago(5000),
-            target: TargetNo(120),
+            target: BlueprintNumber(120),
         }),
     };
     let values = vec![value("/app/key", "(secret)", "user"), value("/app/pid", "4242", "wall")];
@@ -654,9 +654,9 @@ fn difference() -> Difference {
     }
 }
 
-pub fn gate(approvals: u32, needed: u32) -> GateState {
-    let rule = |rule, holds, text: &str| RuleState { rule, holds, text: text.into() };
-    GateState {
+pub fn gate(approvals: u32, needed: u32) -> GateResult {
+    let rule = |rule, holds, text: &str| RuleResult { rule, holds, text: text.into() };
+    GateResult {
         rules: vec![
             rule(Rule::Newest, true, "Newest version of an open proposal"),
             rule(Rule::Resolved, true, "Every edit takes effect"),
@@ -705,7 +705,7 @@ fn wave(number: u32, roles: &[(&str, usize, Option<u32>)]) -> Wave {
 
 pub fn consequences() -> Consequences {
     let all = |list: Vec<Touched>| Counted { count: list.len(), first: list };
-    let restart = Restart {
+    let restart = NoderoleRerun {
         touched: touched(1, "store"),
         cause: RerunCause::Asked,
         reason: Some("the disk was replaced".into()),
@@ -753,7 +753,7 @@ pub fn consequences() -> Consequences {
 fn secret_change() -> SecretChange {
     let secret = |version| SecretRef { name: "app/key".into(), version };
     SecretChange {
-        change: UseChange::Replaced,
+        change: SecretUseChange::Replaced,
         secret: secret(5),
         was: Some(secret(4)),
         kind: SecretKind::Data,
@@ -769,7 +769,7 @@ fn secret_change() -> SecretChange {
 
 fn review() -> ReviewView {
     ReviewView {
-        submission: SubmissionId(128),
+        submission: ReviewId(128),
         proposal: ProposalId(7),
         version: 3,
         title: "Three more application nodes, and a cache".into(),
@@ -778,7 +778,7 @@ fn review() -> ReviewView {
         state: ReviewState::Waiting,
         change_hash: "9f3c1a7e00112233445566778899aabbccddeeff00112233445566778899aabb".into(),
         effects_hash: "e7".repeat(32),
-        parent: TargetNo(127),
+        parent: BlueprintNumber(127),
         target: None,
         at: ago(240),
         authors: vec!["ada".into()],
@@ -924,8 +924,8 @@ impl Default for World {
             nodes: 12,
             steps,
             proposal: (n == 1).then_some(ProposalId(7)),
-            submission: (n == 2).then_some(SubmissionId(128)),
-            target: TargetNo(120 + i64::try_from(n).expect("small")),
+            submission: (n == 2).then_some(ReviewId(128)),
+            target: BlueprintNumber(120 + i64::try_from(n).expect("small")),
         };
         let some = StateCounts { blocked: 1, todo: 1, transition: 1, active: 18, error: 1 };
         let all_active = StateCounts { active: 24, ..StateCounts::default() };
@@ -953,7 +953,7 @@ impl Default for World {
             reviews: vec![
                 ReviewSummary {
                     node: None,
-                    submission: SubmissionId(128),
+                    submission: ReviewId(128),
                     title: "Three more application nodes, and a cache".into(),
                     deployment: deployment("web"),
                     authors: vec!["ada".into()],
@@ -964,7 +964,7 @@ impl Default for World {
                 },
                 ReviewSummary {
                     node: None,
-                    submission: SubmissionId(121),
+                    submission: ReviewId(121),
                     title: "Gateways".into(),
                     deployment: deployment("storage"),
                     authors: vec!["cy".into()],
@@ -1004,7 +1004,7 @@ impl Default for World {
             targets: TargetPage {
                 targets: line(),
                 next: None,
-                head: TargetNo(3),
+                head: BlueprintNumber(3),
                 removed_in: None,
             },
             comparison: comparison(),
@@ -1013,7 +1013,7 @@ impl Default for World {
             imports: imports(),
             report: Some(report()),
             since: SinceLook {
-                submission: SubmissionId(128),
+                submission: ReviewId(128),
                 before: None,
                 same_effect: false,
                 difference: Difference::default(),
@@ -1050,7 +1050,7 @@ impl Default for World {
                 result_gone: false,
                 wall: Some(json!({"app": {"pid": 4242}})),
                 attempts: runs[..2].to_vec(),
-                submission: Some(SubmissionId(121)),
+                submission: Some(ReviewId(121)),
                 may_cancel: Ok(()),
                 log_bytes: 60,
                 cursor: 900,
@@ -1075,8 +1075,8 @@ impl Default for World {
                     "Its last run failed. Retry it, or change its data in a proposal.".into(),
                 ],
                 error: Some("exit 1 in 20-realm.sh: realm not found".into()),
-                generation: TargetNo(127),
-                applied: Some(TargetNo(120)),
+                generation: BlueprintNumber(127),
+                applied: Some(BlueprintNumber(120)),
                 role_hash: "4be1c0de".into(),
                 layers: vec![
                     DataLayer {
@@ -1127,20 +1127,20 @@ impl Default for World {
 
 fn line() -> Vec<TargetSummary> {
     let target = |number: i64, kind, title: &str| TargetSummary {
-        number: TargetNo(number),
+        number: BlueprintNumber(number),
         kind,
         root: format!("{number:064x}"),
-        enabled: kind != TargetKind::Switch,
+        enabled: kind != TargetKind::SetExecution,
         at: ago(60 * (4 - number)),
         by: (kind != TargetKind::Genesis).then(|| "cy".to_owned()),
-        submission: (kind == TargetKind::Change).then_some(SubmissionId(128)),
+        submission: (kind == TargetKind::Change).then_some(ReviewId(128)),
         title: title.into(),
         deployment: (kind == TargetKind::Change).then(|| "web".to_owned()),
         authors: if kind == TargetKind::Change { vec!["ada".into(), "eve".into()] } else { vec![] },
         approved_by: if kind == TargetKind::Change { vec!["bo".into()] } else { vec![] },
     };
     vec![
-        target(3, TargetKind::Switch, "Execution off: a storm"),
+        target(3, TargetKind::SetExecution, "Execution off: a storm"),
         target(2, TargetKind::Change, "Three more application nodes"),
         target(1, TargetKind::Genesis, "Genesis"),
     ]
@@ -1235,7 +1235,7 @@ fn catalog() -> Vec<BarclampVersion> {
 /// Two approvals for irreversible changes, one for all others.
 fn policy() -> PolicyView {
     let by_risk = [(Risk::Destructive, 2), (Risk::Move, 1)].into();
-    let (number, target) = (PolicyNo(3), TargetNo(40));
+    let (number, target) = (PolicyNumber(3), BlueprintNumber(40));
     PolicyView {
         number,
         policy: Policy { approvals: 1, by_risk, ..Policy::default() },
@@ -1247,7 +1247,7 @@ fn policy() -> PolicyView {
 
 fn comparison() -> Comparison {
     let side = |n: i64| Side {
-        target: Some(TargetNo(n)),
+        target: Some(BlueprintNumber(n)),
         submission: None,
         root: Some(format!("{n:064x}")),
     };
@@ -1271,7 +1271,7 @@ fn comparison() -> Comparison {
 fn discussion() -> Discussion {
     let thread = |n: i64, anchor: Anchor, about: &str, resolved: Option<(String, At)>| ThreadView {
         id: CommentId(n),
-        submission: SubmissionId(128),
+        submission: ReviewId(128),
         anchor,
         about: about.into(),
         stands: true,
@@ -1285,7 +1285,7 @@ fn discussion() -> Discussion {
         may_resolve: Err("whoever opened this thread resolves it".into()),
     };
     Discussion {
-        submission: SubmissionId(128),
+        submission: ReviewId(128),
         threads: vec![
             thread(1, Anchor::Role(deployment_id(1), role("app"), None), "app in web", None),
             thread(2, Anchor::Whole, "the whole change", Some(("bo".into(), ago(30)))),
@@ -1396,7 +1396,7 @@ impl Console for Fake {
                 |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&wanted.filter);
             let mut deployments: Vec<DeploymentSummary> =
                 world.deployments.iter().filter(fits).cloned().collect();
-            if wanted.sort.falling {
+            if wanted.sort.descending {
                 deployments.reverse();
             }
             DeploymentPage {
@@ -1428,7 +1428,7 @@ impl Console for Fake {
             .unwrap_or_default();
         Ok(Carriers { chips, more: 0 })
     }
-    async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<Lift, Problem> {
+    async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<DropPreview, Problem> {
         self.told(format!("lift {}", nodes.len()));
         self.read(|world| world.lift.clone())
     }
@@ -1451,7 +1451,7 @@ impl Console for Fake {
         self.read(|world| {
             let mut nodes: Vec<NodeSummary> = world.nodes.iter().filter(fits).cloned().collect();
             nodes.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
-            if wanted.sort.falling {
+            if wanted.sort.descending {
                 nodes.reverse();
             }
             let next =
@@ -1552,23 +1552,19 @@ impl Console for Fake {
         Err(Problem::not_found("This console plans nothing."))
     }
 
-    async fn discussion(&self, _: SubmissionId) -> Result<Discussion, Problem> {
+    async fn discussion(&self, _: ReviewId) -> Result<Discussion, Problem> {
         self.read(|world| world.discussion.clone())
     }
 
-    async fn since_look(&self, _: SubmissionId) -> Result<SinceLook, Problem> {
+    async fn since_look(&self, _: ReviewId) -> Result<SinceLook, Problem> {
         self.read(|world| world.since.clone())
     }
 
-    async fn opened(&self, _: SubmissionId) -> Result<Opened, Problem> {
+    async fn opened(&self, _: ReviewId) -> Result<Opened, Problem> {
         self.read(|world| world.opened.clone())
     }
 
-    async fn open_changes(
-        &self,
-        id: SubmissionId,
-        anchors: Vec<Anchor>,
-    ) -> Result<Opened, Problem> {
+    async fn open_changes(&self, id: ReviewId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
         let anchors: Vec<String> = anchors.iter().map(ToString::to_string).collect();
         self.told(format!("opened {id} {}", anchors.join(" ")));
         self.read(|world| world.opened.clone())
@@ -1593,14 +1589,14 @@ impl Console for Fake {
             _ => self.read(|world| world.comparison.clone()),
         }
     }
-    async fn look(&self, id: SubmissionId) -> Result<(), Problem> {
+    async fn look(&self, id: ReviewId) -> Result<(), Problem> {
         self.told(format!("look {id}"));
         Ok(())
     }
 
     async fn open_thread(
         &self,
-        id: SubmissionId,
+        id: ReviewId,
         anchor: Anchor,
         body: String,
     ) -> Result<CommentId, Problem> {
@@ -1622,12 +1618,12 @@ impl Console for Fake {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review_graph(&self, _: SubmissionId, _: GraphWish) -> Result<GraphView, Problem> {
+    async fn review_graph(&self, _: ReviewId, _: GraphWish) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review(&self, _: SubmissionId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
-        self.read(|world| world.review.clone())?.page(after.as_ref(), DOCUMENTS_SHOWN)
+    async fn review(&self, _: ReviewId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
+        self.read(|world| world.review.clone())?.page(after.as_ref(), MAX_DOCUMENTS)
     }
 
     async fn propose(&self, _: DeploymentId) -> Result<ProposalId, Problem> {
@@ -1642,7 +1638,7 @@ impl Console for Fake {
     async fn restore(
         &self,
         deployment: String,
-        target: TargetNo,
+        target: BlueprintNumber,
         partial: bool,
     ) -> Result<Restored, Problem> {
         self.told(format!("restore {deployment} {target} {partial}"));
@@ -1746,7 +1742,7 @@ impl Console for Fake {
         self.read(|world| {
             let fits = |role: &&RoleSummary| role.name.as_str().contains(&wanted.filter);
             let mut roles: Vec<RoleSummary> = world.roles.iter().filter(fits).cloned().collect();
-            if wanted.sort.falling {
+            if wanted.sort.descending {
                 roles.reverse();
             }
             RolePage {
@@ -1804,43 +1800,38 @@ impl Console for Fake {
         self.0.lock().expect("no test died here").board = board();
         Ok(())
     }
-    async fn submit(&self, _: ProposalId, _: i32, title: String) -> Result<SubmissionId, Problem> {
+    async fn submit(&self, _: ProposalId, _: i32, title: String) -> Result<ReviewId, Problem> {
         self.told(format!("submit {title}"));
-        Ok(SubmissionId(128))
+        Ok(ReviewId(128))
     }
     async fn verdict_options(
         &self,
-        _: SubmissionId,
+        _: ReviewId,
         _: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
         Err(Problem::internal())
     }
     async fn sign_verdict(
         &self,
-        _: SubmissionId,
+        _: ReviewId,
         _: VerdictKind,
         _: String,
         _: Signature,
     ) -> Result<(), Problem> {
         Err(Problem::internal())
     }
-    async fn judge(
-        &self,
-        _: SubmissionId,
-        kind: VerdictKind,
-        reason: String,
-    ) -> Result<(), Problem> {
+    async fn judge(&self, _: ReviewId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
         self.told(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so another person must review it."))
     }
     async fn commit(
         &self,
-        _: SubmissionId,
+        _: ReviewId,
         _: Option<String>,
         cancel: bool,
-    ) -> Result<TargetNo, Problem> {
+    ) -> Result<BlueprintNumber, Problem> {
         self.told(if cancel { "commit and cancel" } else { "commit" });
-        Ok(TargetNo(128))
+        Ok(BlueprintNumber(128))
     }
     async fn retry(&self, _: NoderoleId, reason: String) -> Result<(), Problem> {
         self.told(format!("retry {reason}"));
@@ -1850,10 +1841,7 @@ impl Console for Fake {
         self.told("cancel");
         Ok(())
     }
-    async fn review_report(
-        &self,
-        _: SubmissionId,
-    ) -> Result<Option<engine::plan::Report>, Problem> {
+    async fn review_report(&self, _: ReviewId) -> Result<Option<engine::plan::Report>, Problem> {
         self.read(|world| world.report.clone())
     }
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {
@@ -1983,9 +1971,9 @@ impl Console for Fake {
         self.told(format!("priority {priority} {reason}"));
         Ok(())
     }
-    async fn switch(&self, enabled: bool, reason: String) -> Result<TargetNo, Problem> {
+    async fn switch(&self, enabled: bool, reason: String) -> Result<BlueprintNumber, Problem> {
         self.told(format!("switch {enabled} {reason}"));
-        Ok(TargetNo(129))
+        Ok(BlueprintNumber(129))
     }
     async fn sign_out(&self) -> Result<(), Problem> {
         self.told("sign out");

@@ -1,11 +1,11 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
-use api::console::{DOCUMENTS_SHOWN, Deceiving, DeceivingScript, LeftOut};
+use api::console::{Deceiving, DeceivingScript, LeftOut, MAX_DOCUMENTS};
 use app::places;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
 use engine::data::{Change, ChangeKind};
-use engine::ids::{BarclampName, Fqdn, TargetNo};
+use engine::ids::{BarclampName, BlueprintNumber, Fqdn};
 use serde_json::json;
 
 use crate::fake::{Fake, fqdn, node, proposed_board, role};
@@ -56,7 +56,7 @@ async fn reviewers_are_warned_of_hidden_characters() {
 async fn restore_omissions_are_shown_on_board_and_review() {
     let left_out = |n: usize, more| {
         let missing = (1..=n).map(|n| format!("node n{n}: it was given up")).collect();
-        Some(LeftOut { target: TargetNo(12), missing, more })
+        Some(LeftOut { target: BlueprintNumber(12), missing, more })
     };
     let fake = Fake::new(|world| {
         world.board = proposed_board();
@@ -72,13 +72,13 @@ async fn restore_omissions_are_shown_on_board_and_review() {
 #[tokio::test]
 async fn removed_deployment_is_compared_at_earlier_target() {
     let fake = Fake::new(|world| {
-        world.targets.removed_in = Some(TargetNo(3));
+        world.targets.removed_in = Some(BlueprintNumber(3));
         world.comparison.deployment = Some(world.board.name.clone());
         world.comparison.note =
             Some("Only target 1 has deployment web. It does not exist in target 2.".into());
         world.comparison.difference.deployments[0].name = world.board.name.clone();
         world.comparison.difference.deployments[0].mark = Mark::Removed;
-        world.graph.target = Some(TargetNo(1));
+        world.graph.target = Some(BlueprintNumber(1));
         world.graph.cut = Some("This is deployment web at target 1, without step states.".into());
     });
     let page = get(&fake, "/blueprints?deployment=web&from=2&to=1").await;
@@ -153,9 +153,9 @@ async fn large_change_is_paginated() {
     let fake = large(1_000);
     let next =
         |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
-    let most = DOCUMENTS_SHOWN as u128;
+    let most = MAX_DOCUMENTS as u128;
     let first = get(&fake, "/reviews/128").await;
-    let here = format!("{DOCUMENTS_SHOWN} documents");
+    let here = format!("{MAX_DOCUMENTS} documents");
     first.says(&[&next(most), &here, "Changes 1000"]);
     first.says_not(&[">First<"]);
     let second = get(&fake, &next(most)).await;

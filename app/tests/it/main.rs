@@ -152,7 +152,7 @@ async fn proposed_board_summarizes_the_proposal() {
         let proposal = world.board.proposal.as_mut().expect("a proposal");
         proposal.refused = vec![fake::refusal()];
         proposal.redo = Some("bind web-9 to store".into());
-        proposal.submission = Some(SubmissionId(128));
+        proposal.submission = Some(ReviewId(128));
     });
     let page = get(&fake, "/deployments/web").await;
     page.says(&[
@@ -379,8 +379,8 @@ async fn catalog_is_paginated() {
 #[tokio::test]
 async fn deployment_is_restored_without_javascript() {
     let fake = Fake::new(|world| {
-        world.comparison.from.target = Some(TargetNo(3));
-        world.comparison.to.target = Some(TargetNo(1));
+        world.comparison.from.target = Some(BlueprintNumber(3));
+        world.comparison.to.target = Some(BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     get(&fake, "/blueprints?deployment=web&from=3&to=1").await.says(&[
@@ -398,8 +398,8 @@ async fn deployment_is_restored_without_javascript() {
         .await
         .says_not(&["Restoring opens a proposal"]);
     let others = Fake::new(|world| {
-        world.comparison.from.target = Some(TargetNo(3));
-        world.comparison.to.target = Some(TargetNo(1));
+        world.comparison.from.target = Some(BlueprintNumber(3));
+        world.comparison.to.target = Some(BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
         let policy =
             |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
@@ -665,7 +665,7 @@ async fn destructive_commit_requires_typed_name() {
 async fn committed_review_links_to_its_runs() {
     let fake = Fake::new(|world| {
         world.review.state = ReviewState::Committed;
-        world.review.target = Some(TargetNo(128));
+        world.review.target = Some(BlueprintNumber(128));
     });
     let page = get(&fake, "/reviews/128?tab=discussion").await;
     page.says(&["Watch progress", "Looked at the network with the site.", "does not count"]);
@@ -945,9 +945,9 @@ async fn theme_cookie_is_rendered_by_server() {
 
 fn replanned(after: Option<i64>) -> Replanned {
     Replanned {
-        before: SubmissionId(127),
-        after: after.map(SubmissionId),
-        target: TargetNo(131),
+        before: ReviewId(127),
+        after: after.map(ReviewId),
+        target: BlueprintNumber(131),
         moved: vec!["web (target 131)".into()],
         dropped: vec!["bo (approved)".into()],
         same_effect: true,
@@ -1054,7 +1054,7 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
 async fn deployment_proposal_redirects_to_board() {
     let fake = Fake::new(|world| {
         let mut problem = Problem::conflict(
-            api::problem::ON_DEPLOYMENT,
+            api::problem::DEPLOYMENT_PROPOSAL,
             "Proposal 9 belongs to deployment web. Open the board of that deployment.",
         );
         problem.errors =

@@ -14,7 +14,7 @@ use app::oversight::Oversight;
 use async_trait::async_trait;
 use engine::Hash;
 use engine::audit::Chain;
-use engine::ids::{BarclampName, PersonId, RunId, SubmissionId, TargetNo};
+use engine::ids::{BarclampName, BlueprintNumber, PersonId, ReviewId, RunId};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -69,7 +69,7 @@ impl Default for Overseen {
         let hash = Hash::of_bytes(b"the end");
         Self {
             overview: Overview {
-                target: TargetNo(127),
+                target: BlueprintNumber(127),
                 enabled: true,
                 deployments: DeploymentTally { all: 3, held: 1, proposed: 1 },
                 nodes: NodeTally { all: 7, dead: 1, unavailable: 2 },
@@ -117,7 +117,7 @@ impl Default for Overseen {
                         state: RunState::Running,
                     },
                     Hit::Review {
-                        id: SubmissionId(128),
+                        id: ReviewId(128),
                         title: "More <web>".into(),
                         deployment: "web".into(),
                     },
@@ -248,7 +248,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         edited: true,
         submitted: true,
         deployment: Some(deployment("web")),
-        submission: Some(SubmissionId(128)),
+        submission: Some(ReviewId(128)),
         ..FirstSteps::default()
     };
     let page = get(&with(some.clone()), "/").await;
@@ -308,7 +308,7 @@ async fn worker_list_matches_its_address() {
         alive: Some(true),
         phase: Some(Phase::Confirmed),
         name: "w".into(),
-        sort: Order::rising(WorkerSort::Name),
+        sort: Order::ascending(WorkerSort::Name),
         before: None,
     };
     assert!(

@@ -178,8 +178,8 @@ async fn node_and_run_actions_show_commands() {
     )
     .await;
     let restorable = Fake::new(|world| {
-        world.comparison.from.target = Some(engine::ids::TargetNo(3));
-        world.comparison.to.target = Some(engine::ids::TargetNo(1));
+        world.comparison.from.target = Some(engine::ids::BlueprintNumber(3));
+        world.comparison.to.target = Some(engine::ids::BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     let path = "/blueprints?deployment=web&from=3&to=1";

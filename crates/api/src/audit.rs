@@ -10,7 +10,7 @@ use crate::At;
 use crate::listing::{AuditSort, Cursor, Order};
 
 /// Maximum number of links of the chain that one request verifies.
-pub const CHECKED: usize = 10_000;
+pub const MAX_VERIFIED_LINKS: usize = 10_000;
 
 /// Origin of an audit entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

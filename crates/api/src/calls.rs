@@ -29,15 +29,15 @@ pub use machines::{
     set_available, show_node, take_out_node,
 };
 pub use people::{
-    add_person, change_grants, confirm_person, disable_person, dismiss_notices, enable_person,
-    end_other_sessions, end_session, list_passkeys, make_link, make_token, remove_totp,
+    add_person, change_grants, confirm_person, create_link, disable_person, dismiss_notices,
+    enable_person, end_other_sessions, end_session, list_passkeys, make_token, remove_totp,
     reset_factor, revoke_passkey, revoke_token, set_password,
 };
 pub use samples::samples;
 pub use work::{
-    cancel_run, check_audit, comment, commit, execution, export_audit, hold, import, overview,
-    policy, prioritise, reply, resolve, restore, retry, role_graph, run_log, script, show_review,
-    show_role, verdict,
+    cancel_run, comment, commit, execution, export_audit, hold, import, overview, policy,
+    prioritise, reply, resolve, restore, retry, role_graph, run_log, script, show_review,
+    show_role, verdict, verify_audit,
 };
 
 use serde_json::Value;
@@ -50,7 +50,7 @@ pub const SERVER: &str = "GANTRY_SERVER";
 /// Environment variable with an API token.
 pub const TOKEN: &str = "GANTRY_TOKEN";
 /// Environment variable with the path of a cookie file, as `curl -c` writes it at sign-in.
-pub const SESSION: &str = "GANTRY_SESSION";
+pub const SESSION_VARIABLE: &str = "GANTRY_SESSION";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -95,7 +95,7 @@ pub struct Call {
     /// Version for the `If-Match` header.
     on: Option<i32>,
     /// Whether the request needs a session. The server rejects API tokens here.
-    in_person: bool,
+    session_only: bool,
 }
 
 impl Call {
@@ -107,7 +107,7 @@ impl Call {
             path: path.into(),
             body: Body::Empty,
             on: None,
-            in_person: false,
+            session_only: false,
         }
     }
 
@@ -127,8 +127,8 @@ impl Call {
         Self { on: Some(version), ..self }
     }
 
-    fn in_person(self) -> Self {
-        Self { in_person: true, ..self }
+    fn session_only(self) -> Self {
+        Self { session_only: true, ..self }
     }
 
     /// Sets the arguments of `gantry`.
@@ -168,7 +168,7 @@ impl Call {
     }
 
     /// Adds the option if the value is not empty.
-    fn option_of(self, name: &str, value: &str) -> Self {
+    fn option_if_set(self, name: &str, value: &str) -> Self {
         if value.is_empty() { self } else { self.option(name, value) }
     }
 
@@ -196,7 +196,7 @@ impl Call {
     }
 
     /// Whether the request has an `If-Match` header.
-    pub fn names_version(&self) -> bool {
+    pub fn has_version(&self) -> bool {
         self.on.is_some()
     }
 
@@ -241,8 +241,8 @@ impl Call {
     /// The `curl` command line. On an HTTP error, it prints the response body and exits nonzero.
     pub fn curl(&self) -> String {
         let mut parts = vec!["curl -sS --fail-with-body".to_owned()];
-        parts.push(match self.in_person {
-            true => format!("-b \"${SESSION}\""),
+        parts.push(match self.session_only {
+            true => format!("-b \"${SESSION_VARIABLE}\""),
             false => format!("-H \"Authorization: Bearer ${TOKEN}\""),
         });
         if self.method != Method::Get {

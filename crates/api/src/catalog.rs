@@ -14,10 +14,10 @@ use crate::listing::{Cursor, Kind, Order, Sort, sort};
 /// Maximum number of roles in a graph of the catalog.
 pub const DRAWN: usize = 300;
 /// Maximum number of barclamp versions on a role's page.
-pub const VERSIONS: usize = 50;
+pub const MAX_VERSIONS: usize = 50;
 
 sort! {
-    RoleSort, Order::rising(Self::Name), {
+    RoleSort, Order::ascending(Self::Name), {
         Name "name" [Text, Text],
         Barclamp "barclamp" [Text, Text],
         Jig "jig" [Text, Text, Text],
@@ -27,7 +27,7 @@ sort! {
 }
 
 sort! {
-    ImportSort, Order::falling(Self::Imported), {
+    ImportSort, Order::descending(Self::Imported), {
         Imported "imported" [Number],
     }
 }

@@ -13,23 +13,23 @@ use crate::problem;
 use crate::reviews::Waiting;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, Sides};
-use engine::blueprint::text::{self, Behind, Names, PinBehind};
+use engine::blueprint::text::{self, Behind, Names, PinDescription};
 use engine::blueprint::{Anchor, Consequences, Difference, Shift};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::Change;
-use engine::gate::{GateState, Policy, Risk, VerdictKind};
+use engine::gate::{GateResult, Policy, Risk, VerdictKind};
 use engine::ids::{
-    BarclampName, CommentId, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, PersonId,
-    ProposalId, RoleName, RunId, SubmissionId, TargetNo,
+    BarclampName, BlueprintNumber, CommentId, DeploymentId, DeploymentName, JigName, NodeId,
+    NoderoleId, PersonId, ProposalId, ReviewId, RoleName, RunId,
 };
 use engine::lint::Finding;
 use engine::plan::clash::Over;
 pub use engine::plan::ground::Ground;
-pub use engine::plan::lift::{Brought, IllegalNode, Lift, LiftRole};
+pub use engine::plan::lift::{Brought, DropPreview, IllegalNode, RoleDropPreview};
 use engine::plan::{NumberedEdit, Refusal};
 
 /// Maximum number of noderoles in a cell of the board. The rest is shown as a count.
-pub const CHIPS_IN_CELL: usize = 24;
+pub const MAX_NODEROLES_PER_CELL: usize = 24;
 /// Maximum number of rows on a page of a list.
 pub const PAGE_SIZE: usize = 50;
 
@@ -181,9 +181,9 @@ pub struct DeploymentSummary {
     /// Number of the open proposal.
     pub proposal: Option<ProposalId>,
     /// Number of the open review.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
     /// The blueprint that last changed it.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
 }
 
 /// A page of the list of deployments.
@@ -217,7 +217,7 @@ pub struct Board {
     #[serde(default)]
     pub priority: i32,
     /// The blueprint that last changed it.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// The open proposal. The board includes its additions.
     pub proposal: Option<ProposalView>,
     /// Roles by barclamp. Roles of ancestors that run on the deployment's nodes come last.
@@ -377,7 +377,7 @@ pub struct TrayNode {
 }
 
 /// Maximum number of noderoles in a list of one role.
-pub const CARRIERS: usize = 1_000;
+pub const MAX_NODES_WITH_ROLE: usize = 1_000;
 
 /// Filters of the list of a role's noderoles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -537,7 +537,7 @@ pub struct ProposalSummary {
     /// Number of edits, without undone ones.
     pub edits: usize,
     /// The review of this version, if it was submitted.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
 }
 
 /// Scope of a proposal: a deployment and its descendants, or one node.
@@ -677,7 +677,7 @@ pub struct ProposalView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clashes: Vec<ClashView>,
     /// The review of this version, if it was submitted.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
     /// Set while the proposal is back with its authors because the base of its review changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<Replanned>,
@@ -753,9 +753,9 @@ pub struct NoderoleView {
     /// Error message.
     pub error: Option<String>,
     /// Generation: the blueprint that last changed or re-ran it.
-    pub generation: TargetNo,
+    pub generation: BlueprintNumber,
     /// The blueprint that it last applied, or null if it applied none.
-    pub applied: Option<TargetNo>,
+    pub applied: Option<BlueprintNumber>,
     /// Short content hash of the role.
     pub role_hash: String,
     /// Its own data by layer, from lowest to highest precedence.
@@ -898,7 +898,7 @@ pub struct RunSummary {
     /// Reason of a re-run.
     pub cause: Option<String>,
     /// The blueprint that it executes.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// The worker that executes or executed it.
     pub worker: Option<String>,
     /// Time when it was queued.
@@ -932,7 +932,7 @@ pub struct RunView {
     /// All runs of the same step, newest first, at most 50.
     pub attempts: Vec<RunSummary>,
     /// The review that approved the run's blueprint.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
     /// Whether you can cancel it. Otherwise the reason.
     pub may_cancel: Result<(), String>,
     /// Length of the log, in bytes.
@@ -1015,7 +1015,7 @@ pub struct RunPage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TargetSummary {
     /// Blueprint number.
-    pub number: TargetNo,
+    pub number: BlueprintNumber,
     /// Kind of the blueprint.
     pub kind: TargetKind,
     /// Hash of its root object.
@@ -1027,7 +1027,7 @@ pub struct TargetSummary {
     /// The person who committed it, or null for genesis.
     pub by: Option<String>,
     /// The review that it commits.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
     /// Title of the review, or reason of a switch.
     pub title: String,
     /// The deployment that the proposal was on.
@@ -1048,7 +1048,7 @@ pub enum TargetKind {
     /// A reviewed change.
     Change,
     /// Execution was turned on or off. The content equals the previous blueprint's.
-    Switch,
+    SetExecution,
 }
 
 /// A page of the list of blueprints.
@@ -1060,10 +1060,10 @@ pub struct TargetPage {
     /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
     /// Number of the newest blueprint.
-    pub head: TargetNo,
+    pub head: BlueprintNumber,
     /// The blueprint that removed the deployment, if the list is limited to a removed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub removed_in: Option<TargetNo>,
+    pub removed_in: Option<BlueprintNumber>,
 }
 
 /// A comparison of two blueprints. `docs/blueprint-difference.md` describes its JSON.
@@ -1123,7 +1123,7 @@ pub struct Restored {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeftOut {
     /// The blueprint with the state to restore.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// The missing things, each with the reason.
     pub missing: Vec<String>,
     /// Number of further missing things.
@@ -1136,10 +1136,10 @@ pub struct LeftOut {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// Blueprint number, if the request named one. For a review, the blueprint that it is based on.
-    pub target: Option<TargetNo>,
+    pub target: Option<BlueprintNumber>,
     /// The review, if this side is the result of a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
     /// Hash of the blueprint's root object, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
@@ -1157,7 +1157,7 @@ impl std::fmt::Display for Side {
 }
 
 /// Maximum number of documents in a comparison on one page.
-pub const DOCUMENTS_SHOWN: usize = 400;
+pub const MAX_DOCUMENTS: usize = 400;
 
 /// Some documents of a difference, the number left out, and the last document if others follow.
 struct Part {
@@ -1206,7 +1206,7 @@ pub fn pairs(
 }
 
 /// Keeps only the pins of the shown deployments, and the contents that the shown parts refer to.
-fn keep_shown(
+fn retain_shown(
     difference: &Difference,
     pins: &mut Vec<PinChange>,
     contents: &mut Vec<ContentChange>,
@@ -1239,7 +1239,7 @@ impl Comparison {
         (self.difference, self.next) = (difference, next);
         self.more += more;
         self.names = self.names.only(&[&self.difference]);
-        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
+        retain_shown(&self.difference, &mut self.pins, &mut self.contents);
         self
     }
 
@@ -1262,7 +1262,7 @@ impl Comparison {
             let called = |side: &Option<PinnedVersion>| side.as_ref().map(ToString::to_string);
             let versions = Sides { old: called(&pin.old), new: called(&pin.new) };
             let roles = pin.roles.iter().map(|role| (role.role.clone(), role.contents)).collect();
-            ((pin.deployment, pin.barclamp.clone()), PinBehind { versions, roles })
+            ((pin.deployment, pin.barclamp.clone()), PinDescription { versions, roles })
         });
         let contents =
             self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
@@ -1273,7 +1273,7 @@ impl Comparison {
 /// A blueprint in a request: a number of the target history, or the hash of a root object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    Target(TargetNo),
+    Target(BlueprintNumber),
     Root(Hash),
 }
 
@@ -1283,7 +1283,7 @@ pub enum Point {
     "Invalid blueprint {0:?}. Use the number of a target, or the hash of a root (64 \
     hexadecimal digits)."
 )]
-pub struct NotAPoint(String);
+pub struct InvalidBlueprintRef(String);
 
 impl Point {
     /// Parses a blueprint number or the hash of a root object.
@@ -1291,18 +1291,21 @@ impl Point {
     /// # Errors
     /// If the text is neither.
     pub fn named(text: &str) -> Result<Self, crate::Problem> {
-        text.trim().parse().map_err(|error: NotAPoint| crate::Problem::invalid(error.to_string()))
+        text.trim()
+            .parse()
+            .map_err(|error: InvalidBlueprintRef| crate::Problem::invalid(error.to_string()))
     }
 }
 
 impl std::str::FromStr for Point {
-    type Err = NotAPoint;
-    fn from_str(text: &str) -> Result<Self, NotAPoint> {
+    type Err = InvalidBlueprintRef;
+    fn from_str(text: &str) -> Result<Self, InvalidBlueprintRef> {
         if let Ok(hash) = text.parse() {
             return Ok(Self::Root(hash));
         }
-        let number = text.parse().map_err(|_| NotAPoint(text.chars().take(80).collect()))?;
-        Ok(Self::Target(TargetNo(number)))
+        let number =
+            text.parse().map_err(|_| InvalidBlueprintRef(text.chars().take(80).collect()))?;
+        Ok(Self::Target(BlueprintNumber(number)))
     }
 }
 
@@ -1311,7 +1314,7 @@ impl std::str::FromStr for Point {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewSummary {
     /// Review number.
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// Title of the review.
     pub title: String,
     /// The deployment that the proposal is on.
@@ -1364,7 +1367,7 @@ pub enum ReviewState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewView {
     /// Review number.
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// Number of the proposal.
     pub proposal: ProposalId,
     /// Version of the proposal.
@@ -1383,9 +1386,9 @@ pub struct ReviewView {
     /// Hash of the effects.
     pub effects_hash: String,
     /// The blueprint that it is based on.
-    pub parent: TargetNo,
+    pub parent: BlueprintNumber,
     /// The blueprint that it was committed as.
-    pub target: Option<TargetNo>,
+    pub target: Option<BlueprintNumber>,
     /// Time of submission.
     pub at: At,
     /// Authors of the proposal.
@@ -1450,7 +1453,7 @@ pub struct ReviewView {
     #[serde(default)]
     pub waits: Vec<String>,
     /// State of the approval gate.
-    pub gate: GateState,
+    pub gate: GateResult,
     /// All verdicts, newest first.
     pub verdicts: Vec<VerdictView>,
     /// Whether the policy requires approvals to be signed with a passkey.
@@ -1509,7 +1512,7 @@ impl ReviewView {
         let shown: Vec<&Difference> = shift.chain([&self.difference]).collect();
         let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&shown);
         (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
-        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
+        retain_shown(&self.difference, &mut self.pins, &mut self.contents);
         self
     }
 }
@@ -1519,11 +1522,11 @@ impl ReviewView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replanned {
     /// The review whose base changed. It can no longer be approved or committed.
-    pub before: SubmissionId,
+    pub before: ReviewId,
     /// The review that replaced it, or null if the proposal is back with its authors.
-    pub after: Option<SubmissionId>,
+    pub after: Option<ReviewId>,
     /// The blueprint that the new plan is based on.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// Changes of the base, for example `web (target 12)`.
     pub moved: Vec<String>,
     /// People whose verdicts on the earlier review no longer count.
@@ -1590,7 +1593,7 @@ pub struct VerdictView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discussion {
     /// The review that this view is for.
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// Threads, oldest first.
     pub threads: Vec<ThreadView>,
     /// Number of open threads. They block the gate.
@@ -1606,7 +1609,7 @@ pub struct ThreadView {
     /// The comment that opened it.
     pub id: CommentId,
     /// The review that it was opened on.
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// The change that it is about.
     pub anchor: Anchor,
     /// The change as text, for example `app on n1, /app/port`.
@@ -1640,9 +1643,9 @@ pub struct CommentView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SinceLook {
     /// The review of this view.
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// The review that you viewed before, or null if this is the first one of the proposal.
-    pub before: Option<SubmissionId>,
+    pub before: Option<ReviewId>,
     /// Whether both have the same effect.
     pub same_effect: bool,
     /// Differences between the results of the two reviews, for documents that either of them
@@ -1677,7 +1680,7 @@ impl SinceLook {
             .only(&[&difference]);
         (self.difference, self.next, self.noderoles) = (difference, next, names.noderoles);
         self.more += more;
-        keep_shown(&self.difference, &mut self.pins, &mut self.contents);
+        retain_shown(&self.difference, &mut self.pins, &mut self.contents);
         Ok(self)
     }
 }
@@ -1709,7 +1712,7 @@ impl ContentChange {
 }
 
 /// Maximum number of lines of a file that are compared, from its start.
-pub const FILE_LINES: usize = 2000;
+pub const MAX_FILE_LINES: usize = 2000;
 
 /// A file that differs between two contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -1966,30 +1969,30 @@ pub struct SshWish {
     /// Host names or IP addresses, tried in this order.
     pub addresses: Vec<String>,
     /// Port of all addresses.
-    #[serde(default = "usual_port")]
+    #[serde(default = "default_port")]
     pub port: u16,
     /// User name.
-    #[serde(default = "usual_user")]
+    #[serde(default = "default_user")]
     pub user: String,
     /// Name of the secret that contains the private key. Workers have it as a file.
     pub key: String,
     /// Version of the secret.
-    #[serde(default = "first_version")]
+    #[serde(default = "default_key_version")]
     pub key_version: i64,
     /// The host key without the name, as `ssh-keyscan` prints it: `ssh-ed25519 AAAA...`. Only this
     /// key is accepted.
     pub host_key: String,
 }
 
-fn usual_port() -> u16 {
+fn default_port() -> u16 {
     22
 }
 
-fn usual_user() -> String {
+fn default_user() -> String {
     "root".into()
 }
 
-fn first_version() -> i64 {
+fn default_key_version() -> i64 {
     1
 }
 
@@ -1998,10 +2001,10 @@ impl SshWish {
     pub fn usual() -> Self {
         Self {
             addresses: Vec::new(),
-            port: usual_port(),
-            user: usual_user(),
+            port: default_port(),
+            user: default_user(),
             key: String::new(),
-            key_version: first_version(),
+            key_version: default_key_version(),
             host_key: String::new(),
         }
     }
@@ -2080,7 +2083,7 @@ pub struct GraphView {
     /// The blueprint whose graph is shown, if it is not the current one. Such a graph has no
     /// states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<TargetNo>,
+    pub target: Option<BlueprintNumber>,
     /// Vertices in a fixed order, so positions are stable between views.
     pub vertices: Vec<GraphVertex>,
     /// Edges from a dependency to its dependent, as indexes of `vertices`.
@@ -2112,7 +2115,7 @@ pub struct GraphTrail {
 }
 
 /// Maximum number of noderoles of a path that are listed.
-pub const WAY_TOLD: usize = 100;
+pub const MAX_PATH_NODEROLES: usize = 100;
 
 /// A noderole of a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -2206,14 +2209,14 @@ pub struct GraphWish {
     pub only_trail: bool,
     /// Blueprint number. A deployment's graph is shown as of this blueprint. Default: the newest
     /// one that has the deployment.
-    pub target: Option<TargetNo>,
+    pub target: Option<BlueprintNumber>,
 }
 
 impl GraphWish {
     /// Query parameters of the options, for pages and the API. Lists are separated by commas;
     /// defaults are left out.
     pub fn words(&self) -> Vec<(&'static str, String)> {
-        let of_focus = self.focus.is_some();
+        let has_focus = self.focus.is_some();
         let way = match self.way {
             GraphWay::Both => None,
             GraphWay::Up => Some("up"),
@@ -2231,8 +2234,8 @@ impl GraphWish {
             ("roles", Some(roles.join(",")).filter(|list| !list.is_empty())),
             ("nodes", Some(self.nodes.join(",")).filter(|list| !list.is_empty())),
             ("focus", self.focus.clone()),
-            ("way", way.filter(|_| of_focus).map(str::to_owned)),
-            ("steps", self.steps.filter(|_| of_focus).map(|steps| steps.to_string())),
+            ("way", way.filter(|_| has_focus).map(str::to_owned)),
+            ("steps", self.steps.filter(|_| has_focus).map(|steps| steps.to_string())),
             ("from", from),
             ("to", to),
             ("longest", longest.map(str::to_owned)),
@@ -2314,7 +2317,7 @@ mod tests {
             noderoles: Vec::new(),
             unchanged: 0,
         };
-        let side = Side { target: Some(TargetNo(1)), submission: None, root: None };
+        let side = Side { target: Some(BlueprintNumber(1)), submission: None, root: None };
         Comparison {
             from: side.clone(),
             to: side,
@@ -2501,8 +2504,8 @@ mod tests {
         assert_eq!((&rest.pins, rest.contents), (&vec![pin(3)], vec![content(3)]));
         assert!(rest.pins.iter().all(|pin| rest.names.deployments.contains_key(&pin.deployment)));
         let since = SinceLook {
-            submission: SubmissionId(2),
-            before: Some(SubmissionId(1)),
+            submission: ReviewId(2),
+            before: Some(ReviewId(1)),
             same_effect: false,
             difference: whole().difference,
             noderoles: Default::default(),
@@ -2519,8 +2522,8 @@ mod tests {
     fn since_last_view_is_paged_and_shift_limited() {
         let whole = comparison().difference;
         let since = || SinceLook {
-            submission: SubmissionId(2),
-            before: Some(SubmissionId(1)),
+            submission: ReviewId(2),
+            before: Some(ReviewId(1)),
             same_effect: false,
             difference: whole.clone(),
             noderoles: Default::default(),
@@ -2538,9 +2541,9 @@ mod tests {
         assert_eq!(strange.status, 400);
 
         let mut replanned = Replanned {
-            before: SubmissionId(1),
+            before: ReviewId(1),
             after: None,
-            target: TargetNo(2),
+            target: BlueprintNumber(2),
             moved: Vec::new(),
             dropped: Vec::new(),
             same_effect: false,

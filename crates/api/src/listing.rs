@@ -50,16 +50,16 @@ pub trait Sort: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
 pub struct Order<S> {
     pub by: S,
     /// Whether the order is descending.
-    pub falling: bool,
+    pub descending: bool,
 }
 
 impl<S: Sort> Order<S> {
-    pub const fn rising(by: S) -> Self {
-        Self { by, falling: false }
+    pub const fn ascending(by: S) -> Self {
+        Self { by, descending: false }
     }
 
-    pub const fn falling(by: S) -> Self {
-        Self { by, falling: true }
+    pub const fn descending(by: S) -> Self {
+        Self { by, descending: true }
     }
 
     /// Whether this is the list's default order.
@@ -71,7 +71,7 @@ impl<S: Sort> Order<S> {
     pub fn words() -> impl Iterator<Item = String> {
         S::EVERY
             .iter()
-            .flat_map(|by| [Self::rising(*by), Self::falling(*by)])
+            .flat_map(|by| [Self::ascending(*by), Self::descending(*by)])
             .map(|order| order.to_string())
     }
 }
@@ -84,28 +84,28 @@ impl<S: Sort> Default for Order<S> {
 
 impl<S: Sort> fmt::Display for Order<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", if self.falling { "-" } else { "" }, self.by.as_str())
+        write!(f, "{}{}", if self.descending { "-" } else { "" }, self.by.as_str())
     }
 }
 
 /// An unknown sort order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown sort order {said:?}. Valid orders: {}", known.join(", "))]
-pub struct NoOrder {
+pub struct UnknownOrder {
     said: String,
     known: Vec<String>,
 }
 
 impl<S: Sort> FromStr for Order<S> {
-    type Err = NoOrder;
+    type Err = UnknownOrder;
 
-    fn from_str(text: &str) -> Result<Self, NoOrder> {
+    fn from_str(text: &str) -> Result<Self, UnknownOrder> {
         if text.is_empty() {
             return Ok(S::USUAL);
         }
-        let (falling, word) = text.strip_prefix('-').map_or((false, text), |word| (true, word));
+        let (descending, word) = text.strip_prefix('-').map_or((false, text), |word| (true, word));
         let by = S::EVERY.iter().copied().find(|by| by.as_str() == word);
-        by.map(|by| Self { by, falling }).ok_or_else(|| NoOrder {
+        by.map(|by| Self { by, descending }).ok_or_else(|| UnknownOrder {
             said: text.chars().take(80).collect(),
             known: Self::words().collect(),
         })
@@ -198,12 +198,12 @@ pub struct Cursor(String);
     "Invalid cursor {said:?} for the sort order {order}. Use the `next` value of the previous page \
      with the same sort order"
 )]
-pub struct NotAPlace {
+pub struct InvalidCursor {
     said: String,
     order: String,
 }
 
-impl NotAPlace {
+impl InvalidCursor {
     pub fn new<S: Sort>(place: Option<&Cursor>, order: Order<S>) -> Self {
         let said = place.map(Cursor::as_str).unwrap_or_default();
         Self { said: said.chars().take(80).collect(), order: order.to_string() }
@@ -225,7 +225,7 @@ impl Cursor {
     }
 
     /// The keys of the row, if the cursor is valid for this order.
-    pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, NotAPlace> {
+    pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, InvalidCursor> {
         let kinds = order.by.keys();
         let said = self.0.strip_prefix(&format!("{order}{BETWEEN}"));
         let bare = said.is_none();
@@ -239,7 +239,8 @@ impl Cursor {
             }
         };
         let keys: Option<Vec<Key>> = parts.iter().zip(kinds).map(key).collect();
-        keys.filter(|_| parts.len() == kinds.len()).ok_or_else(|| NotAPlace::new(Some(self), order))
+        keys.filter(|_| parts.len() == kinds.len())
+            .ok_or_else(|| InvalidCursor::new(Some(self), order))
     }
 
     pub fn as_str(&self) -> &str {
@@ -331,7 +332,7 @@ macro_rules! sort {
 pub(crate) use sort;
 
 sort! {
-    NodeSort, Order::rising(Self::Name), {
+    NodeSort, Order::ascending(Self::Name), {
         Name "name" [Text],
         /// Dead nodes first, then nodes in maintenance, then the others.
         State "state" [Number, Text],
@@ -340,7 +341,7 @@ sort! {
 }
 
 sort! {
-    RunSort, Order::falling(Self::Queued), {
+    RunSort, Order::descending(Self::Queued), {
         Queued "queued" [Number],
         /// Name of the state.
         State "state" [Text, Number],
@@ -350,21 +351,21 @@ sort! {
 }
 
 sort! {
-    ReviewSort, Order::falling(Self::Submitted), {
+    ReviewSort, Order::descending(Self::Submitted), {
         Submitted "submitted" [Number],
         Title "title" [Text, Number],
     }
 }
 
 sort! {
-    ProposalSort, Order::falling(Self::Opened), {
+    ProposalSort, Order::descending(Self::Opened), {
         Opened "opened" [Number],
         Deployment "deployment" [Text, Number],
     }
 }
 
 sort! {
-    DeploymentSort, Order::rising(Self::Tree), {
+    DeploymentSort, Order::ascending(Self::Tree), {
         /// Position in the tree: the names from *system* down.
         Tree "tree" [Text],
         Name "name" [Text],
@@ -378,7 +379,7 @@ sort! {
 }
 
 sort! {
-    TargetSort, Order::falling(Self::Number), {
+    BlueprintSort, Order::descending(Self::Number), {
         /// Blueprint number, which is also the order in time.
         Number "number" [Number],
     }
@@ -387,7 +388,7 @@ sort! {
 sort! {
     /// Sort columns of barclamp versions. Cursors contain the content hash of a version: imported
     /// versions are never removed.
-    BarclampSort, Order::rising(Self::Name), {
+    BarclampSort, Order::ascending(Self::Name), {
         /// Barclamp name; the newest version of each first.
         Name "name" [Text],
         Imported "imported" [Text],
@@ -397,13 +398,13 @@ sort! {
 }
 
 sort! {
-    PersonSort, Order::rising(Self::Name), {
+    PersonSort, Order::ascending(Self::Name), {
         Name "name" [Text],
     }
 }
 
 sort! {
-    WorkerSort, Order::falling(Self::Started), {
+    WorkerSort, Order::descending(Self::Started), {
         Started "started" [Number, Text],
         /// Time of the last heartbeat.
         Heard "heard" [Number, Text],
@@ -412,7 +413,7 @@ sort! {
 }
 
 sort! {
-    AuditSort, Order::falling(Self::At), {
+    AuditSort, Order::descending(Self::At), {
         /// Time of the action.
         At "at" [Number],
     }
@@ -553,7 +554,7 @@ pub struct TargetsWanted {
     /// Name of a deployment that the blueprint changed.
     pub deployment: String,
     /// Sort order. Default: newest first.
-    pub sort: Order<TargetSort>,
+    pub sort: Order<BlueprintSort>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -618,7 +619,8 @@ mod tests {
     #[test]
     fn cursor_preserves_any_keys() {
         for text in ["", "web", "a~b", "~-", "~0~-~0", "é/&=%", "-title~-1"] {
-            for order in [Order::rising(ReviewSort::Title), Order::falling(ReviewSort::Title)] {
+            for order in [Order::ascending(ReviewSort::Title), Order::descending(ReviewSort::Title)]
+            {
                 let keys = [Key::from(text), Key::from(-7)];
                 assert_eq!(
                     Cursor::behind(order, &keys).keys(order).unwrap(),

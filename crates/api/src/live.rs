@@ -12,12 +12,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::console::{RunState, StepState};
-use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, ProposalId, ReviewId, RunId};
 
 /// Maximum number of topics of one stream, which all tabs of a browser share.
 pub const MAX_TOPICS: usize = 128;
 /// Maximum number of topics of one page, so that several tabs fit on one stream.
-pub const PAGE_TOPICS: usize = 32;
+pub const MAX_PAGE_TOPICS: usize = 32;
 
 /// A topic of a stream: `/events?after=CURSOR&topics=TOPICS`, topics separated by commas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,7 +27,7 @@ pub enum Topic {
     /// A run and the growth of its log.
     Run(RunId),
     Proposal(ProposalId),
-    Submission(SubmissionId),
+    Submission(ReviewId),
     /// All changes of the list of reviews.
     Reviews,
     /// All changes of the list of nodes.
@@ -59,11 +59,11 @@ impl fmt::Display for Topic {
     "unknown topic {0:?}, use reviews, nodes, runs, targets, deployment:ID, run:ID, proposal:ID or \
      submission:ID"
 )]
-pub struct NotATopic(String);
+pub struct UnknownTopic(String);
 
 impl FromStr for Topic {
-    type Err = NotATopic;
-    fn from_str(text: &str) -> Result<Self, NotATopic> {
+    type Err = UnknownTopic;
+    fn from_str(text: &str) -> Result<Self, UnknownTopic> {
         let (word, id) = text.split_once(':').unwrap_or((text, ""));
         let topic = match word {
             "deployment" => id.parse().ok().map(Self::Deployment),
@@ -74,7 +74,7 @@ impl FromStr for Topic {
                 .into_iter()
                 .find(|t| t.to_string() == text),
         };
-        topic.ok_or_else(|| NotATopic(text.chars().take(64).collect()))
+        topic.ok_or_else(|| UnknownTopic(text.chars().take(64).collect()))
     }
 }
 
@@ -111,12 +111,12 @@ pub enum Live {
     /// A review got a verdict or a comment, or was replaced.
     Submission {
         /// Review number.
-        submission: SubmissionId,
+        submission: ReviewId,
     },
     /// A blueprint was committed.
     Target {
         /// Blueprint number.
-        target: TargetNo,
+        target: BlueprintNumber,
     },
     /// Barclamp versions were imported.
     Catalog,
@@ -154,7 +154,7 @@ mod tests {
             Topic::Deployment(deployment),
             Topic::Run(RunId(3)),
             Topic::Proposal(ProposalId(4)),
-            Topic::Submission(SubmissionId(5)),
+            Topic::Submission(ReviewId(5)),
             Topic::Reviews,
             Topic::Nodes,
             Topic::Runs,

@@ -3,11 +3,11 @@
 /// Path of the REST API.
 pub const ROOT: &str = "/api/v1";
 /// Session cookie for requests from this machine, which may use plain HTTP.
-pub const COOKIE_NEAR: &str = "gantry_session";
+pub const LOCAL_SESSION_COOKIE: &str = "gantry_session";
 /// Session cookie for all other requests. Browsers accept the `__Host-` prefix only with `Secure`,
 /// over HTTPS and for this host alone.
-pub const COOKIE_FAR: &str = "__Host-gantry";
+pub const SESSION_COOKIE: &str = "__Host-gantry";
 /// Start of the error message for an invalid query. A client that built the query from its own
 /// options removes it.
-pub const QUERY_UNREAD: &str = "Invalid query parameters: ";
+pub const INVALID_QUERY_PREFIX: &str = "Invalid query parameters: ";
 pub const TOKEN_PREFIX: &str = "gantry_";

@@ -168,7 +168,7 @@ pub struct LookView {
 }
 
 sort! {
-    LookSort, Order::falling(Self::At), {
+    HealthCheckSort, Order::descending(Self::At), {
         /// Time in microseconds since 1970: two checks can have the same millisecond.
         At "at" [Number],
     }
@@ -186,7 +186,7 @@ pub struct LooksWanted {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// Sort order. Default: newest first.
-    pub sort: Order<LookSort>,
+    pub sort: Order<HealthCheckSort>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -204,7 +204,7 @@ pub struct LookPage {
 }
 
 sort! {
-    CarriedSort, Order::rising(Self::Rank), {
+    NodeNoderoleSort, Order::ascending(Self::Rank), {
         /// Execution order: by rank, then by the ids of the steps.
         Rank "order" [Number, Text],
     }
@@ -222,7 +222,7 @@ pub struct CarriedWanted {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub role: String,
     /// Sort order. Default: execution order.
-    pub sort: Order<CarriedSort>,
+    pub sort: Order<NodeNoderoleSort>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,

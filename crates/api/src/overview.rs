@@ -1,7 +1,7 @@
 //! The overview page, the approval policy, and the progress of blueprints and deployments.
 
 use engine::gate::Policy;
-use engine::ids::{DeploymentName, PolicyNo, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentName, PolicyNumber, ReviewId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
@@ -10,14 +10,14 @@ use crate::reviews::Waiting;
 use crate::waiting::WaitingGroup;
 
 /// Maximum number of commits in an overview.
-pub const COMMITS: usize = 5;
+pub const MAX_COMMITS: usize = 5;
 
 /// Summary of the whole installation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Overview {
     /// Number of the newest blueprint.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// Whether execution is on.
     pub enabled: bool,
     /// Deployments by state.
@@ -77,12 +77,12 @@ pub struct FirstSteps {
     /// The deployment that they edited last, or one to start with.
     pub deployment: Option<DeploymentName>,
     /// The review that they submitted last.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
 }
 
 impl FirstSteps {
     /// Whether all steps are done.
-    pub fn are_done(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.edited && self.submitted && self.judged && self.committed && self.ran && self.retried
     }
 }
@@ -138,7 +138,7 @@ pub struct WorkerTally {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolicyView {
     /// Policy number.
-    pub number: PolicyNo,
+    pub number: PolicyNumber,
     /// Rules of the policy.
     pub policy: Policy,
     /// Time when the policy came into force.
@@ -146,7 +146,7 @@ pub struct PolicyView {
     /// The person who changed the policy, or null for the initial policy.
     pub by: Option<String>,
     /// The blueprint that introduced the policy.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
 }
 
 /// Progress of the actual state toward the desired state of a blueprint or deployment.

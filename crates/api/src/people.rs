@@ -327,7 +327,7 @@ pub struct SessionView {
 }
 
 sort! {
-    SessionSort, Order::falling(Self::Since), {
+    SessionSort, Order::descending(Self::Since), {
         /// Start of the session.
         Since "since" [Number, Text],
         /// Time of the last use.
@@ -414,7 +414,7 @@ pub struct TokenWish {
     /// Name that says what the token is for.
     pub name: String,
     /// Lifetime in days.
-    #[serde(default = "usual_days")]
+    #[serde(default = "default_days")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::API_TOKEN_DAYS)))]
     pub days: u32,
     /// Permissions of the token: a subset of its person's permissions, without `reviewer`.
@@ -429,8 +429,8 @@ pub struct TokenWish {
 }
 
 /// Default lifetime of a token.
-pub fn usual_days() -> u32 {
-    crate::limits::USUAL_TOKEN_DAYS
+pub fn default_days() -> u32 {
+    crate::limits::DEFAULT_TOKEN_DAYS
 }
 
 /// A new token. Its secret value is shown only once.
@@ -483,7 +483,7 @@ pub struct TokenView {
 }
 
 sort! {
-    TokenSort, Order::falling(Self::Holds), {
+    TokenSort, Order::descending(Self::Holds), {
         /// Valid tokens first, then by time of creation.
         Holds "holds" [Number, Number, Text],
         /// Time of creation.

@@ -29,7 +29,7 @@ pub struct Problem {
     /// Whether a missing permission caused the problem. The server then adds names of admins to
     /// `detail`.
     #[serde(skip)]
-    pub admins_give: bool,
+    pub needs_admin: bool,
     /// Seconds after which a retry can succeed. Sent as the `Retry-After` header.
     #[serde(skip)]
     pub again_after: Option<u64>,
@@ -60,19 +60,19 @@ pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
 /// Code for a proposal that belongs to a deployment, not to a node. The finding `deployment` has
 /// the deployment's name.
-pub const ON_DEPLOYMENT: &str = "on_deployment";
+pub const DEPLOYMENT_PROPOSAL: &str = "on_deployment";
 
-/// Shortens the words of an error message that are longer than `REFUSAL_WORD`, and the message to
-/// `REFUSAL`. A message can quote a value of any length from the request; the advice after it is
+/// Shortens the words of an error message that are longer than `ERROR_WORD`, and the message to
+/// `ERROR_TEXT`. A message can quote a value of any length from the request; the advice after it is
 /// kept.
 pub fn told(text: String) -> String {
-    if text.len() <= limits::REFUSAL_WORD {
+    if text.len() <= limits::ERROR_WORD {
         return text;
     }
     let mut short = String::new();
     for piece in text.split_inclusive(char::is_whitespace) {
         let word = piece.trim_end();
-        if word.chars().count() <= limits::REFUSAL_WORD {
+        if word.chars().count() <= limits::ERROR_WORD {
             short.push_str(piece);
             continue;
         }
@@ -80,13 +80,11 @@ pub fn told(text: String) -> String {
         let end = word
             .strip_prefix(word.trim_end_matches(|c: char| c.is_ascii_punctuation()))
             .unwrap_or_default();
-        short.extend(
-            word.chars().take(limits::REFUSAL_WORD).chain(['…']).chain(end.chars().take(3)),
-        );
+        short.extend(word.chars().take(limits::ERROR_WORD).chain(['…']).chain(end.chars().take(3)));
         short.push_str(piece.strip_prefix(word).unwrap_or_default());
     }
-    match short.chars().count() > limits::REFUSAL {
-        true => short.chars().take(limits::REFUSAL).chain(['…']).collect(),
+    match short.chars().count() > limits::ERROR_TEXT {
+        true => short.chars().take(limits::ERROR_TEXT).chain(['…']).collect(),
         false => short,
     }
 }
@@ -104,7 +102,7 @@ impl Problem {
             status,
             detail: told(detail.into()),
             errors: Vec::new(),
-            admins_give: false,
+            needs_admin: false,
             again_after: None,
         }
     }
@@ -131,7 +129,7 @@ impl Problem {
 
     /// A permission is missing (403).
     pub fn permission_missing(detail: impl Into<String>) -> Self {
-        Self { admins_give: true, ..Self::forbidden(detail) }
+        Self { needs_admin: true, ..Self::forbidden(detail) }
     }
 
     pub fn not_found(detail: impl Into<String>) -> Self {
@@ -177,20 +175,20 @@ mod tests {
         ))
         .detail;
         let begin =
-            format!("\"{}…\". The list has all of them.", "ü".repeat(limits::REFUSAL_WORD - 1));
+            format!("\"{}…\". The list has all of them.", "ü".repeat(limits::ERROR_WORD - 1));
         assert!(detail.ends_with(&begin), "{detail}");
         let words = Problem::invalid("a ".repeat(50_000)).detail;
-        assert_eq!((words.chars().count(), words.ends_with('…')), (limits::REFUSAL + 1, true));
+        assert_eq!((words.chars().count(), words.ends_with('…')), (limits::ERROR_TEXT + 1, true));
         for short in [
             "",
             "As it is.",
             "Two\nlines  and\tmore. ",
-            &"x".repeat(limits::REFUSAL_WORD),
+            &"x".repeat(limits::ERROR_WORD),
             &"No end. ".repeat(100),
         ] {
             assert_eq!(told(short.to_owned()), short);
         }
-        assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::REFUSAL_WORD)));
+        assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::ERROR_WORD)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::console::{ProposalSummary, ReviewSummary};
 use crate::listing::{Cursor, Order, ProposalSort, ReviewSort};
 
 /// Maximum length of a text filter, in characters.
-pub const LONGEST_TEXT: usize = 200;
+pub const MAX_TEXT_CHARS: usize = 200;
 
 /// Reviews by the reader's part in them.
 #[derive(

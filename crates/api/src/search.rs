@@ -1,7 +1,7 @@
 //! Search by name across all kinds of resources, with a few results of each kind.
 
 use engine::ids::{
-    BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, RoleName, RunId, SubmissionId,
+    BarclampName, DeploymentId, DeploymentName, NodeId, PersonId, ReviewId, RoleName, RunId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::console::RunState;
 /// Maximum number of results of one kind.
 pub const HITS: usize = 8;
 /// Maximum length of a search text, in characters.
-pub const LONGEST_SEARCH: usize = 200;
+pub const MAX_QUERY_CHARS: usize = 200;
 
 /// A search query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub enum Hit {
     /// A review.
     Review {
         /// Review number.
-        id: SubmissionId,
+        id: ReviewId,
         /// Title of the review.
         title: String,
         /// The deployment that the proposal is on.

@@ -1,6 +1,6 @@
 //! Values with their sources: the current values of a noderole and the input of a run.
 
-use engine::ids::{DeploymentId, NoderoleId, ProposalId, RunId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, ProposalId, RunId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,9 +8,9 @@ use crate::At;
 use crate::listing::{Cursor, Kind, Order, Sort, sort};
 
 /// Maximum number of values of one page.
-pub const VALUES_SHOWN: usize = 200;
+pub const MAX_VALUES: usize = 200;
 /// Maximum number of characters shown of one value, and of a search text.
-pub const VALUE_SHOWN: usize = 500;
+pub const MAX_VALUE_CHARS: usize = 500;
 
 /// Filters of the list of values.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub struct SetBy {
     /// Time of the edit.
     pub at: At,
     /// The blueprint that applied the edit.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
 }
 
 /// A page of values, sorted by path.
@@ -112,7 +112,7 @@ pub struct ResultLine {
     /// `succeeded`, `failed`, `cancelled` or `late`.
     pub outcome: String,
     /// The blueprint that the run executed.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// Time when the run ended.
     pub at: At,
     /// The result as JSON text, with secrets masked, at most 500 characters. A shortened result
@@ -151,7 +151,7 @@ impl ResultOutcome {
 }
 
 sort! {
-    ResultSort, Order::falling(Self::Run), {
+    ResultSort, Order::descending(Self::Run), {
         /// Run number, which is also the order in time.
         Run "run" [Number],
     }

@@ -18,7 +18,7 @@ pub const FIRST: usize = 5;
 pub const PAGE: usize = 50;
 
 sort! {
-    WaitingSort, Order::rising(Self::Since), {
+    PendingSort, Order::ascending(Self::Since), {
         /// Time since when the step is pending.
         Since "since" [Number, Text],
     }
@@ -36,7 +36,7 @@ pub struct WaitingWanted {
     /// Pending reason. Empty lists the first steps of each reason.
     pub reason: String,
     /// Sort order within each reason. Default: longest pending first.
-    pub sort: Order<WaitingSort>,
+    pub sort: Order<PendingSort>,
     /// Cursor: the `next` value of the previous page. Only valid with a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,

@@ -8,7 +8,7 @@ use crate::At;
 use crate::listing::{Cursor, Order, WorkerSort};
 
 /// Maximum number of runs listed per worker.
-pub const RUNS_NAMED: usize = 20;
+pub const MAX_RUNS: usize = 20;
 
 /// Phase of a worker's join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

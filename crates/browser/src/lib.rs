@@ -13,28 +13,29 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen_futures::spawn_local;
 
 /// Set on the document's root once the page is interactive, for CSS and for end-to-end tests.
-const TAKEN_OVER: &str = "data-hydrated";
+const HYDRATED_ATTRIBUTE: &str = "data-hydrated";
 
 /// Called by the page's loader once the module is loaded.
 #[wasm_bindgen::prelude::wasm_bindgen]
 pub fn hydrate() {
     console_error_panic_hook::set_once();
-    leave_clicks_to_the_browser();
-    note_start();
+    block_clicks_until_hydrated();
+    mark_start();
     spawn_local(async {
         hydrate_from_async(body(), app::App).await.forget();
         // Fails only in a document without a root.
         if let Some(root) = document().document_element() {
-            let _ = root.set_attribute(TAKEN_OVER, "");
+            let _ = root.set_attribute(HYDRATED_ATTRIBUTE, "");
         }
     });
 }
 
 /// Hides clicks from all listeners until the page is hydrated. The browser's default action still
 /// happens.
-fn leave_clicks_to_the_browser() {
+fn block_clicks_until_hydrated() {
     let keep = Closure::<dyn Fn(Event)>::new(|click: Event| {
-        if document().document_element().is_some_and(|root| !root.has_attribute(TAKEN_OVER)) {
+        if document().document_element().is_some_and(|root| !root.has_attribute(HYDRATED_ATTRIBUTE))
+        {
             click.stop_propagation();
         }
     });
@@ -49,7 +50,7 @@ fn leave_clicks_to_the_browser() {
 
 /// Adds a mark to the User Timing API, as the planner does. From here on, the page waits for its
 /// chunk.
-fn note_start() {
+fn mark_start() {
     if let Some(timeline) = window().performance() {
         let _ = timeline.mark("gantry: started");
     }

@@ -61,7 +61,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     if arguments.passkeys {
         let person = people.actor_by_name(name).await.context("Cannot list the passkeys")?;
         let passkeys =
-            people.passkeys_of(person.person).await.context("Cannot list the passkeys")?;
+            people.list_passkeys(person.person).await.context("Cannot list the passkeys")?;
         return list(name, &passkeys, arguments.json);
     }
     if let Some(fingerprint) = &arguments.confirm_passkey {
@@ -92,8 +92,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         );
     }
     let holds = Duration::from_secs(60 * arguments.minutes);
-    let link =
-        people.first_link(admin.person, holds).await.context("Cannot create the sign-in link")?;
+    let link = people
+        .create_first_link(admin.person, holds)
+        .await
+        .context("Cannot create the sign-in link")?;
     let path = format!("/sign-in#token={}", link.reveal());
     if arguments.json {
         println!("{}", json!({"person": name, "path": path, "minutes": arguments.minutes}));

@@ -16,9 +16,9 @@ use control::checkpoints::{SigningKey, VerifyingKey};
 use engine::Hash;
 use engine::audit::Broken;
 use engine::audit::checkpoint::Checkpoint;
-use engine::audit::export::{Check, Proven};
+use engine::audit::export::{Check, Verification};
 
-use crate::unread::{ended, is_unread};
+use crate::unread::{ended, is_read_error};
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -128,7 +128,7 @@ fn verified(verify: &Verify) -> Result<()> {
             .and_then(|file| read(check, BufReader::new(file))),
     };
     let proven = proven.map_err(|error| {
-        let what = if is_unread(&error) { "Cannot read" } else { "Invalid export" };
+        let what = if is_read_error(&error) { "Cannot read" } else { "Invalid export" };
         error.context(format!("{what} {}", verify.file.display()))
     })?;
     if verify.json {
@@ -196,7 +196,7 @@ fn distinct(mut links: Vec<(u64, Hash)>) -> Result<Vec<(u64, Hash)>> {
     }
 }
 
-fn read(mut check: Check, mut lines: impl BufRead) -> Result<Proven> {
+fn read(mut check: Check, mut lines: impl BufRead) -> Result<Verification> {
     let mut line = String::new();
     while lines.read_line(&mut line)? > 0 {
         check.line(line.trim_end())?;
@@ -205,7 +205,7 @@ fn read(mut check: Check, mut lines: impl BufRead) -> Result<Proven> {
     Ok(check.finish()?)
 }
 
-fn told(proven: &Proven, expected: usize) -> String {
+fn told(proven: &Verification, expected: usize) -> String {
     let (chain, totals) = (&proven.chain, &proven.totals);
     if chain.last == 0 || chain.first == 0 {
         return "The export is empty: no entries are sealed.".to_owned();

@@ -40,12 +40,12 @@ pub fn run(command: &Command) -> ExitCode {
 }
 
 fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
-    let (read, disappeared) = match examine(folder, since) {
+    let (read, disappeared) = match read_and_compare(folder, since) {
         Ok(examined) => examined,
         // A client that asked for JSON reads only standard output.
         Err(Unread { place, error }) => {
             if json {
-                tell(&Err(Findings(vec![as_finding(place, &error)])), &[])?;
+                tell(&Err(Findings(vec![to_finding(place, &error)])), &[])?;
             }
             return Err(error);
         }
@@ -71,7 +71,7 @@ struct Unread<'f> {
 }
 
 /// Reads a folder, and lists the things that the previous versions had and it lacks.
-fn examine<'f>(
+fn read_and_compare<'f>(
     folder: &'f Path,
     since: Option<&'f Path>,
 ) -> Result<(Read, Vec<String>), Unread<'f>> {
@@ -81,13 +81,13 @@ fn examine<'f>(
     let before = known(since).map_err(unread(since))?;
     let Ok(import) = read else { return Ok((read, Vec::new())) };
     let compared = control::disappeared(&before, &import)
-        .and_then(|disappeared| Ok((refuse_other_contents(&before, import)?, disappeared)));
+        .and_then(|disappeared| Ok((reject_changed_versions(&before, import)?, disappeared)));
     compared.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
 /// An import rejects changed content under a known version.
-fn refuse_other_contents(before: &Catalog, import: Import) -> Result<Read, api::Problem> {
-    let clashes = control::other_contents(before, &import)?;
+fn reject_changed_versions(before: &Catalog, import: Import) -> Result<Read, api::Problem> {
+    let clashes = control::conflicting_versions(before, &import)?;
     if clashes.is_empty() {
         return Ok(Ok(import));
     }
@@ -95,12 +95,12 @@ fn refuse_other_contents(before: &Catalog, import: Import) -> Result<Read, api::
     findings.0.extend(
         clashes
             .into_iter()
-            .map(|(file, what)| as_finding(Path::new(&file), &anyhow::anyhow!(what))),
+            .map(|(file, what)| to_finding(Path::new(&file), &anyhow::anyhow!(what))),
     );
     Ok(Err(findings))
 }
 
-fn as_finding(place: &Path, error: &anyhow::Error) -> Finding {
+fn to_finding(place: &Path, error: &anyhow::Error) -> Finding {
     Finding {
         severity: Severity::Error,
         file: place.display().to_string(),
@@ -123,12 +123,12 @@ fn read(folder: &Path, base: &Catalog) -> Result<Read> {
         Some(link) => format!(" Links are not read, and {} is a link.", link.display()),
         None => String::new(),
     };
-    let mut read = control::find_and_read(&found.files, base)
+    let mut read = control::read_files_with_findings(&found.files, base)
         .map_err(|problem| anyhow::anyhow!("{}{}", problem.detail, linked()))?;
     let (Ok(Import { findings, .. }) | Err(findings)) = &mut read;
     findings.0.extend(found.links.iter().map(|link| Finding {
         severity: Severity::Warning,
-        ..as_finding(link, &anyhow::anyhow!("links are not read: replace the link by the file"))
+        ..to_finding(link, &anyhow::anyhow!("links are not read: replace the link by the file"))
     }));
     Ok(read)
 }

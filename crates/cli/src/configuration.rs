@@ -24,9 +24,9 @@ use clap::{Arg, Command};
 use serde::Serialize;
 
 /// Maximum size of the file, in bytes.
-const MAX_FILE: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Environment variable with the path of the file.
-pub const VARIABLE: &str = "GANTRY_CONFIG";
+pub const FILE_VARIABLE: &str = "GANTRY_CONFIG";
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -52,12 +52,12 @@ impl File {
     /// # Errors
     /// If a named file does not exist, or a file has an unknown key or an invalid value.
     pub fn find(line: &[OsString], command: &Command) -> Result<Self> {
-        let named = named_on(line).or_else(|| {
-            std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+        let named = path_from_args(line).or_else(|| {
+            std::env::var_os(FILE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
         });
         let path = match named {
             Some(path) => path,
-            None => match usual_place().filter(|path| path.is_file()) {
+            None => match default_path().filter(|path| path.is_file()) {
                 Some(path) => path,
                 None => return Ok(Self::default()),
             },
@@ -66,8 +66,8 @@ impl File {
         let length = std::fs::metadata(&path)
             .with_context(|| format!("Cannot read the configuration file {shown}"))?
             .len();
-        if length > MAX_FILE {
-            bail!("The configuration file {shown} has more than {MAX_FILE} bytes.");
+        if length > MAX_FILE_BYTES {
+            bail!("The configuration file {shown} has more than {MAX_FILE_BYTES} bytes.");
         }
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("Cannot read the configuration file {shown}"))?;
@@ -84,7 +84,7 @@ impl File {
 
     /// Makes the values of the file the defaults of the options.
     pub fn below(&self, command: Command) -> Command {
-        let own = |arg: Arg| match value_key(&arg).and_then(|key| self.values.get(&key)) {
+        let own = |arg: Arg| match key_for_arg(&arg).and_then(|key| self.values.get(&key)) {
             Some(value) => {
                 let hidden = arg.is_hide_env_values_set();
                 arg.default_value(value.clone()).required(false).hide_default_value(hidden)
@@ -98,7 +98,8 @@ impl File {
 /// Adds the option that names the file. [`File::find`] reads its value before clap parses the
 /// command line, so no command has it as a field.
 pub fn with_option(command: Command) -> Command {
-    let option = Arg::new("config").long("config").env(VARIABLE).value_name("FILE").global(true);
+    let option =
+        Arg::new("config").long("config").env(FILE_VARIABLE).value_name("FILE").global(true);
     command.arg(option.help(
         "Configuration file [default: /etc/gantry/gantry.toml for root, \
              ~/.config/gantry/gantry.toml for others]",
@@ -106,7 +107,7 @@ pub fn with_option(command: Command) -> Command {
 }
 
 /// Finds `--config FILE` or `--config=FILE` before clap parses the command line.
-fn named_on(line: &[OsString]) -> Option<PathBuf> {
+fn path_from_args(line: &[OsString]) -> Option<PathBuf> {
     let mut words = line.iter().skip(1);
     while let Some(word) = words.next() {
         match word.to_str() {
@@ -123,7 +124,7 @@ fn named_on(line: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-fn usual_place() -> Option<PathBuf> {
+fn default_path() -> Option<PathBuf> {
     if nix::unistd::Uid::effective().is_root() {
         return Some(PathBuf::from("/etc/gantry/gantry.toml"));
     }
@@ -140,8 +141,8 @@ pub fn key_of(variable: &str) -> String {
 }
 
 /// The file's key for an option, if a file may set it. A file can't name another file.
-fn value_key(arg: &Arg) -> Option<String> {
-    let variable = arg.get_env()?.to_str().filter(|variable| *variable != VARIABLE)?;
+fn key_for_arg(arg: &Arg) -> Option<String> {
+    let variable = arg.get_env()?.to_str().filter(|variable| *variable != FILE_VARIABLE)?;
     Some(key_of(variable))
 }
 
@@ -155,7 +156,7 @@ fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
         settings(command).into_iter().map(|setting| (setting.key.clone(), setting)).collect();
     let known: BTreeSet<String> = settings.keys().cloned().collect();
     let entry = |(key, value)| {
-        let key = known_key(key, &known)?;
+        let key = validate_key(key, &known)?;
         let text = match value {
             toml::Value::String(text) => text,
             toml::Value::Integer(number) => number.to_string(),
@@ -171,7 +172,7 @@ fn read(text: &str, command: &Command) -> Result<BTreeMap<String, String>> {
     table.into_iter().map(entry).collect()
 }
 
-fn known_key(key: String, known: &BTreeSet<String>) -> Result<String> {
+fn validate_key(key: String, known: &BTreeSet<String>) -> Result<String> {
     if known.contains(&key) {
         return Ok(key);
     }
@@ -267,7 +268,7 @@ fn settings(command: &Command) -> Vec<Setting> {
 
 fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
     for arg in command.get_arguments().filter(|arg| !arg.is_global_set() || path.is_empty()) {
-        let (Some(key), Some(variable)) = (value_key(arg), arg.get_env()) else { continue };
+        let (Some(key), Some(variable)) = (key_for_arg(arg), arg.get_env()) else { continue };
         let built_in =
             arg.get_default_values().first().map(|value| value.to_string_lossy().into_owned());
         let setting = all.entry(key.clone()).or_insert_with(|| Setting {
@@ -348,8 +349,8 @@ fn table(file: &File, all: &[Held]) -> String {
         Some(path) => format!("file: {}\n\n", path.display()),
         None => {
             format!(
-                "file: none (--config FILE, {VARIABLE}, or {})\n\n",
-                usual_place().unwrap_or_default().display()
+                "file: none (--config FILE, {FILE_VARIABLE}, or {})\n\n",
+                default_path().unwrap_or_default().display()
             )
         }
     };
@@ -499,7 +500,7 @@ mod tests {
     #[test]
     fn config_option_is_found_before_parsing() {
         let named =
-            |words: &[&str]| named_on(&words.iter().map(OsString::from).collect::<Vec<_>>());
+            |words: &[&str]| path_from_args(&words.iter().map(OsString::from).collect::<Vec<_>>());
         assert_eq!(named(&["gantry", "worker", "--config", "a"]), Some("a".into()));
         assert_eq!(named(&["gantry", "--config=b", "worker"]), Some("b".into()));
         assert_eq!(named(&["gantry", "worker", "--", "--config", "a"]), None);

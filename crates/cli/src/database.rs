@@ -4,7 +4,7 @@
 //! in the first run. The owner's role would not show up at all, although it can disable all
 //! triggers. So commands check the database at the start, and errors say how to solve the problem.
 //!
-//! No error contains a database URL, because it contains the password. [`open_patiently`] waits for
+//! No error contains a database URL, because it contains the password. [`open_with_retry`] waits for
 //! an unavailable database; all other commands fail at once.
 
 use std::time::Duration;
@@ -21,9 +21,9 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Reasons why a database can't be used.
 enum Trouble {
     /// Temporary: the database does not answer or is starting.
-    Away(anyhow::Error),
+    Temporary(anyhow::Error),
     /// Permanent: a person must change something.
-    Unfit(anyhow::Error),
+    Permanent(anyhow::Error),
 }
 
 /// Database role that a command connects with.
@@ -51,27 +51,27 @@ pub const OWNER_URL: &str = "GANTRY_OWNER_URL";
 
 /// Opens the database with this role. Fails if it is unavailable or has unexpected tables.
 pub async fn open(url: &str, role: Role) -> Result<Store> {
-    let (store, options) = unopened(url, role)?;
+    let (store, options) = create_store(url, role)?;
     match look(&store, &options, role).await {
         Ok(()) => Ok(store),
-        Err(Trouble::Away(why) | Trouble::Unfit(why)) => Err(why),
+        Err(Trouble::Temporary(why) | Trouble::Permanent(why)) => Err(why),
     }
 }
 
 /// Like [`open`], but waits while the database is unavailable.
-pub async fn open_patiently(url: &str, role: Role) -> Result<Store> {
-    let (store, options) = unopened(url, role)?;
+pub async fn open_with_retry(url: &str, role: Role) -> Result<Store> {
+    let (store, options) = create_store(url, role)?;
     loop {
         match look(&store, &options, role).await {
             Ok(()) => return Ok(store),
-            Err(Trouble::Unfit(why)) => return Err(why),
-            Err(Trouble::Away(why)) => tracing::warn!("waiting for the database: {why:#}"),
+            Err(Trouble::Permanent(why)) => return Err(why),
+            Err(Trouble::Temporary(why)) => tracing::warn!("waiting for the database: {why:#}"),
         }
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-fn unopened(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
+fn create_store(url: &str, role: Role) -> Result<(Store, PgConnectOptions)> {
     let variable = role.variable();
     let options = address(url, variable)?;
     let store = Store::open(&Connecting::to(url)).with_context(|| format!("Invalid {variable}"))?;
@@ -106,15 +106,18 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
     .map_err(said)?;
     let name = options.get_username();
     if let (true, Role::Program(purpose)) = (owns, role) {
-        return Err(Trouble::Unfit(anyhow!(
+        return Err(Trouble::Permanent(anyhow!(
             "DATABASE_URL connects as {name}, which owns Gantry's tables and could disable their \
              guards. Set DATABASE_URL to the URL of the {}'s role, and GANTRY_OWNER_URL to this \
              one. Only `gantry migrate`, `gantry admin` and `gantry up` use the owner.",
             purpose.as_str()
         )));
     }
-    let unfit = |why: &str| Err(Trouble::Unfit(anyhow!("{why}")));
-    match migrations::standing(store.pool()).await.map_err(|error| Trouble::Unfit(error.into()))? {
+    let unfit = |why: &str| Err(Trouble::Permanent(anyhow!("{why}")));
+    match migrations::standing(store.pool())
+        .await
+        .map_err(|error| Trouble::Permanent(error.into()))?
+    {
         Standing::Current => fits(store, name, owns, role).await,
         Standing::Empty => unfit(
             "The database has no tables of Gantry that this role can read. Run `gantry migrate` as \
@@ -128,7 +131,7 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
         Standing::Ahead => {
             unfit("The database has the tables of a newer Gantry. Use that version.")
         }
-        Standing::OtherGuards => unfit(
+        Standing::GuardsDiffer => unfit(
             "The guards of the database are not those of this Gantry version. Run `gantry migrate` \
              of the version that you want to use.",
         ),
@@ -149,7 +152,7 @@ pub fn reach(store: &Store, local: bool) -> Policy {
 
 /// Rejects a role that belongs to another program.
 async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), Trouble> {
-    let wrong = |why: String| Err(Trouble::Unfit(anyhow!("{why}")));
+    let wrong = |why: String| Err(Trouble::Permanent(anyhow!("{why}")));
     let Role::Program(purpose) = role else {
         return match owns {
             true => Ok(()),
@@ -161,7 +164,7 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
     };
     let of = async |purpose: Purpose| {
         let role = migrations::database_role(store.pool(), purpose).await;
-        role.map_err(|error| Trouble::Unfit(error.into()))
+        role.map_err(|error| Trouble::Permanent(error.into()))
     };
     let Some(own) = of(purpose).await? else {
         return wrong(
@@ -199,7 +202,7 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
     };
     let database = options.get_database().unwrap_or(role);
     let code = error.as_database_error().and_then(|refused| refused.code()).unwrap_or_default();
-    let means = match &*code {
+    let message = match &*code {
         "28P01" => format!("The database rejects the password of role {role}"),
         "28000" => {
             format!(
@@ -223,8 +226,8 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
         _ => format!("The database {place} does not answer"),
     };
     let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
-    let why = anyhow::Error::new(error).context(means);
-    if lasts { Trouble::Unfit(why) } else { Trouble::Away(why) }
+    let why = anyhow::Error::new(error).context(message);
+    if lasts { Trouble::Permanent(why) } else { Trouble::Temporary(why) }
 }
 
 #[cfg(test)]
@@ -248,7 +251,8 @@ mod tests {
         assert!(!said.contains("geheim"), "{said}");
         let near =
             address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
-        let (Trouble::Away(why) | Trouble::Unfit(why)) = told(sqlx::Error::PoolTimedOut, &near);
+        let (Trouble::Temporary(why) | Trouble::Permanent(why)) =
+            told(sqlx::Error::PoolTimedOut, &near);
         assert!(
             why.to_string().contains("in the folder /srv/gantry/socket does not answer"),
             "{why}"

@@ -15,10 +15,10 @@ use crate::configuration;
 /// Prefix of Gantry's variables. `DATABASE_URL` is the only setting without it.
 const PREFIX: &str = "GANTRY_";
 /// Variables of the client, of scripts on nodes, of builds and of tests. They are no settings.
-const OTHERS: [&str; 19] = [
+const OTHER_VARIABLES: [&str; 19] = [
     api::calls::SERVER,
     api::calls::TOKEN,
-    api::calls::SESSION,
+    api::calls::SESSION_VARIABLE,
     "GANTRY_CONTEXT",
     "GANTRY_ROOT",
     "GANTRY_NODE",
@@ -34,10 +34,10 @@ const OTHERS: [&str; 19] = [
     "GANTRY_MAKE_BEGAN",
     "GANTRY_ONE_FILE",
     "GANTRY_WRITE",
-    configuration::VARIABLE,
+    configuration::FILE_VARIABLE,
 ];
 /// Prefixes of open sets of variables: a script's data, tests and benchmarks.
-const FAMILIES: [&str; 3] = ["GANTRY_DATA_", "GANTRY_TEST_", "GANTRY_BENCH_"];
+const KNOWN_PREFIXES: [&str; 3] = ["GANTRY_DATA_", "GANTRY_TEST_", "GANTRY_BENCH_"];
 /// Maximum number of variables that get a warning of their own.
 const TOLD: usize = 20;
 
@@ -47,19 +47,19 @@ pub fn warnings(command: &Command) -> Vec<String> {
 }
 
 fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String> {
-    let others = OTHERS.into_iter().map(str::to_owned);
+    let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
     let known: BTreeMap<String, String> = configuration::variables(command)
         .chain(others)
         .map(|variable| (configuration::key_of(&variable), variable))
         .collect();
-    let is_strange = |name: &String| {
+    let is_unknown = |name: &String| {
         name.starts_with(PREFIX)
-            && !FAMILIES.iter().any(|family| name.starts_with(family))
+            && !KNOWN_PREFIXES.iter().any(|family| name.starts_with(family))
             && !known.values().any(|variable| variable == name)
     };
     let mut strange: Vec<String> = names
         .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| is_strange(name))
+        .filter(|name| is_unknown(name))
         .collect();
     strange.sort();
     let more = strange.len().saturating_sub(TOLD);

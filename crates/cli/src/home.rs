@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 /// The data folder. PostgreSQL may run as another account, so that account must be able to reach
 /// the folder.
-pub fn data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
+pub fn ensure_data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
     let root = nix::unistd::Uid::effective().is_root();
     let folder = match given {
         Some(folder) => folder,
@@ -39,7 +39,7 @@ pub fn secrets(data: &Path) -> PathBuf {
 
 /// Creates a folder that other accounts can't enter. A folder of another owner is rejected, because
 /// programs are staged and executed in it.
-pub fn make_private(folder: &Path) -> Result<()> {
+pub fn ensure_private_folder(folder: &Path) -> Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| {
         format!("Cannot create {} (name another folder with --folder)", folder.display())
     })?;

@@ -15,7 +15,7 @@ mod home;
 mod logging;
 mod migrate;
 mod serve;
-mod shipped;
+mod shipped_barclamps;
 mod signals;
 mod testbed;
 mod unread;
@@ -74,7 +74,7 @@ enum Command {
 
 impl Command {
     /// Whether the command uses the settings, so that a misspelled one deserves a warning.
-    fn goes_by_settings(&self) -> bool {
+    fn uses_settings(&self) -> bool {
         match self {
             Self::Up(_)
             | Self::Server(_)
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     };
     let matches = match file.below(command()).try_get_matches_from(&line) {
         Ok(matches) => matches,
-        Err(error) => return client::misunderstood(&error, &line),
+        Err(error) => return client::usage_error(&error, &line),
     };
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // The client needs no log and no runtime.
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
         eprintln!("gantry: {error}");
         return ExitCode::from(client::CALLED_WRONGLY);
     }
-    if arguments.command.goes_by_settings() {
+    if arguments.command.uses_settings() {
         for warning in environment::warnings(&command()) {
             tracing::warn!("{warning}");
         }

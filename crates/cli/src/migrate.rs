@@ -32,7 +32,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     if arguments.print_setup {
         let roles = [&arguments.server_role, &arguments.worker_role, &arguments.metrics_role]
             .map(String::as_str);
-        println!("{}", private_postgres::set_up_sql(roles));
+        println!("{}", private_postgres::setup_sql(roles));
         return Ok(());
     }
     let url = owner_url(arguments.owner_url)?;
@@ -57,7 +57,7 @@ pub fn owner_url(given: Option<String>) -> Result<String> {
             "GANTRY_OWNER_URL is not set, and migrations need the owner role. As a superuser of \
              the database, run\n\n{}\nThen set GANTRY_OWNER_URL, and the DATABASE_URL of each \
              program, to the URL of its role.",
-            private_postgres::set_up_sql(PROGRAM_ROLES)
+            private_postgres::setup_sql(PROGRAM_ROLES)
         )
     })
 }

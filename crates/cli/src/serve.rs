@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::{database, signals};
 
 /// Environment variable that allows nodes on Gantry's own host.
-pub const LOCAL_NODES: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
+pub const LOCAL_NODES_VARIABLE: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
 
 /// Default listen address.
 pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
@@ -48,7 +48,7 @@ pub struct Arguments {
     trusted_proxies: TrustedProxies,
     /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
-    #[arg(long, env = LOCAL_NODES)]
+    #[arg(long, env = LOCAL_NODES_VARIABLE)]
     allow_loopback_nodes: bool,
     #[command(flatten)]
     audit: AuditArguments,
@@ -121,7 +121,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let checkpoints = arguments.audit.read()?;
     let store = database::open(&arguments.database_url, database::Role::SERVER).await?;
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
-    let control = Control::new(store).reaching(reach);
+    let control = Control::new(store).with_address_policy(reach);
     let policy = Policy::default();
     control
         .ensure_genesis(&policy, &Demo::default())
@@ -148,7 +148,7 @@ pub fn public_address(
 ) -> Result<PublicAddress> {
     match said {
         Some(address) => Ok(address),
-        None => PublicAddress::of_listener(listener.local_addr()?)
+        None => PublicAddress::from_listener(listener.local_addr()?)
             .context("Cannot determine the public URL (set it with --public-address)"),
     }
 }

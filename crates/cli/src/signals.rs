@@ -43,11 +43,11 @@ fn ignores_hangup() -> bool {
 /// The stop request, for code that runs one step after the other. It can be checked between steps
 /// and awaited within one.
 #[derive(Debug, Clone)]
-pub struct Stopping(watch::Receiver<bool>);
+pub struct StopRequest(watch::Receiver<bool>);
 
-impl Stopping {
+impl StopRequest {
     /// Requests a stop at the signals of [`stopped`], starting now.
-    pub fn at_signals() -> Self {
+    pub fn on_signals() -> Self {
         let (tell, told) = watch::channel(false);
         let stopped = stopped();
         tokio::spawn(async move {

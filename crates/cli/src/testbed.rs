@@ -36,7 +36,7 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     let stopped = signals::stopped();
-    let data = home::data_folder(arguments.data)?;
+    let data = home::ensure_data_folder(arguments.data)?;
     let secrets = arguments.secrets.unwrap_or_else(|| home::secrets(&data));
     let socket = data.join("postgres/socket");
     let url = arguments.database_url.unwrap_or_else(|| {
@@ -48,8 +48,8 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     )?;
     // The nodes have loopback addresses.
     let reach = database::reach(&store, true);
-    let control = Control::new(store).reaching(reach);
-    home::make_private(&secrets)?;
+    let control = Control::new(store).with_address_policy(reach);
+    home::ensure_private_folder(&secrets)?;
     let folder = data.join("testbed");
     let testbed =
         tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes))

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 pub fn ended(done: anyhow::Result<()>) -> ExitCode {
     let Err(error) = done else { return ExitCode::SUCCESS };
     eprintln!("gantry: {error:#}");
-    ExitCode::from(if is_unread(&error) { client::CALLED_WRONGLY } else { client::NOT_SO })
+    ExitCode::from(if is_read_error(&error) { client::CALLED_WRONGLY } else { client::NOT_SO })
 }
 
 /// Whether the error means that a file could not be read. Invalid UTF-8 is not such an error: the
 /// content was read and is wrong.
-pub fn is_unread(error: &anyhow::Error) -> bool {
+pub fn is_read_error(error: &anyhow::Error) -> bool {
     let io = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind)
     };

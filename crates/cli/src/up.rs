@@ -16,7 +16,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use control::people::{NewPerson, People, Permission, PersonKind, START_SIGN_IN_HOLDS};
+use control::people::{NewPerson, People, Permission, PersonKind, START_LINK_VALIDITY};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, RoleName};
@@ -30,15 +30,15 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 use worker::boot::{LocalNode, boot, halt};
 
-use crate::signals::Stopping;
-use crate::{database, home, migrate, serve, shipped};
+use crate::signals::StopRequest;
+use crate::{database, home, migrate, serve, shipped_barclamps};
 
 /// Time for the worker to stop: a bit more than its grace period for runs.
-const WORKER_STOPS: Duration = Duration::from_secs(20);
+const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for open requests at a stop.
-const SERVER_STOPS: Duration = Duration::from_secs(10);
+const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for open database statements at a stop.
-const STATEMENTS_STOP: Duration = Duration::from_secs(5);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks of the child processes.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -66,7 +66,7 @@ pub struct Arguments {
     trusted_proxies: server::TrustedProxies,
     /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
-    #[arg(long, env = serve::LOCAL_NODES)]
+    #[arg(long, env = serve::LOCAL_NODES_VARIABLE)]
     allow_loopback_nodes: bool,
     /// Start without the demo's nodes and deployments
     #[arg(long)]
@@ -104,7 +104,7 @@ pub struct Arguments {
 impl Arguments {
     /// Whether to add the demo's people and print their links. If other machines can reach this
     /// address, links in a terminal or log could sign in strangers.
-    fn has_demo_people(&self, listener: &TcpListener) -> bool {
+    fn adds_demo_people(&self, listener: &TcpListener) -> bool {
         let is_near = self.public_address.is_none()
             && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
         is_near || self.demo
@@ -114,26 +114,33 @@ impl Arguments {
 pub async fn run(arguments: Arguments, configuration: Option<&Path>) -> Result<()> {
     // Signals count from the start. The stop request is checked between the stages of the start, so
     // each stage is complete.
-    let stop = Stopping::at_signals();
+    let stop = StopRequest::on_signals();
     // Bind first: if the address is taken, nothing is created. Early connections wait until the
     // server is ready.
     let listener = listen(arguments.listen).await?;
     let address = serve::public_address(arguments.public_address.clone(), &listener)?;
-    let data = home::data_folder(arguments.data.clone())?;
+    let data = home::ensure_data_folder(arguments.data.clone())?;
     let mut database = Database::start(&arguments, &data).await?;
-    let result =
-        run_on(&arguments, &data, configuration, &mut database, (listener, address), stop).await;
+    let result = run_with_database(
+        &arguments,
+        &data,
+        configuration,
+        &mut database,
+        (listener, address),
+        stop,
+    )
+    .await;
     database.stop().await?;
     result
 }
 
-async fn run_on(
+async fn run_with_database(
     arguments: &Arguments,
     data: &Path,
     configuration: Option<&Path>,
     database: &mut Database,
     place: (TcpListener, server::PublicAddress),
-    stop: Stopping,
+    stop: StopRequest,
 ) -> Result<()> {
     if stop.is_told() {
         return Ok(());
@@ -147,7 +154,8 @@ async fn run_on(
         Ok(owner) => {
             let stores = (&store, &owner);
             let result =
-                work_on(arguments, data, configuration, database, stores, place, stop).await;
+                run_with_stores(arguments, data, configuration, database, stores, place, stop)
+                    .await;
             let_go(&owner).await;
             result
         }
@@ -160,33 +168,34 @@ async fn run_on(
 /// Closes the connections, even after a failed start. Otherwise they would report errors when
 /// PostgreSQL stops.
 async fn let_go(store: &Store) {
-    if tokio::time::timeout(STATEMENTS_STOP, store.pool().close()).await.is_err() {
+    if tokio::time::timeout(STATEMENT_TIMEOUT, store.pool().close()).await.is_err() {
         tracing::warn!("running statements are aborted");
     }
 }
 
-async fn work_on(
+async fn run_with_stores(
     arguments: &Arguments,
     data: &Path,
     configuration: Option<&Path>,
     database: &mut Database,
     (store, owner): (&Store, &Store),
     place: (TcpListener, server::PublicAddress),
-    mut stop: Stopping,
+    mut stop: StopRequest,
 ) -> Result<()> {
     // On loopback, every client is already on this host, so local nodes reveal nothing new.
     let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
-    let control =
-        Control::new(store.clone()).keeping(data).reaching(database::reach(store, local_nodes));
+    let control = Control::new(store.clone())
+        .keeping(data)
+        .with_address_policy(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
-    seed(arguments, data, &control, &people, arguments.has_demo_people(&place.0)).await?;
+    seed(arguments, data, &control, &people, arguments.adds_demo_people(&place.0)).await?;
     let mut nodes = demo_nodes(store, data).await?;
-    let booted = tokio::select! {
+    let boot_problems = tokio::select! {
         () = stop.told() => None,
         troubles = boot(&nodes) => Some(troubles),
     };
     // From here on, services may run on the nodes. They stop in every case.
-    let ended = match booted {
+    let ended = match boot_problems {
         None => Ok(()),
         Some(troubles) => {
             for trouble in troubles {
@@ -201,11 +210,11 @@ async fn work_on(
                 local_nodes,
             };
             let worker = Worker::start(settings)?;
-            serve_and_work(arguments, worker, database, place, &control, owner, stop).await
+            run_server_and_worker(arguments, worker, database, place, &control, owner, stop).await
         }
     };
     // Includes nodes that were added or moved since the start.
-    match tokio::time::timeout(STATEMENTS_STOP, demo_nodes(store, data)).await {
+    match tokio::time::timeout(STATEMENT_TIMEOUT, demo_nodes(store, data)).await {
         Ok(Ok(now)) => {
             nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>())
         }
@@ -225,19 +234,19 @@ async fn work_on(
     ended
 }
 
-async fn serve_and_work(
+async fn run_server_and_worker(
     arguments: &Arguments,
     mut worker: Worker,
     database: &mut Database,
     (listener, address): (TcpListener, server::PublicAddress),
     control: &Control,
     owner: &Store,
-    stop: Stopping,
+    stop: StopRequest,
 ) -> Result<()> {
-    let demo_people = arguments.has_demo_people(&listener);
+    let demo_people = arguments.adds_demo_people(&listener);
     let site =
         arguments.site.as_ref().map(|site| site.canonicalize().unwrap_or_else(|_| site.clone()));
-    let (stop_server, server_stops) = tokio::sync::oneshot::channel::<()>();
+    let (stop_server, server_stopped) = tokio::sync::oneshot::channel::<()>();
     let config = server::Config {
         address: Some(address.clone()),
         site,
@@ -246,24 +255,28 @@ async fn serve_and_work(
         checkpoints: None,
     };
     let server = tokio::spawn(serve::serve(listener, config, control.clone(), async {
-        let _ = server_stops.await;
+        let _ = server_stopped.await;
     }));
     let people = People::over(control.store().clone()).with_owner(owner.clone());
     let links = match demo_people {
-        true => Some(sign_ins(&address.to_string(), &people).await),
+        true => Some(create_sign_in_links(&address.to_string(), &people).await),
         false => None,
     };
     // The owner's connections are needed only during the start.
     let_go(owner).await;
-    let ended = match announce(arguments.json, &address.to_string(), links, &database.adds_admin())
-    {
+    let ended = match print_ready(
+        arguments.json,
+        &address.to_string(),
+        links,
+        &database.add_admin_command(),
+    ) {
         Ok(()) => look_after(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
     };
     tracing::info!("stopping");
     let _ = stop_server.send(());
     worker.stop().await;
-    match tokio::time::timeout(SERVER_STOPS, server).await {
+    match tokio::time::timeout(SERVER_STOP_TIMEOUT, server).await {
         Ok(Ok(Err(error))) => Err(error),
         _ => ended,
     }
@@ -273,7 +286,7 @@ async fn serve_and_work(
 async fn look_after(
     database: &mut Database,
     worker: &mut Worker,
-    mut stop: Stopping,
+    mut stop: StopRequest,
     server: &tokio::task::JoinHandle<Result<()>>,
 ) -> Result<()> {
     let mut look = tokio::time::interval(LOOK);
@@ -334,7 +347,7 @@ impl Database {
 
     /// The command that adds an admin. It omits the URL of an external database, which may contain
     /// a password.
-    fn adds_admin(&self) -> String {
+    fn add_admin_command(&self) -> String {
         match &self.private {
             Some(_) => format!("GANTRY_OWNER_URL='{}' gantry admin NAME", self.owner_url),
             None => "gantry admin NAME".to_owned(),
@@ -393,7 +406,7 @@ impl Worker {
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
-        if tokio::time::timeout(WORKER_STOPS, self.child.wait()).await.is_err() {
+        if tokio::time::timeout(WORKER_STOP_TIMEOUT, self.child.wait()).await.is_err() {
             tracing::warn!(
                 "the worker did not stop in time and is killed, its runs continue after the next \
                  start"
@@ -415,7 +428,7 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
         .env("DATABASE_URL", &settings.url)
         .env("GANTRY_WORKER_FOLDER", &settings.folder)
         .env("GANTRY_SECRETS", &settings.secrets)
-        .env(serve::LOCAL_NODES, settings.local_nodes.to_string())
+        .env(serve::LOCAL_NODES_VARIABLE, settings.local_nodes.to_string())
         .env_remove("GANTRY_OWNER_URL")
         .env_remove("GANTRY_WORKER_URL")
         .stdin(Stdio::piped())
@@ -475,7 +488,7 @@ async fn seed(
     people: &People,
     demo_people: bool,
 ) -> Result<()> {
-    if let Err(problem) = control.import_barclamps(None, &shipped::files()).await {
+    if let Err(problem) = control.import_barclamps(None, &shipped_barclamps::files()).await {
         // Another build imported other content under the same version. The first import stays in
         // use.
         if problem.code != "other_content" {
@@ -486,18 +499,18 @@ async fn seed(
     }
     // Two people, because authors can't approve their own change. One of them is an admin.
     let both = [Permission::Operator, Permission::Reviewer];
-    let demo_of_people = [("ada", Some(Permission::Admin)), ("bo", None)];
-    for (name, more) in demo_of_people.into_iter().filter(|_| demo_people) {
+    let demo_accounts = [("ada", Some(Permission::Admin)), ("bo", None)];
+    for (name, more) in demo_accounts.into_iter().filter(|_| demo_people) {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
             let new = NewPerson::human(name, both.into_iter().chain(more));
             people.create_person(None, &new).await.context("Cannot create a person")?;
         }
     }
-    let with_demo = demo_people && !arguments.no_demo;
-    let demo = if with_demo { demo(data)? } else { Demo::default() };
+    let seeds_demo = demo_people && !arguments.no_demo;
+    let demo = if seeds_demo { demo(data)? } else { Demo::default() };
     let policy = Policy::default();
     if control.ensure_genesis(&policy, &demo).await.context("Cannot create the first target")?
-        && with_demo
+        && seeds_demo
     {
         let ada = people.sign_in_as_owner("ada").await?;
         let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
@@ -550,59 +563,59 @@ struct SignIn {
 }
 
 /// People with links, and people without one, each with the reason.
-type SignIns = (Vec<SignIn>, Vec<(&'static str, String)>);
+type SignInLinks = (Vec<SignIn>, Vec<(&'static str, String)>);
 
 /// Creates sign-in links. A person who gets none, for example a disabled one, does not fail the
 /// start.
-async fn sign_ins(address: &str, people: &People) -> Result<SignIns> {
-    let (mut let_in, mut kept_out) = (Vec::new(), Vec::new());
+async fn create_sign_in_links(address: &str, people: &People) -> Result<SignInLinks> {
+    let (mut let_in, mut without_link) = (Vec::new(), Vec::new());
     for (name, role) in [("ada", "author"), ("bo", "reviewer")] {
         let actor = match people.actor_by_name(name).await {
             Ok(actor) if actor.kind == PersonKind::Human => actor,
             Ok(_) => {
-                kept_out.push((
+                without_link.push((
                     name,
                     format!("{name} is a service account, which signs in with tokens."),
                 ));
                 continue;
             }
             Err(problem) if matches!(problem.status, 403 | 404) => {
-                kept_out.push((name, problem.detail));
+                without_link.push((name, problem.detail));
                 continue;
             }
             Err(problem) => return Err(problem).context("Cannot create a sign-in link"),
         };
-        let token = people.one_time_sign_in(None, actor.person, START_SIGN_IN_HOLDS).await?;
+        let token = people.create_sign_in_link(None, actor.person, START_LINK_VALIDITY).await?;
         let url = format!("{address}/sign-in#token={}", token.reveal());
         let_in.push(SignIn { name, role, url, admin: actor.may(Permission::Admin) });
     }
-    Ok((let_in, kept_out))
+    Ok((let_in, without_link))
 }
 
 /// Prints the URL and the sign-in links. `links` is `None` if other machines can reach the address,
-/// so no links are created. `adds_admin` is the command to print if none of the linked people is an
+/// so no links are created. `add_admin_command` is the command to print if none of the linked people is an
 /// admin.
-fn announce(
+fn print_ready(
     as_json: bool,
     address: &str,
-    links: Option<Result<SignIns>>,
-    adds_admin: &str,
+    links: Option<Result<SignInLinks>>,
+    add_admin_command: &str,
 ) -> Result<()> {
     let is_far = links.is_none();
-    let (let_in, kept_out) = links.transpose()?.unwrap_or_default();
-    let adds_admin = (!let_in.iter().any(|one| one.admin)).then_some(adds_admin);
+    let (let_in, without_link) = links.transpose()?.unwrap_or_default();
+    let add_admin_command = (!let_in.iter().any(|one| one.admin)).then_some(add_admin_command);
     if as_json {
         let sign_in: Vec<_> = let_in
             .iter()
             .map(|one| json!({"person": one.name, "role": one.role, "url": one.url}))
             .collect();
-        let kept_out: Vec<_> =
-            kept_out.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
+        let without_link: Vec<_> =
+            without_link.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
         let mut ready = json!({"event": "ready", "address": address, "sign_in": sign_in});
-        if !kept_out.is_empty() {
-            ready["kept_out"] = json!(kept_out);
+        if !without_link.is_empty() {
+            ready["kept_out"] = json!(without_link);
         }
-        if let Some(command) = adds_admin {
+        if let Some(command) = add_admin_command {
             ready["adds_admin"] = json!(command);
         }
         println!("{ready}");
@@ -621,16 +634,16 @@ fn announce(
     for SignIn { name, role, url, .. } in &let_in {
         println!("  {name:<4} {role:<9} {url}");
     }
-    for (name, why) in &kept_out {
+    for (name, why) in &without_link {
         println!("No link for {name}: {why}");
     }
-    if let Some(command) = adds_admin.filter(|_| is_far) {
+    if let Some(command) = add_admin_command.filter(|_| is_far) {
         println!(
             "Other machines can reach this address, so no sign-in links are printed (--demo prints them)."
         );
         println!("This command adds an admin and prints a sign-in link:\n  {command}");
     }
-    if let Some(command) = adds_admin.filter(|_| !is_far) {
+    if let Some(command) = add_admin_command.filter(|_| !is_far) {
         println!(
             "\nNone of these people is an admin. This command adds an admin with a new name and \
              prints a link:"

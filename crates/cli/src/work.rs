@@ -41,7 +41,7 @@ pub struct Arguments {
     looks: Duration,
     /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
-    #[arg(long, env = serve::LOCAL_NODES)]
+    #[arg(long, env = serve::LOCAL_NODES_VARIABLE)]
     allow_loopback_nodes: bool,
     /// Stop when standard input ends, for parent processes
     #[arg(long, hide = true)]
@@ -51,9 +51,9 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments) -> Result<()> {
     let folder = match arguments.folder {
         Some(folder) => folder,
-        None => home::data_folder(None)?.join("worker"),
+        None => home::ensure_data_folder(None)?.join("worker"),
     };
-    home::make_private(&folder)?;
+    home::ensure_private_folder(&folder)?;
     let usual = worker::Config::in_folder(folder);
     let config = worker::Config {
         name: arguments.name,
@@ -76,7 +76,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     tokio::pin!(told);
     let store = tokio::select! {
         () = &mut told => return Ok(()),
-        store = database::open_patiently(&arguments.database_url, database::Role::WORKER) => store?,
+        store = database::open_with_retry(&arguments.database_url, database::Role::WORKER) => store?,
     };
     let shutdown = async move {
         told.await;
@@ -89,25 +89,25 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 }
 
 /// Minimum lease in seconds. With less, a pause of a busy machine would expire leases.
-const SHORTEST_LEASE: f64 = 2.0;
-const SHORTEST_INTERVAL: f64 = 0.1;
+const MIN_LEASE_SECONDS: f64 = 2.0;
+const MIN_INTERVAL_SECONDS: f64 = 0.1;
 /// Maximum lease and interval in seconds. With more, a lost worker would block its runs for too
 /// long.
 const LONGEST: f64 = 3600.0;
 
 fn lease(text: &str) -> Result<Duration, String> {
-    seconds(text, SHORTEST_LEASE)
+    seconds(text, MIN_LEASE_SECONDS)
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    seconds(text, SHORTEST_INTERVAL)
+    seconds(text, MIN_INTERVAL_SECONDS)
 }
 
-fn seconds(text: &str, shortest: f64) -> Result<Duration, String> {
-    let number: Option<f64> = text.parse().ok().filter(|n| (shortest..=LONGEST).contains(n));
+fn seconds(text: &str, min: f64) -> Result<Duration, String> {
+    let number: Option<f64> = text.parse().ok().filter(|n| (min..=LONGEST).contains(n));
     number
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("must be a number of seconds from {shortest} to {LONGEST}"))
+        .ok_or_else(|| format!("must be a number of seconds from {min} to {LONGEST}"))
 }
 
 #[cfg(test)]

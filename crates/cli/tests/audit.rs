@@ -11,13 +11,13 @@ use control::checkpoints::SigningKey;
 use engine::Hash;
 use engine::audit::checkpoint::Link;
 use engine::audit::export::{End, FORMAT, Header, Line, Totals};
-use engine::audit::{Chain, Sealed, link};
+use engine::audit::{Chain, SealedEntry, link};
 use tempfile::TempDir;
 
 struct World {
     folder: TempDir,
     chain: Chain,
-    entries: Vec<Sealed>,
+    entries: Vec<SealedEntry>,
 }
 
 impl World {
@@ -26,8 +26,12 @@ impl World {
         for n in 1..=5 {
             let content =
                 format!("{{\"id\":{n},\"action\":\"test\",\"subject\":\"\",\"detail\":{{}}}}");
-            let sealed =
-                Sealed { seq: n, previous: chain.hash, hash: link(chain.hash, &content), content };
+            let sealed = SealedEntry {
+                seq: n,
+                previous: chain.hash,
+                hash: link(chain.hash, &content),
+                content,
+            };
             chain.add(&sealed).unwrap();
             entries.push(sealed);
         }

@@ -89,7 +89,7 @@ impl House {
     /// Adds a context with this name, with a one-time link on standard input.
     async fn comes_in(&self, name: &str, person: PersonId) {
         let link =
-            self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
+            self.people.create_sign_in_link(None, person, Duration::from_secs(60)).await.unwrap();
         let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
         let said = self.told(&["context", "add", name, "--server", &self.server], &given);
         assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
@@ -148,7 +148,7 @@ impl House {
         // Passkeys need a host name.
         let origin = self.server.replace("127.0.0.1", "localhost");
         let link =
-            self.people.one_time_sign_in(None, person, Duration::from_secs(60)).await.unwrap();
+            self.people.create_sign_in_link(None, person, Duration::from_secs(60)).await.unwrap();
         self.told(&["context", "add", name, "--server", &origin], link.reveal()).ok();
         self.gantry(&["context", "use", "ada"]).ok();
         let post = |path: &str, body: Value| {
@@ -283,7 +283,7 @@ async fn contexts_are_private_and_hide_secrets() {
         .gantry(&["context", "add", "far", "--server", "http://gantry.example.com"])
         .no(2, "--insecure-http");
     let link =
-        house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+        house.people.create_sign_in_link(None, house.ada, Duration::from_secs(60)).await.unwrap();
     let of_another = format!("http://127.0.0.1:1/sign-in#token={}", link.reveal());
     house
         .told(&["context", "add", "other", "--server", &house.server], &of_another)
@@ -324,7 +324,7 @@ async fn contexts_are_private_and_hide_secrets() {
         .unwrap();
     house.gantry(&["me", "--context", "ada"]).no(6, "gantry context sign-in");
     let link =
-        house.people.one_time_sign_in(None, house.ada, Duration::from_secs(60)).await.unwrap();
+        house.people.create_sign_in_link(None, house.ada, Duration::from_secs(60)).await.unwrap();
     let file = house.file("link", link.reveal());
     house.gantry(&["context", "sign-in", "ada", "--link-file", &file]).ok();
     house.gantry(&["me", "--context", "ada"]).ok();
@@ -450,7 +450,7 @@ async fn disabled_person_returns_without_their_approvals() {
         .gantry(&["review", "commit", &review])
         .no(5, "bo approved it before the account was disabled");
     let link =
-        house.people.one_time_sign_in(None, house.bo, Duration::from_secs(60)).await.unwrap();
+        house.people.create_sign_in_link(None, house.bo, Duration::from_secs(60)).await.unwrap();
     house.told(&["context", "sign-in", "bo"], link.reveal()).ok();
     house.committed(&review, &[]);
 }

@@ -98,7 +98,7 @@ pub(crate) struct Query(Vec<(&'static str, String)>);
 
 impl Query {
     /// Adds a parameter if its value is not empty.
-    pub(crate) fn with(mut self, word: &'static str, value: impl AsWord) -> Self {
+    pub(crate) fn with(mut self, word: &'static str, value: impl QueryValue) -> Self {
         if let Some(value) = value.as_word().filter(|value| !value.is_empty()) {
             self.0.retain(|(other, _)| *other != word);
             self.0.push((word, value));
@@ -115,35 +115,35 @@ impl Query {
 }
 
 /// Types of query parameter values.
-pub(crate) trait AsWord {
+pub(crate) trait QueryValue {
     fn as_word(&self) -> Option<String>;
 }
 
-impl AsWord for &str {
+impl QueryValue for &str {
     fn as_word(&self) -> Option<String> {
         Some((*self).to_owned())
     }
 }
 
-impl AsWord for String {
+impl QueryValue for String {
     fn as_word(&self) -> Option<String> {
         Some(self.clone())
     }
 }
 
-impl AsWord for &Option<String> {
+impl QueryValue for &Option<String> {
     fn as_word(&self) -> Option<String> {
         (*self).clone()
     }
 }
 
-impl AsWord for Option<i64> {
+impl QueryValue for Option<i64> {
     fn as_word(&self) -> Option<String> {
         self.map(|number| number.to_string())
     }
 }
 
-impl AsWord for bool {
+impl QueryValue for bool {
     /// `false` is the default of all flags, so it is left out.
     fn as_word(&self) -> Option<String> {
         self.then(|| "true".to_owned())

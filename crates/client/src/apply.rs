@@ -14,23 +14,23 @@ use std::io::Read as _;
 
 use engine::cluster::NoderoleKey;
 use engine::data::written;
-use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName, SubmissionId};
+use engine::ids::{NodeId, NoderoleId, ProposalId, ReviewId, RoleName};
 use engine::plan::Edit;
 use serde_json::{Map, Value, json};
 
-use api::catalog::{RoleView, VERSIONS};
+use api::catalog::{MAX_VERSIONS, RoleView};
 use api::console::{
-    AttribView, Board, BoardRole, CARRIERS, Carriers, Chip, DraftedNoderole, NoderoleView,
-    ProposalView, RoleChoice,
+    AttribView, Board, BoardRole, Carriers, Chip, DraftedNoderole, MAX_NODES_WITH_ROLE,
+    NoderoleView, ProposalView, RoleChoice,
 };
 
 use crate::address::{Query, part};
-use crate::declare::{self, Declared, Expects, Present, RolePresent, Step, Wrong, escaped};
+use crate::declare::{self, CurrentRole, Declaration, ExpectedData, Present, Step, Wrong, escaped};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{Client, word};
 use crate::names;
-use crate::paper::{note, plain};
-use crate::server::{Server, taken, understood};
+use crate::output::{note, plain};
+use crate::server::{Server, parse_answer, taken};
 
 /// Maximum size of a file, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -114,7 +114,7 @@ struct Ground {
 
 /// A document with the edits computed from it.
 struct Worked {
-    declared: Declared,
+    declared: Declaration,
     ground: Ground,
     steps: Vec<Step>,
 }
@@ -123,18 +123,18 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     let place = Wish { submit: &apply.submit, join: apply.join };
     let worked = work_out(&client.server, &apply.files)?;
     // Check all proposals first, so that an error opens none of them.
-    worked.iter().try_for_each(|one| may_join(&one.ground, &one.steps, place))?;
+    worked.iter().try_for_each(|one| check_join(&one.ground, &one.steps, place))?;
     let mut made = Vec::new();
     let done = worked.iter().try_for_each(|one| {
         made.push(propose(client, &one.ground, &one.steps, place.submit)?);
         Ok(())
     });
-    if client.paper.json && (done.is_ok() || !made.is_empty()) {
-        client.paper.json(&json!(made))?;
+    if client.output.json && (done.is_ok() || !made.is_empty()) {
+        client.output.json(&json!(made))?;
     }
     let rest = worked
         .get(made.len()..)
-        .filter(|_| done.is_err() && worked.len() > 1 && !client.paper.json);
+        .filter(|_| done.is_err() && worked.len() > 1 && !client.output.json);
     if let Some(rest) = rest {
         let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
         note(&format!("Not proposed: {}. To continue, apply the files again.", names.join(", ")));
@@ -146,32 +146,32 @@ pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
     // As with diff(1), an error is not exit code 1.
     let worked = work_out(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
-    if client.paper.json {
+    if client.output.json {
         let told = worked.iter().map(|one| json!({"deployment": one.declared.deployment.is, "changes": said(&one.steps), "edits": edits(&one.steps)}));
-        client.paper.json(&told.collect())?;
+        client.output.json(&told.collect())?;
     } else {
         for one in worked.iter().filter(|one| !one.steps.is_empty()) {
-            client.paper.write(&lines(one.declared.deployment.is.as_str(), &one.steps))?;
+            client.output.write(&lines(one.declared.deployment.is.as_str(), &one.steps))?;
         }
     }
     match changes {
         0 => Ok(()),
         // The differences are printed already, so the error has no text.
-        _ => Err(Failure::NotSo(String::new())),
+        _ => Err(Failure::Negative(String::new())),
     }
 }
 
 pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     let ground = ground(&client.server, &bind.place.deployment)?;
     let nodes = named(&client.server, &bind.nodes)?;
-    let there = match role_on(&ground.board, &bind.role) {
-        Some(found) => carriers_among(&client.server, &ground.board, found, &nodes)?,
+    let there = match find_role(&ground.board, &bind.role) {
+        Some(found) => nodes_having_role(&client.server, &ground.board, found, &nodes)?,
         None => BTreeSet::new(),
     };
     let missing: BTreeMap<NodeId, &str> =
         names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
     let steps = declare::bound(ground.board.id, &bind.role, &missing);
-    one_proposal(client, &ground, &bind.place, &steps)
+    propose_and_print(client, &ground, &bind.place, &steps)
 }
 
 pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
@@ -186,7 +186,7 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
         false => declare::unbound(noderole, &names_of(&nodes).collect()),
         true => names_of(&nodes).map(with_dependents).collect(),
     };
-    one_proposal(client, &ground, &unbind.place, &steps)
+    propose_and_print(client, &ground, &unbind.place, &steps)
 }
 
 /// Finds the nodes of a command's arguments. Fails at the first unknown one.
@@ -205,16 +205,16 @@ fn names_of(nodes: &BTreeMap<NodeId, String>) -> impl Iterator<Item = (NodeId, &
     nodes.iter().map(|(id, name)| (*id, name.as_str()))
 }
 
-fn one_proposal(client: &Client, ground: &Ground, place: &Place, steps: &[Step]) -> Outcome {
-    may_join(ground, steps, Wish { submit: &place.submit, join: place.join })?;
+fn propose_and_print(client: &Client, ground: &Ground, place: &Place, steps: &[Step]) -> Outcome {
+    check_join(ground, steps, Wish { submit: &place.submit, join: place.join })?;
     let made = propose(client, ground, steps, &place.submit)?;
-    if client.paper.json { client.paper.json(&made) } else { Ok(()) }
+    if client.output.json { client.output.json(&made) } else { Ok(()) }
 }
 
 fn ground(server: &Server, name: &str) -> Outcome<Ground> {
     let found = names::deployment(server, name)?;
     let answer = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
-    let board: Board = understood(&answer, "expected a board")?;
+    let board: Board = parse_answer(&answer, "expected a board")?;
     let of_others = match &board.proposal {
         Some(open) => of_others(server, open, &answer["proposal"])?,
         None => false,
@@ -241,7 +241,7 @@ struct Wish<'w> {
 
 /// Checks that the edits may be added to the open proposal. A proposal of other people needs
 /// `--join`, because their edits would be submitted too.
-fn may_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
+fn check_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
     let touches = !steps.is_empty() || wish.submit.submit;
     match ground.board.proposal.as_ref().filter(|_| touches && ground.of_others && !wish.join) {
         None => Ok(()),
@@ -270,10 +270,10 @@ struct Open {
 /// Adds the edits to the open proposal or a new one, all or none. Submits it if requested and
 /// prints the result.
 fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) -> Outcome<Value> {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let name = &ground.board.name;
     if steps.is_empty() {
-        return nothing_more(client, &ground.board, submit);
+        return submit_existing(client, &ground.board, submit);
     }
     let open = open(server, &ground.board)?;
     let version = edited(server, open, steps)?;
@@ -284,30 +284,30 @@ fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) ->
         "deployment": name, "changes": said(steps), "proposal": id, "version": version, "review": review,
         "added": after["added"], "removed": after["removed"], "reruns": after["reruns"],
     });
-    if paper.json {
+    if output.json {
         return Ok(made);
     }
-    paper.write(&lines(name.as_str(), steps))?;
+    output.write(&lines(name.as_str(), steps))?;
     let count = |word: &str| after[word].as_u64().unwrap_or_default();
-    let comes_to = format!(
+    let effect = format!(
         "adds {}, removes {}, runs {} again",
         count("added"),
         count("removed"),
         count("reruns")
     );
-    paper.line(&format!("Proposal {id} on {name}: {comes_to}."))?;
+    output.line(&format!("Proposal {id} on {name}: {effect}."))?;
     follow(client, id, &review)?;
     Ok(made)
 }
 
 /// Handles a document without new edits. The open proposal, if any, is submitted if requested and
 /// not done yet.
-fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Value> {
-    let Client { server, paper } = client;
-    let said_something = |open: &&ProposalView| open.edits.iter().any(|edit| !edit.undone);
-    let open = board.proposal.as_ref().filter(said_something);
-    if !paper.json {
-        paper.line(&format!("Deployment {}: nothing to change.", board.name))?;
+fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<Value> {
+    let Client { server, output } = client;
+    let has_edits = |open: &&ProposalView| open.edits.iter().any(|edit| !edit.undone);
+    let open = board.proposal.as_ref().filter(has_edits);
+    if !output.json {
+        output.line(&format!("Deployment {}: nothing to change.", board.name))?;
     }
     let Some(open) = open else {
         return Ok(
@@ -318,7 +318,7 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
         Some(review) => json!(review),
         None => submitted(server, open.id, &json!(open.version), submit)?,
     };
-    if !paper.json {
+    if !output.json {
         match open.submission {
             Some(review) => decided(client, open.id, review)?,
             None => follow(client, open.id, &review)?,
@@ -330,13 +330,13 @@ fn nothing_more(client: &Client, board: &Board, submit: &Submit) -> Outcome<Valu
 }
 
 /// Prints the state of an existing review, which may have verdicts already.
-fn decided(client: &Client, id: ProposalId, review: SubmissionId) -> Outcome {
+fn decided(client: &Client, id: ProposalId, review: ReviewId) -> Outcome {
     let how = match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
         "waiting" => return follow(client, id, &json!(review)),
         "open" => "can be committed".to_owned(),
         other => format!("is {}", other.replace('_', " ")),
     };
-    client.paper.line(&format!("Review {review} {how}."))?;
+    client.output.line(&format!("Review {review} {how}."))?;
     note(&format!("Details: gantry review show {review}"));
     Ok(())
 }
@@ -348,11 +348,11 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     }
     let opened =
         server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
-    let id: ProposalId = understood(&opened["proposal"], "expected a proposal")?;
+    let id: ProposalId = parse_answer(&opened["proposal"], "expected a proposal")?;
     let answer = server.get(&format!("/proposals/{id}"))?;
-    let view: ProposalView = understood(&answer, "expected a proposal")?;
+    let view: ProposalView = parse_answer(&answer, "expected a proposal")?;
     if !view.edits.is_empty() || of_others(server, &view, &answer)? {
-        return Err(Failure::NotSo(format!(
+        return Err(Failure::Negative(format!(
             "Another person opened proposal {id} on {} at the same time. Look at it with `gantry \
              proposal show {id}`, then try again.",
             board.name
@@ -394,7 +394,7 @@ fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
         ));
         return Ok(());
     }
-    client.paper.line(&format!("Review {review} waits for another person."))?;
+    client.output.line(&format!("Review {review} waits for another person."))?;
     note(&format!(
         "Follow it: gantry review show {review}, or gantry wait review {review} --for committed"
     ));
@@ -415,10 +415,10 @@ fn lines(deployment: &str, steps: &[Step]) -> String {
 }
 
 fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
-    let mut all: Vec<Declared> = Vec::new();
+    let mut all: Vec<Declaration> = Vec::new();
     for file in &files.files {
         let shown = if file == "-" { "standard input" } else { file };
-        all.extend(declare::read(shown, &bytes(file)?).map_err(|wrong| wrongly(&wrong))?);
+        all.extend(declare::read(shown, &bytes(file)?).map_err(|wrong| error_list(&wrong))?);
     }
     if all.is_empty() {
         return Err(Failure::Nothing(format!(
@@ -435,7 +435,7 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
                 "Deployment {is} is declared twice, first in {first}. Put both into one \
                     document."
             );
-            return Err(wrongly(&[one.wrong(one.deployment.at, what)]));
+            return Err(error_list(&[one.wrong(one.deployment.at, what)]));
         }
     }
     let (mut worked, mut wrong) = (Vec::new(), Vec::new());
@@ -455,10 +455,10 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
             },
         }
     }
-    if wrong.is_empty() { Ok(worked) } else { Err(wrongly(&wrong)) }
+    if wrong.is_empty() { Ok(worked) } else { Err(error_list(&wrong)) }
 }
 
-fn wrongly(wrong: &[Wrong]) -> Failure {
+fn error_list(wrong: &[Wrong]) -> Failure {
     let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     Failure::Usage(format!("Nothing was changed:\n  {}", lines.join("\n  ")))
 }
@@ -483,7 +483,7 @@ fn bytes(file: &str) -> Outcome<Vec<u8>> {
 /// Fetches the current state of everything that a document names.
 fn present(
     server: &Server,
-    declared: &Declared,
+    declared: &Declaration,
     board: &Board,
 ) -> Outcome<Result<Present, Vec<Wrong>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
@@ -501,9 +501,9 @@ fn present(
     for role in own_roles(board) {
         let named = declared.bindings.contains_key(&role.role);
         let carriers = if named { carriers(server, board, role)? } else { BTreeMap::new() };
-        let expects = Expects { attribs: role.attribs.clone(), below: role.below.clone() };
+        let expects = ExpectedData { attribs: role.attribs.clone(), below: role.below.clone() };
         let there =
-            RolePresent { bindable: role.bindable, data: role.data.clone(), expects, carriers };
+            CurrentRole { bindable: role.bindable, data: role.data.clone(), expects, carriers };
         roles.insert(role.role.clone(), there);
     }
     let mut own = BTreeMap::new();
@@ -519,7 +519,7 @@ fn present(
         let expects = if told.contains(&choice.role) {
             expected(server, choice)?
         } else {
-            Expects::default()
+            ExpectedData::default()
         };
         choices.insert(choice.role.clone(), expects);
     }
@@ -528,12 +528,12 @@ fn present(
 
 /// Expected data of a role that the deployment does not have yet. The server selects the version,
 /// so this is known only if the role is the same in all versions.
-fn expected(server: &Server, choice: &RoleChoice) -> Outcome<Expects> {
+fn expected(server: &Server, choice: &RoleChoice) -> Outcome<ExpectedData> {
     let query = Query::default().with("barclamp", choice.barclamp.as_str());
     let view: RoleView =
         server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
-    if view.versions.len() >= VERSIONS || !view.versions.iter().all(|version| version.same) {
-        return Ok(Expects::default());
+    if view.versions.len() >= MAX_VERSIONS || !view.versions.iter().all(|version| version.same) {
+        return Ok(ExpectedData::default());
     }
     let attribs = view.role.attribs.into_iter().map(|attrib| AttribView {
         name: attrib.name.to_string(),
@@ -541,14 +541,14 @@ fn expected(server: &Server, choice: &RoleChoice) -> Outcome<Expects> {
         description: attrib.description,
         schema: attrib.schema,
     });
-    Ok(Expects { attribs: attribs.collect(), below: view.role.template })
+    Ok(ExpectedData { attribs: attribs.collect(), below: view.role.template })
 }
 
 fn own_roles(board: &Board) -> impl Iterator<Item = &BoardRole> {
     board.groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles)
 }
 
-fn role_on<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
+fn find_role<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
     own_roles(board).find(|there| there.role == *role)
 }
 
@@ -558,23 +558,23 @@ fn stays(chip: Chip) -> Option<(NodeId, String)> {
 }
 
 /// Path of the list of a role's noderoles.
-fn place_of_carriers(board: &Board) -> String {
+fn nodes_with_role_path(board: &Board) -> String {
     format!("/deployments/{}/carriers", part(board.name.as_str()))
 }
 
 /// The nodes among `nodes` that have a role. For few nodes, one request per node is cheaper than
 /// all pages of the role's noderoles.
-fn carriers_among(
+fn nodes_having_role(
     server: &Server,
     board: &Board,
     role: &BoardRole,
     nodes: &BTreeMap<NodeId, String>,
 ) -> Outcome<BTreeSet<NodeId>> {
-    let pages = (role.chips.len() + role.more).div_ceil(CARRIERS);
+    let pages = (role.chips.len() + role.more).div_ceil(MAX_NODES_WITH_ROLE);
     if role.more == 0 || nodes.len() > pages {
         return Ok(carriers(server, board, role)?.into_keys().collect());
     }
-    let place = place_of_carriers(board);
+    let place = nodes_with_role_path(board);
     let mut there = BTreeSet::new();
     for node in nodes.keys() {
         let query =
@@ -590,7 +590,7 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
     if role.more == 0 {
         return Ok(role.chips.iter().cloned().filter_map(stays).collect());
     }
-    let place = place_of_carriers(board);
+    let place = nodes_with_role_path(board);
     let mut query = Query::default().with("role", role.role.as_str());
     let mut all = BTreeMap::new();
     loop {
@@ -633,7 +633,7 @@ fn own_data(
 }
 
 /// Reads the edits of a proposal from a JSON file.
-pub(crate) fn edits_of(file: &str) -> Outcome<Vec<Edit>> {
+pub(crate) fn read_edits(file: &str) -> Outcome<Vec<Edit>> {
     let text = text_of(file)?;
     written::check(&text)
         .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}")))?;

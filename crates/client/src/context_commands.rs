@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use ureq::http::Uri;
 
 use crate::address::Address;
-use crate::contexts::{Context, Contexts, Key, Secret, usual_place};
+use crate::contexts::{Context, Contexts, Key, Secret, default_path};
 use crate::exit::{Failure, Outcome};
-use crate::paper::{Paper, Table, note, said};
+use crate::output::{Paper, Table, note, said};
 use crate::server::Server;
 
 #[derive(Debug, Subcommand)]
@@ -97,14 +97,14 @@ impl Way {
         let given = secret(self.link_file.as_deref(), "a token or a one-time link")?;
         match self.link_file.is_none() && given.reveal().starts_with(TOKEN) {
             true => Ok(Key::Token(given)),
-            false => session(&[("token", link_for(address, &given)?)]),
+            false => session(&[("token", validated_link(address, &given)?)]),
         }
     }
 }
 
 /// Checks that a one-time link is for this server. Accepts a whole URL, its path, or the secret
 /// alone.
-fn link_for<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
+fn validated_link<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
     let text = link.reveal();
     let names_server = text.contains('/') && (!text.starts_with('/') || text.starts_with("//"));
     if !names_server {
@@ -151,12 +151,12 @@ fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
 }
 
 pub(crate) fn run(
-    paper: Paper,
+    output: Paper,
     chosen: Option<&str>,
     insecure: bool,
     command: &Command,
 ) -> Outcome {
-    let path = usual_place()?;
+    let path = default_path()?;
     let mut contexts = Contexts::read(&path)?;
     match command {
         Command::Add { name, server, way, code, replace } => {
@@ -180,7 +180,7 @@ pub(crate) fn run(
             contexts.contexts.insert(name.clone(), context);
             contexts.current = Some(name.clone());
             contexts.write(&path)?;
-            paper.either(
+            output.either(
                 &json!({"context": name, "server": address.to_string(), "who": who}),
                 &format!("Context {name} is now in use: {address}, as {who}."),
             )
@@ -193,7 +193,7 @@ pub(crate) fn run(
             let who = who(&address, &key, code.as_deref())?;
             contexts.contexts.insert(name.clone(), Context { key, ..context });
             contexts.write(&path)?;
-            paper.either(
+            output.either(
                 &json!({"context": name, "server": address.to_string(), "who": who}),
                 &format!("Context {name}: {address}, as {who}."),
             )
@@ -201,11 +201,11 @@ pub(crate) fn run(
         Command::List => {
             let one = |(name, context): (&String, &Context)| json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(name)});
             let all: Vec<Value> = contexts.contexts.iter().map(one).collect();
-            if paper.json {
-                return paper.json(&Value::Array(all));
+            if output.json {
+                return output.json(&Value::Array(all));
             }
             if all.is_empty() {
-                return paper.line(
+                return output.line(
                     "No contexts yet. Add one: gantry context add NAME --server URL --link-file \
                      FILE",
                 );
@@ -220,19 +220,19 @@ pub(crate) fn run(
                     said(&context["by"]),
                 ]);
             }
-            paper.write(&table.text(paper))
+            output.write(&table.text(output))
         }
         Command::Use { name } => {
             contexts.named(name)?;
             contexts.current = Some(name.clone());
             contexts.write(&path)?;
-            paper.either(&json!({"current": name}), &format!("Context {name} is now in use."))
+            output.either(&json!({"current": name}), &format!("Context {name} is now in use."))
         }
         Command::Show { name } => {
             let name = named(&contexts, name.as_deref().or(chosen))?;
             let context = contexts.named(&name)?;
             let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
-            paper.either(
+            output.either(
                 &value,
                 &format!("Context {name}: {}, with a {}", context.server, context.key.kind()),
             )
@@ -242,7 +242,7 @@ pub(crate) fn run(
             contexts.contexts.remove(name);
             contexts.current = contexts.current.filter(|current| current != name);
             contexts.write(&path)?;
-            paper.either(&json!({"removed": name}), &format!("Context {name} is removed."))
+            output.either(&json!({"removed": name}), &format!("Context {name} is removed."))
         }
     }
 }
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn link_of_another_server_is_rejected() {
         let here = Address::parse("http://127.0.0.1:7955", false).unwrap();
-        let given = |text: &str| link_for(&here, &Secret::new(text)).map(str::to_owned);
+        let given = |text: &str| validated_link(&here, &Secret::new(text)).map(str::to_owned);
         for own in ["http://127.0.0.1:7955/sign-in#token=abc", "/sign-in#token=abc", "abc"] {
             assert_eq!(given(own).unwrap(), own);
         }

@@ -79,7 +79,7 @@ pub(crate) struct Contexts {
 }
 
 /// Path of the file with the contexts.
-pub(crate) fn usual_place() -> Outcome<PathBuf> {
+pub(crate) fn default_path() -> Outcome<PathBuf> {
     let folder =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
@@ -158,14 +158,14 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let beside = path.with_extension(format!("toml.{}", std::process::id()));
-    let written = write_new(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    let written = create_private(&beside, text).and_then(|()| std::fs::rename(&beside, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
     written
 }
 
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+fn create_private(path: &Path, text: &str) -> std::io::Result<()> {
     let _ = std::fs::remove_file(path);
     let mut file =
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -199,12 +199,12 @@ pub(crate) struct Chosen {
 /// current context. A server takes precedence over a context.
 pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     let token = || said.env_token.clone().map(Key::Token);
-    let by_options = said.server.as_ref().or(if said.context.is_none() {
+    let explicit_server = said.server.as_ref().or(if said.context.is_none() {
         said.env_server.as_ref()
     } else {
         None
     });
-    if let Some(server) = by_options {
+    if let Some(server) = explicit_server {
         let address = Address::parse(server, said.insecure_http)?;
         let context = contexts.at(&address).filter(|_| said.env_token.is_none()).map(str::to_owned);
         let kept = context
@@ -280,7 +280,7 @@ mod tests {
     fn invalid_file_error_hides_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("contexts.toml");
-        write_new(&path, "current = 'a'\n[contexts.a]\ntoken = gantry_hush\n").unwrap();
+        create_private(&path, "current = 'a'\n[contexts.a]\ntoken = gantry_hush\n").unwrap();
         let said = Contexts::read(&path).unwrap_err().to_string();
         assert!(said.contains("line 3") && !said.contains("hush"), "{said}");
         assert!(!format!("{:?}", two()).contains("hush"));

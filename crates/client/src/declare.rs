@@ -49,7 +49,7 @@ pub(crate) struct Written<T> {
 
 /// A document: the declared state of a deployment.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Declared {
+pub(crate) struct Declaration {
     pub(crate) file: String,
     pub(crate) deployment: Written<DeploymentName>,
     /// Node names by role, as written.
@@ -61,7 +61,7 @@ pub(crate) struct Declared {
     pub(crate) prune: bool,
 }
 
-impl Declared {
+impl Declaration {
     /// All named nodes, each with the position of its first mention.
     pub(crate) fn nodes(&self) -> BTreeMap<&str, At> {
         let mut all = BTreeMap::new();
@@ -95,7 +95,7 @@ impl Declared {
 const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"];
 
 /// Parses the documents of a file.
-pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declared>, Vec<Wrong>> {
+pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wrong>> {
     let documents =
         placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
@@ -119,7 +119,7 @@ impl<'d> Reader<'d> {
         self.wrong.push(Wrong { file: self.file.to_owned(), at, what: what.into() });
     }
 
-    fn document(&mut self) -> Option<Declared> {
+    fn document(&mut self) -> Option<Declaration> {
         let value = &self.document.value;
         let Value::Object(entries) = value else {
             self.say("", "A document must be a map with `deployment: NAME`.");
@@ -155,7 +155,14 @@ impl<'d> Reader<'d> {
                     return None;
                 }
             };
-        Some(Declared { file: self.file.to_owned(), deployment, bindings, data, node_data, prune })
+        Some(Declaration {
+            file: self.file.to_owned(),
+            deployment,
+            bindings,
+            data,
+            node_data,
+            prune,
+        })
     }
 
     /// The entries of a map, or none if it is absent.
@@ -265,9 +272,9 @@ pub(crate) fn escaped(key: &str) -> String {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Present {
     /// Roles of the deployment.
-    pub(crate) roles: BTreeMap<RoleName, RolePresent>,
+    pub(crate) roles: BTreeMap<RoleName, CurrentRole>,
     /// Roles that can be added.
-    pub(crate) choices: BTreeMap<RoleName, Expects>,
+    pub(crate) choices: BTreeMap<RoleName, ExpectedData>,
     /// Nodes by name, as the document writes it.
     pub(crate) nodes: BTreeMap<String, (NodeId, String)>,
     /// User data of the noderoles in the document. A noderole that does not exist has none.
@@ -276,17 +283,17 @@ pub(crate) struct Present {
 
 /// A role of the deployment.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct RolePresent {
+pub(crate) struct CurrentRole {
     pub(crate) bindable: bool,
     pub(crate) data: Value,
-    pub(crate) expects: Expects,
+    pub(crate) expects: ExpectedData,
     /// Nodes that have the role, with their names.
     pub(crate) carriers: BTreeMap<NodeId, String>,
 }
 
 /// Expected data of a role. Empty if it is unknown; then only the server checks the data.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Expects {
+pub(crate) struct ExpectedData {
     pub(crate) attribs: Vec<AttribView>,
     /// Default values from the role's template.
     pub(crate) below: Value,
@@ -303,7 +310,7 @@ pub(crate) struct Step {
 /// and bindings, and replacements are bound before anything is unbound.
 pub(crate) fn edits(
     id: DeploymentId,
-    declared: &Declared,
+    declared: &Declaration,
     present: &Present,
 ) -> Result<Vec<Step>, Vec<Wrong>> {
     let planner = Planner { id, declared, present };
@@ -315,13 +322,13 @@ pub(crate) fn edits(
     all.extend(planner.data());
     all.extend(planner.bound());
     all.extend(planner.own());
-    all.extend(planner.pruned());
+    all.extend(planner.unbind_extra());
     Ok(all)
 }
 
 struct Planner<'p> {
     id: DeploymentId,
-    declared: &'p Declared,
+    declared: &'p Declaration,
     present: &'p Present,
 }
 
@@ -373,16 +380,16 @@ impl Planner<'_> {
     /// Errors of new data that does not fit its role.
     fn unfit(&self) -> Vec<Wrong> {
         let mut wrong = Vec::new();
-        for (role, data) in self.new_data() {
+        for (role, data) in self.changed_data() {
             let Some(expects) = self.expects(role) else { continue };
             wrong.extend(self.misfits(data, expects, &expects.below, false, role));
         }
-        for (_, _, noderole, data) in self.new_own() {
+        for (_, _, noderole, data) in self.changed_user_data() {
             let Some(expects) = self.expects(&noderole.role) else { continue };
             wrong.extend(self.misfits(
                 data,
                 expects,
-                &self.below_own(noderole, expects),
+                &self.user_data_defaults(noderole, expects),
                 true,
                 noderole,
             ));
@@ -392,17 +399,17 @@ impl Planner<'_> {
 
     /// Defaults of a noderole's user data: the role's declared or current data, merged over the
     /// template.
-    fn below_own(&self, noderole: &NoderoleKey, expects: &Expects) -> Value {
+    fn user_data_defaults(&self, noderole: &NoderoleKey, expects: &ExpectedData) -> Value {
         let declared =
             self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
-        let of_role = shown(declared.or_else(|| self.data_now(&noderole.role)));
+        let of_role = shown(declared.or_else(|| self.current_data(&noderole.role)));
         match expects.below.is_null() {
             true => of_role,
             false => merge(&expects.below, &of_role).unwrap_or_default(),
         }
     }
 
-    fn expects(&self, role: &RoleName) -> Option<&Expects> {
+    fn expects(&self, role: &RoleName) -> Option<&ExpectedData> {
         self.present
             .roles
             .get(role)
@@ -413,7 +420,7 @@ impl Planner<'_> {
     fn misfits(
         &self,
         data: &Placed,
-        expects: &Expects,
+        expects: &ExpectedData,
         below: &Value,
         is_last: bool,
         whose: impl fmt::Display,
@@ -435,32 +442,35 @@ impl Planner<'_> {
     }
 
     /// Data of roles that differs from the current data.
-    fn new_data(&self) -> Vec<(&RoleName, &Placed)> {
+    fn changed_data(&self) -> Vec<(&RoleName, &Placed)> {
         let is_new =
-            |(role, data): &(&RoleName, &Placed)| !is_there(self.data_now(role), &data.value);
+            |(role, data): &(&RoleName, &Placed)| !is_there(self.current_data(role), &data.value);
         self.declared.data.iter().filter(is_new).collect()
     }
 
-    fn data_now(&self, role: &RoleName) -> Option<&Map<String, Value>> {
+    fn current_data(&self, role: &RoleName) -> Option<&Map<String, Value>> {
         self.present.roles.get(role).and_then(|there| there.data.as_object())
     }
 
     /// User data of noderoles that differs from the current data, with node id and name.
-    fn new_own(&self) -> Vec<(NodeId, &str, &NoderoleKey, &Placed)> {
+    fn changed_user_data(&self) -> Vec<(NodeId, &str, &NoderoleKey, &Placed)> {
         let mut all = Vec::new();
         for (node, roles) in &self.declared.node_data {
             let Some((id, name)) = self.present.nodes.get(node) else { continue };
             let (id, name) = (*id, name.as_str());
-            let new = roles
-                .is
-                .iter()
-                .filter(|(noderole, data)| !is_there(self.own_now(id, noderole), &data.value));
+            let new = roles.is.iter().filter(|(noderole, data)| {
+                !is_there(self.current_user_data(id, noderole), &data.value)
+            });
             all.extend(new.map(move |(noderole, data)| (id, name, noderole, data)));
         }
         all
     }
 
-    fn own_now(&self, node: NodeId, noderole: &NoderoleKey) -> Option<&Map<String, Value>> {
+    fn current_user_data(
+        &self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+    ) -> Option<&Map<String, Value>> {
         self.present.own.get(&(node, noderole.clone()))
     }
 
@@ -512,12 +522,12 @@ impl Planner<'_> {
 
     fn data(&self) -> Vec<Step> {
         let step = |(role, data): (&RoleName, &Placed)| {
-            let (now, data) = (shown(self.data_now(role)), &data.value);
+            let (now, data) = (shown(self.current_data(role)), &data.value);
             let edit =
                 Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
             Step { edit, says: format!("* data of {role}: {now} -> {data}") }
         };
-        self.new_data().into_iter().map(step).collect()
+        self.changed_data().into_iter().map(step).collect()
     }
 
     fn bound(&self) -> Vec<Step> {
@@ -535,15 +545,15 @@ impl Planner<'_> {
 
     fn own(&self) -> Vec<Step> {
         let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
-            let (now, data) = (shown(self.own_now(node, noderole)), &data.value);
+            let (now, data) = (shown(self.current_user_data(node, noderole)), &data.value);
             let edit =
                 Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
             Step { edit, says: format!("* data of {noderole} on {name}: {now} -> {data}") }
         };
-        self.new_own().into_iter().map(step).collect()
+        self.changed_user_data().into_iter().map(step).collect()
     }
 
-    fn pruned(&self) -> Vec<Step> {
+    fn unbind_extra(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
             let wanted: BTreeSet<NodeId> = self.wanted(&nodes.is).map(|(id, _)| id).collect();
@@ -636,10 +646,10 @@ mod tests {
 
     /// `app` on n1 and n2, `proxy` on no node, `runtime` required on n1; `cache` can be added.
     fn present() -> Present {
-        let there = |bindable, data: Value, on: &[u128]| RolePresent {
+        let there = |bindable, data: Value, on: &[u128]| CurrentRole {
             bindable,
             data,
-            expects: Expects::default(),
+            expects: ExpectedData::default(),
             carriers: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
         };
         Present {
@@ -648,7 +658,7 @@ mod tests {
                 (role("proxy"), there(true, json!({}), &[])),
                 (role("runtime"), there(false, Value::Null, &[1])),
             ]),
-            choices: BTreeMap::from([(role("cache"), Expects::default())]),
+            choices: BTreeMap::from([(role("cache"), ExpectedData::default())]),
             nodes: (1..=3)
                 .flat_map(|n| {
                     [
@@ -664,7 +674,7 @@ mod tests {
         }
     }
 
-    fn declared(text: &str) -> Declared {
+    fn declared(text: &str) -> Declaration {
         let mut all = read("web.yaml", text.as_bytes()).unwrap();
         assert_eq!(all.len(), 1);
         all.remove(0)
@@ -740,9 +750,9 @@ mod tests {
     }
 
     /// A required integer port.
-    fn expects_port() -> Expects {
+    fn expects_port() -> ExpectedData {
         let schema = json!({"type": "map", "mapping": {"port": {"type": "int", "required": true}}});
-        Expects {
+        ExpectedData {
             attribs: vec![AttribView {
                 name: "listen".into(),
                 path: "/listen".into(),
@@ -814,7 +824,7 @@ mod tests {
             Edit::AddRole { role, .. } => {
                 present
                     .roles
-                    .insert(role, RolePresent { bindable: true, ..RolePresent::default() });
+                    .insert(role, CurrentRole { bindable: true, ..CurrentRole::default() });
             }
             Edit::SetRoleData { role, data, .. } => {
                 present.roles.get_mut(&role).unwrap().data = data

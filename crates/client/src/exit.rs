@@ -9,15 +9,15 @@
 use std::fmt;
 
 use api::Problem;
-use api::names::QUERY_UNREAD;
-use engine::ids::SubmissionId;
+use api::names::INVALID_QUERY_PREFIX;
+use engine::ids::ReviewId;
 
 /// The result is negative, or the command failed.
 pub const NOT_SO: u8 = 1;
 /// The command line or an input file is invalid, or a file is unreadable.
 pub const CALLED_WRONGLY: u8 = 2;
 
-pub(crate) const CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Commands that use a server exit with one of these codes:
 
     0  success, or the condition is met
@@ -38,7 +38,7 @@ errors. If the reader of the output closes the pipe, a command exits with 0.";
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The result is negative.
-    NotSo(String),
+    Negative(String),
     /// Invalid command line or file.
     Usage(String),
     /// The server does not answer, or its answer is invalid.
@@ -83,7 +83,7 @@ impl Failure {
     pub(crate) fn of_words(self) -> Self {
         match self {
             Self::Refused(mut problem) if problem.status == 400 => {
-                if let Some(words) = problem.detail.strip_prefix(QUERY_UNREAD) {
+                if let Some(words) = problem.detail.strip_prefix(INVALID_QUERY_PREFIX) {
                     problem.detail = words.to_owned();
                 }
                 Self::Words(problem)
@@ -94,7 +94,7 @@ impl Failure {
 
     /// Adds the command that confirms a commit with a name. JSON output contains the server's own
     /// text.
-    pub(crate) fn with_name_typed(self, review: SubmissionId) -> Self {
+    pub(crate) fn with_commit_command(self, review: ReviewId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "name_not_typed" => {
                 problem.detail =
@@ -108,7 +108,7 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Unread => 0,
-            Self::NotSo(_) => NOT_SO,
+            Self::Negative(_) => NOT_SO,
             Self::Usage(_) | Self::Words(_) => CALLED_WRONGLY,
             Self::Unreachable(_) => 3,
             Self::Nothing(_) => 4,
@@ -144,7 +144,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unread => Ok(()),
-            Self::NotSo(text)
+            Self::Negative(text)
             | Self::Usage(text)
             | Self::Unreachable(text)
             | Self::Nothing(text)
@@ -207,7 +207,7 @@ mod tests {
             Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words()
         };
         assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
-        let detail = format!("{QUERY_UNREAD}sort: unknown sort order \"nope\".");
+        let detail = format!("{INVALID_QUERY_PREFIX}sort: unknown sort order \"nope\".");
         let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
         assert_eq!(
             query.to_string(),
@@ -227,7 +227,7 @@ mod tests {
         let text = |text: &str| text.to_owned();
         let ends = [
             (Failure::Unread, 0),
-            (Failure::NotSo(text("")), 1),
+            (Failure::Negative(text("")), 1),
             (Failure::Usage(text("")), 2),
             (Failure::Unreachable(text("")), 3),
             (Failure::Nothing(text("")), 4),
@@ -236,7 +236,7 @@ mod tests {
         ];
         for (failure, number) in ends {
             assert_eq!(failure.code(), number, "{failure:?}");
-            assert!(CODES.contains(&format!("{number}  ")), "{number} is documented");
+            assert!(EXIT_CODES.contains(&format!("{number}  ")), "{number} is documented");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
             lines.iter().filter_map(|line| line.parse().ok()).collect()
         };
         let said =
-            numbers(CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
+            numbers(EXIT_CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
         let chapter = include_str!("../../../docs/cli.md");
         let rows = chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
         assert_eq!(numbers(rows.collect()), said);
@@ -256,9 +256,9 @@ mod tests {
     fn missing_commit_name_error_shows_the_command() {
         let refused =
             |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
-        let said = refused("name_not_typed").with_name_typed(SubmissionId(8)).to_string();
+        let said = refused("name_not_typed").with_commit_command(ReviewId(8)).to_string();
         assert_eq!(said, "No: Type it. Run: gantry review commit 8 --name NAME");
-        assert_eq!(refused("stale").with_name_typed(SubmissionId(8)).to_string(), "No: Type it.");
+        assert_eq!(refused("stale").with_commit_command(ReviewId(8)).to_string(), "No: Type it.");
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
         assert!([429, 502, 503, 504].iter().all(|status| refused(*status).passes()));
         assert!(Failure::Unreachable(String::new()).passes());
         assert!(![401, 404, 409, 500].iter().any(|status| refused(*status).passes()));
-        assert!(!Failure::NotSo(String::new()).passes());
+        assert!(!Failure::Negative(String::new()).passes());
     }
 
     #[test]

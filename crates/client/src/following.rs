@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::counting::many;
-use engine::ids::{RunId, SubmissionId};
+use engine::ids::{ReviewId, RunId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -25,18 +25,18 @@ use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
 use crate::lists::Client;
 use crate::names;
-use crate::overseeing::waiting_page;
-use crate::paper::{note, plain, steps};
-use crate::server::{News, Server, understood};
-use crate::terminal::Filter;
+use crate::output::{note, plain, steps};
+use crate::overview::pending_text;
+use crate::server::{News, Server, parse_answer};
+use crate::terminal::ControlFilter;
 use crate::when::duration;
 
 /// Maximum time between requests, even without an event.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a request, as a multiple of its duration. It limits the load on a slow server.
-const RESTS: u32 = 10;
+const PAUSE_FACTOR: u32 = 10;
 /// Maximum pause after a request.
-const RESTS_MOST: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long a server may be unreachable before the command fails.
 const AWAY: Duration = Duration::from_secs(120);
 /// Time limit for fetching the pending reasons after a timeout.
@@ -56,37 +56,37 @@ enum What {
         #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
-        most: Most,
+        most: TimeoutOption,
         /// Condition to wait for
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
-        _wanted: Converged,
+        _condition: Converged,
     },
     /// Wait until a run ends; exits 1 if it did not succeed
     Run {
         /// Number of the run
         id: RunId,
         #[command(flatten)]
-        most: Most,
+        most: TimeoutOption,
     },
     /// Wait until a review can be committed, or is committed
     Review {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         /// Condition to wait for
-        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewWish::Open)]
-        wanted: ReviewWish,
+        #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = ReviewCondition::Open)]
+        wanted: ReviewCondition,
         #[command(flatten)]
-        most: Most,
+        most: TimeoutOption,
     },
     /// Wait until all steps of a deployment are applied
     Deployment {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        most: Most,
+        most: TimeoutOption,
         /// Condition to wait for
         #[arg(long = "for", value_name = "WHAT", value_enum, default_value_t = Converged::Converged)]
-        _wanted: Converged,
+        _condition: Converged,
     },
 }
 
@@ -97,7 +97,7 @@ enum Converged {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ReviewWish {
+enum ReviewCondition {
     /// The gate is open
     Open,
     /// The review is committed
@@ -105,7 +105,7 @@ enum ReviewWish {
 }
 
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Most {
+pub(crate) struct TimeoutOption {
     /// Time limit, for example 90s, 30m or 2h; 0 for none
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     timeout: Duration,
@@ -123,7 +123,7 @@ pub(crate) struct Converge {
     #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
-    most: Most,
+    most: TimeoutOption,
 }
 
 #[derive(Debug, Args)]
@@ -151,7 +151,7 @@ pub(crate) struct Logs {
 /// Progress bar for counted steps.
 const COUNTED: &str = "{bar:30} {pos}/{len} {elapsed} {wide_msg}";
 /// Progress line if there is nothing to count.
-const UNCOUNTED: &str = "{elapsed} {wide_msg}";
+const SPINNER_TEMPLATE: &str = "{elapsed} {wide_msg}";
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -159,7 +159,7 @@ fn style(template: &str) -> ProgressStyle {
 
 /// Time limit, progress bar and event stream of a followed process. The bar is on standard error,
 /// and only on a terminal.
-struct Watch {
+struct Watcher {
     /// The server, with requests limited to `end`.
     server: Server,
     end: Option<Instant>,
@@ -168,17 +168,17 @@ struct Watch {
     news: News,
     /// Whether the server has answered at least once.
     reached: bool,
-    away_since: Option<Instant>,
+    disconnected_since: Option<Instant>,
     /// Earliest time of the next request. A slow server gets fewer requests.
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
     /// The error of the last request, until one succeeds.
     unknown: Option<Failure>,
 }
 
-impl Watch {
-    fn new(client: &Client, most: Most, topics: &str) -> Self {
+impl Watcher {
+    fn new(client: &Client, most: TimeoutOption, topics: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(style(UNCOUNTED));
+        bar.set_style(style(SPINNER_TEMPLATE));
         bar.enable_steady_tick(Duration::from_millis(250));
         let end =
             (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
@@ -190,8 +190,8 @@ impl Watch {
             bar,
             news,
             reached: false,
-            away_since: None,
-            rests_until: None,
+            disconnected_since: None,
+            paused_until: None,
             unknown: None,
         }
     }
@@ -199,7 +199,7 @@ impl Watch {
     fn shows(&self, counts: &StateCounts) {
         let all = counts.blocked + counts.todo + counts.transition + counts.active + counts.error;
         // Zero of zero steps is not shown.
-        self.bar.set_style(style(if all > 0 { COUNTED } else { UNCOUNTED }));
+        self.bar.set_style(style(if all > 0 { COUNTED } else { SPINNER_TEMPLATE }));
         self.bar.set_length(all.unsigned_abs());
         self.bar.set_position(counts.active.unsigned_abs());
         self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
@@ -213,18 +213,19 @@ impl Watch {
     fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
         let asked = Instant::now();
         let answered = ask(&self.server);
-        self.rests_until = Instant::now().checked_add((asked.elapsed() * RESTS).min(RESTS_MOST));
+        self.paused_until =
+            Instant::now().checked_add((asked.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE));
         let failure = match answered {
             Ok(answer) => {
-                (self.reached, self.away_since, self.unknown) = (true, None, None);
+                (self.reached, self.disconnected_since, self.unknown) = (true, None, None);
                 return Ok(Some(answer));
             }
             Err(failure) => failure,
         };
-        if failure.passes() && self.reached && self.over() && asked.elapsed() < LOOK_AGAIN {
+        if failure.passes() && self.reached && self.over() && asked.elapsed() < POLL_INTERVAL {
             return Ok(None);
         }
-        let since = *self.away_since.get_or_insert_with(Instant::now);
+        let since = *self.disconnected_since.get_or_insert_with(Instant::now);
         // A server that never answered does not exist. One that did may return.
         let may_come_back = self.over() || (self.reached && since.elapsed() <= AWAY);
         if !(failure.passes() && may_come_back) {
@@ -257,10 +258,11 @@ impl Watch {
                 ),
             }));
         }
-        let left = self.end.map_or(LOOK_AGAIN, |end| end.saturating_duration_since(Instant::now()));
-        self.news.wait(left.min(LOOK_AGAIN))?;
+        let left =
+            self.end.map_or(POLL_INTERVAL, |end| end.saturating_duration_since(Instant::now()));
+        self.news.wait(left.min(POLL_INTERVAL))?;
         let rest = self
-            .rests_until
+            .paused_until
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         std::thread::sleep(
             rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))),
@@ -291,14 +293,14 @@ pub(crate) fn converge(client: &Client, converge: &Converge) -> Outcome {
     }
 }
 
-fn target(client: &Client, number: i64, most: Most) -> Outcome {
-    let paper = client.paper;
-    let mut watch = Watch::new(client, most, "");
+fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
+    let output = client.output;
+    let mut watch = Watcher::new(client, most, "");
     let mut deployment = None;
     loop {
         let value = watch.ask(|server| server.get(&format!("/targets/{number}")))?;
         if let Some(value) = value {
-            let view: TargetView = understood(&value, "expected a target")?;
+            let view: TargetView = parse_answer(&value, "expected a target")?;
             watch.shows(&view.steps);
             deployment = view.target.deployment;
             let nothing = view.steps == StateCounts::default();
@@ -313,22 +315,24 @@ fn target(client: &Client, number: i64, most: Most) -> Outcome {
                 }
                 Way::Converged => {
                     watch.end();
-                    return paper.either(
+                    return output.either(
                         &value,
                         &format!("Target {number} is converged: {}.", many(view.applied, "step")),
                     );
                 }
                 Way::Stuck => {
                     watch.end();
-                    paper.either(&value, &stuck(deployment.as_deref(), client)?)?;
-                    return Err(Failure::NotSo(format!(
+                    output.either(&value, &stuck(deployment.as_deref(), client)?)?;
+                    return Err(Failure::Negative(format!(
                         "Target {number} is stuck: all remaining steps need a person."
                     )));
                 }
                 Way::UnderWay => {}
             }
         }
-        watch.next().map_err(|failure| with_reasons(failure, deployment.as_deref(), client))?;
+        watch
+            .next()
+            .map_err(|failure| add_pending_reasons(failure, deployment.as_deref(), client))?;
     }
 }
 
@@ -337,11 +341,11 @@ fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
     let server = client.server.until(Instant::now().checked_add(REASONS));
     let page: WaitingPage = server.read(&query.behind("/waiting"))?;
-    Ok(waiting_page(&page, client.paper).trim_end().to_owned())
+    Ok(pending_text(&page, client.output).trim_end().to_owned())
 }
 
 /// Adds the pending reasons to a timeout error.
-fn with_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> Failure {
+fn add_pending_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> Failure {
     match (failure, stuck(deployment, client)) {
         (Failure::TimedOut(text), Ok(reasons)) if !reasons.is_empty() => {
             Failure::TimedOut(format!("{text}\n{reasons}"))
@@ -350,9 +354,9 @@ fn with_reasons(failure: Failure, deployment: Option<&str>, client: &Client) -> 
     }
 }
 
-fn run(client: &Client, id: RunId, most: Most) -> Outcome {
-    let paper = client.paper;
-    let mut watch = Watch::new(client, most, &format!("run:{id}"));
+fn run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
+    let output = client.output;
+    let mut watch = Watcher::new(client, most, &format!("run:{id}"));
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
             let view = run_view(&value)?;
@@ -364,7 +368,7 @@ fn run(client: &Client, id: RunId, most: Most) -> Outcome {
             ));
             if view.run.ended.is_some() {
                 watch.end();
-                paper.either(
+                output.either(
                     &value,
                     &format!(
                         "Run {id} of {} on {} {}.",
@@ -381,7 +385,7 @@ fn run(client: &Client, id: RunId, most: Most) -> Outcome {
 }
 
 fn run_view(value: &Value) -> Outcome<RunView> {
-    understood(value, "expected a run")
+    parse_answer(value, "expected a run")
 }
 
 fn word(state: RunState) -> &'static str {
@@ -403,25 +407,25 @@ fn ended(view: &RunView) -> Outcome {
     }
     let why =
         view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
-    Err(Failure::NotSo(format!("Run {} {}{why}", view.run.id, word(view.run.state))))
+    Err(Failure::Negative(format!("Run {} {}{why}", view.run.id, word(view.run.state))))
 }
 
-fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> Outcome {
-    let paper = client.paper;
-    let mut watch = Watch::new(client, most, &format!("submission:{id},reviews,targets"));
+fn review(client: &Client, id: ReviewId, wanted: ReviewCondition, most: TimeoutOption) -> Outcome {
+    let output = client.output;
+    let mut watch = Watcher::new(client, most, &format!("submission:{id},reviews,targets"));
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/submissions/{id}")))? {
-            let state: ReviewState = understood(&value["state"], "expected a review")?;
-            let shown = crate::paper::said(&value["state"]);
+            let state: ReviewState = parse_answer(&value["state"], "expected a review")?;
+            let shown = crate::output::said(&value["state"]);
             watch.bar.set_message(shown.clone());
             match reached(state, wanted) {
                 Some(true) => {
                     watch.end();
-                    return paper.either(&value, &format!("Review {id} is {shown}."));
+                    return output.either(&value, &format!("Review {id} is {shown}."));
                 }
                 Some(false) => {
                     watch.end();
-                    return Err(Failure::NotSo(format!(
+                    return Err(Failure::Negative(format!(
                         "Review {id} is {shown}, so the condition can't be met. Details: gantry \
                          review show {id}"
                     )));
@@ -434,9 +438,9 @@ fn review(client: &Client, id: SubmissionId, wanted: ReviewWish, most: Most) -> 
 }
 
 /// Whether a review meets the condition, or `None` if it still can.
-fn reached(state: ReviewState, wanted: ReviewWish) -> Option<bool> {
+fn reached(state: ReviewState, wanted: ReviewCondition) -> Option<bool> {
     match (state, wanted) {
-        (ReviewState::Committed, _) | (ReviewState::Open, ReviewWish::Open) => Some(true),
+        (ReviewState::Committed, _) | (ReviewState::Open, ReviewCondition::Open) => Some(true),
         (ReviewState::Replaced | ReviewState::SentBack | ReviewState::Discarded, _) => Some(false),
         _ => None,
     }
@@ -502,8 +506,8 @@ fn chosen(
     }
 }
 
-fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Outcome {
-    let mut watch = Watch::new(client, most, "");
+fn deployments(client: &Client, names: &[String], every: bool, most: TimeoutOption) -> Outcome {
+    let mut watch = Watcher::new(client, most, "");
     loop {
         let all = watch.ask(|server| names::deployments(server, names, every))?;
         let ways = match all {
@@ -525,7 +529,7 @@ fn deployments(client: &Client, names: &[String], every: bool, most: Most) -> Ou
             }
         }
         let one = if let [name] = names { Some(name.as_str()) } else { None };
-        watch.next().map_err(|failure| with_reasons(failure, one, client))?;
+        watch.next().map_err(|failure| add_pending_reasons(failure, one, client))?;
     }
 }
 
@@ -539,28 +543,28 @@ fn add(all: &mut StateCounts, more: &StateCounts) {
 
 /// The result once nothing more happens without human action.
 fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
-    let paper = client.paper;
+    let output = client.output;
     let with = |way: Way| these.iter().filter(move |one| one.way == way);
-    let stuck_in: Vec<&str> = with(Way::Stuck).map(|one| one.deployment.as_str()).collect();
-    if paper.json {
+    let stuck_names: Vec<&str> = with(Way::Stuck).map(|one| one.deployment.as_str()).collect();
+    if output.json {
         let told = |one: &DeploymentWay| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.way == Way::Converged});
-        paper.json(&Value::Array(these.iter().map(told).collect()))?;
+        output.json(&Value::Array(these.iter().map(told).collect()))?;
     } else {
         for one in with(Way::Converged) {
-            paper.line(&format!(
+            output.line(&format!(
                 "Deployment {} is converged: {}.",
                 one.deployment,
                 many(one.steps.active, "step")
             ))?;
         }
-        for name in &stuck_in {
-            paper.line(&format!("Deployment {name} is stuck."))?;
-            paper.line(&stuck(Some(name), client)?)?;
+        for name in &stuck_names {
+            output.line(&format!("Deployment {name} is stuck."))?;
+            output.line(&stuck(Some(name), client)?)?;
         }
     }
-    match stuck_in.as_slice() {
+    match stuck_names.as_slice() {
         [] => Ok(()),
-        names => Err(Failure::NotSo(format!(
+        names => Err(Failure::Negative(format!(
             "Stuck: {}. All remaining steps need a person: see `gantry waiting`. After a failed \
              run, use `gantry noderole retry`, or change the step.",
             names.join(", ")
@@ -570,7 +574,7 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
 
 /// Prints the lines of a log that contain a text, page by page.
 fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let mut query = Query::default().with("text", text).with("any_case", any_case);
     let mut found = 0;
     loop {
@@ -578,9 +582,9 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
             server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
         for hit in &page.hits {
             found += 1;
-            match paper.json {
-                true => paper.json_line(&json!(hit))?,
-                false => paper.line(&format!("{}: {}", hit.line, plain(&hit.text)))?,
+            match output.json {
+                true => output.json_line(&json!(hit))?,
+                false => output.line(&format!("{}: {}", hit.line, plain(&hit.text)))?,
             }
         }
         if !page.more {
@@ -600,10 +604,11 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     if let Some(text) = &logs.find {
         return find(client, logs.run, text, logs.any_case);
     }
-    let Client { server, paper } = client;
-    let mut news = logs.follow.then(|| News::while_read(server, &format!("run:{}", logs.run)));
+    let Client { server, output } = client;
+    let mut news =
+        logs.follow.then(|| News::subscribe_while_read(server, &format!("run:{}", logs.run)));
     // One filter for the whole log, because a sequence can span several pieces.
-    let mut filter = Filter::default();
+    let mut filter = ControlFilter::default();
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
@@ -631,10 +636,10 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         };
         (reached, away) = (true, None);
         for piece in &log.pieces {
-            match (paper.json, logs.raw) {
-                (true, _) => paper.json_line(&serde_json::to_value(piece).unwrap_or_default())?,
-                (false, true) => paper.raw(&piece.text)?,
-                (false, false) => paper.raw(&filter.text(&piece.text))?,
+            match (output.json, logs.raw) {
+                (true, _) => output.json_line(&serde_json::to_value(piece).unwrap_or_default())?,
+                (false, true) => output.raw(&piece.text)?,
+                (false, false) => output.raw(&filter.text(&piece.text))?,
             }
         }
         let grew = log.next > offset;
@@ -645,7 +650,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
             }
             _ if grew => {}
             None => return Ok(()),
-            Some(news) => news.wait(LOOK_AGAIN)?,
+            Some(news) => news.wait(POLL_INTERVAL)?,
         }
     }
 }
@@ -654,7 +659,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
 mod tests {
     use super::*;
     use crate::address::Address;
-    use crate::paper::Paper;
+    use crate::output::Paper;
 
     fn counts(blocked: i64, todo: i64, transition: i64, active: i64, error: i64) -> StateCounts {
         StateCounts { blocked, todo, transition, active, error }
@@ -694,20 +699,21 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_review_is_closed() {
-        assert_eq!(reached(ReviewState::Waiting, ReviewWish::Open), None);
-        assert_eq!(reached(ReviewState::Open, ReviewWish::Open), Some(true));
-        assert_eq!(reached(ReviewState::Open, ReviewWish::Committed), None);
-        assert_eq!(reached(ReviewState::Committed, ReviewWish::Committed), Some(true));
-        assert_eq!(reached(ReviewState::Discarded, ReviewWish::Open), Some(false));
+        assert_eq!(reached(ReviewState::Waiting, ReviewCondition::Open), None);
+        assert_eq!(reached(ReviewState::Open, ReviewCondition::Open), Some(true));
+        assert_eq!(reached(ReviewState::Open, ReviewCondition::Committed), None);
+        assert_eq!(reached(ReviewState::Committed, ReviewCondition::Committed), Some(true));
+        assert_eq!(reached(ReviewState::Discarded, ReviewCondition::Open), Some(false));
     }
 
     #[test]
     fn request_cut_short_keeps_known_state() {
         let address = Address::parse("http://127.0.0.1:1", false).unwrap();
-        let client = Client { server: Server::new(address, None), paper: Paper::new(false) };
+        let client = Client { server: Server::new(address, None), output: Paper::new(false) };
         let silent = || -> Outcome { Err(Failure::Unreachable("timeout".into())) };
         let ended = |answers: bool| {
-            let mut watch = Watch::new(&client, Most { timeout: Duration::from_millis(50) }, "");
+            let mut watch =
+                Watcher::new(&client, TimeoutOption { timeout: Duration::from_millis(50) }, "");
             if answers {
                 assert!(watch.ask(|_| Ok(())).unwrap().is_some());
             }

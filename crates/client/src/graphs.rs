@@ -14,7 +14,7 @@ use crate::address::Query;
 use crate::exit::Outcome;
 use crate::lists::{Again, Client};
 use crate::names;
-use crate::paper::{Paper, Table, outline, plain};
+use crate::output::{Paper, Table, outline, plain};
 
 /// The part of a graph to show, and the path to mark.
 #[derive(Debug, Args)]
@@ -75,12 +75,12 @@ pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outco
     client.show(wanted.again, || client.server.get(&place), text)
 }
 
-fn text(answer: &Value, paper: Paper) -> String {
+fn text(answer: &Value, output: Paper) -> String {
     let Ok(told) = GraphView::deserialize(answer) else { return outline(answer) };
     let then = told.target.map(|target| format!(", in target {target}")).unwrap_or_default();
     let mut text = format!(
         "{} {}, {}, last wave {}{then}\n",
-        paper.heading(&format!("{}:", told.deployment)),
+        output.heading(&format!("{}:", told.deployment)),
         many(told.noderoles, "noderole"),
         many(told.wires, "edge"),
         told.waves
@@ -91,7 +91,7 @@ fn text(answer: &Value, paper: Paper) -> String {
         return text
             + if told.noderoles == 0 { "No noderoles yet.\n" } else { "No matching noderoles.\n" };
     }
-    text + &table(&told).text(paper)
+    text + &table(&told).text(output)
 }
 
 /// Describes the marked path. Lists each noderole of a longest path.
@@ -176,7 +176,7 @@ fn word(look: Look) -> &'static str {
 /// A dependency. In the graph of a change, with the effect of the change on the edge.
 fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
     let name = name(before);
-    let becomes = match (edge.added, edge.gone, edge.count) {
+    let change = match (edge.added, edge.gone, edge.count) {
         (0, 0, _) => return name,
         (_, _, 0) => "removed".to_owned(),
         (added, 0, count) if added == count => "new".to_owned(),
@@ -184,7 +184,7 @@ fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
         (0, gone, _) => format!("{gone} removed"),
         (added, gone, _) => format!("{added} new, {gone} removed"),
     };
-    format!("{name} ({becomes})")
+    format!("{name} ({change})")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The client part of the CLI: everything in the console, via `/api/v1`.
 //!
 //! A command selects a server and its credentials ([`contexts`]) and sends requests ([`server`]).
-//! It prints the answers ([`paper`]) and returns an exit code ([`exit`]). The server has all rules.
+//! It prints the answers ([`output`]) and returns an exit code ([`exit`]). The server has all rules.
 //! The client only computes the edits of a file ([`declare`], pure) and resolves names ([`names`]).
 //! It does not access the database and needs neither a runtime nor a log. A command runs in one
 //! thread, with a second one for the live stream.
@@ -10,7 +10,7 @@
 //! * [`apply`]: from files and names to a proposal.
 //! * [`following`]: long processes.
 //! * [`pages`]: large resources as text; [`graphs`]: graphs as text.
-//! * [`plans`], [`machines`], [`people`], [`overseeing`]: the other resources.
+//! * [`plans`], [`machines`], [`people`], [`overview`]: the other resources.
 
 mod address;
 mod apply;
@@ -24,9 +24,9 @@ mod lists;
 mod machines;
 mod manual;
 mod names;
-mod overseeing;
+mod output;
+mod overview;
 mod pages;
-mod paper;
 mod people;
 mod plans;
 mod server;
@@ -39,12 +39,12 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
 
 pub use exit::{CALLED_WRONGLY, NOT_SO};
-pub use overseeing::{Audit, AuditChain, AuditExport, AuditList};
+pub use overview::{Audit, AuditChain, AuditExport, AuditList};
 
 use contexts::{Contexts, Said, Secret};
 use exit::{Failure, Outcome};
 use lists::Client;
-use paper::{Paper, note};
+use output::{Paper, note};
 use server::Server;
 
 /// A command for a server or about servers.
@@ -57,7 +57,7 @@ pub enum Command {
     /// Show your account and permissions on the server
     Me,
     /// Show an overview: counts, stuck steps, reviews, latest commits, queue
-    Overview(overseeing::Show),
+    Overview(overview::Show),
     /// Show and manage deployments
     #[command(subcommand)]
     Deployment(plans::Deployment),
@@ -85,7 +85,7 @@ pub enum Command {
     #[command(subcommand)]
     Target(plans::Target),
     /// Show pending steps, with the reason and the action that resolves it
-    Waiting(overseeing::Waiting),
+    Waiting(overview::Waiting),
     /// Wait for a condition
     Wait(following::Wait),
     /// Wait until the actual state matches the desired state, and report stuck steps; exits 4 if
@@ -120,11 +120,11 @@ pub enum Command {
     #[command(subcommand)]
     Session(people::Session),
     /// Find deployments, nodes, roles, runs, reviews and people by part of the name, or by number
-    Search(overseeing::Search),
+    Search(overview::Search),
     /// Show the approval policy in force
-    Policy(overseeing::Show),
+    Policy(overview::Show),
     /// Turn execution on or off for all deployments
-    Execution(overseeing::Execution),
+    Execution(overview::Execution),
     /// Send any request to /api/v1, by method and path
     Api(plans::Api),
     /// Print shell completions
@@ -132,7 +132,7 @@ pub enum Command {
     /// Write manual pages, one per command
     Man(manual::Man),
     /// Explain the exit codes
-    #[command(long_about = exit::CODES)]
+    #[command(long_about = exit::EXIT_CODES)]
     ExitCodes,
 }
 
@@ -210,14 +210,14 @@ pub fn run(command: &Command, matches: &ArgMatches, program: clap::Command) -> E
 /// Runs an audit command that needs a server.
 pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
     let options = Options::of(matches);
-    let done = client(&options).and_then(|(client, _)| overseeing::audit(&client, command));
+    let done = client(&options).and_then(|(client, _)| overview::audit(&client, command));
     end(done, options.json)
 }
 
 /// Ends after an invalid command line or a request for help. With `--json`, the error is JSON like
 /// all others.
-pub fn misunderstood(error: &clap::Error, line: &[OsString]) -> ExitCode {
-    if !error.use_stderr() || !asks_json(line) {
+pub fn usage_error(error: &clap::Error, line: &[OsString]) -> ExitCode {
+    if !error.use_stderr() || !wants_json(line) {
         error.exit()
     }
     let text = error.to_string();
@@ -225,7 +225,7 @@ pub fn misunderstood(error: &clap::Error, line: &[OsString]) -> ExitCode {
 }
 
 /// Whether an invalid command line asks for JSON, as far as that can be determined.
-fn asks_json(line: &[OsString]) -> bool {
+fn wants_json(line: &[OsString]) -> bool {
     line.iter().take_while(|word| word.as_os_str() != "--").any(|word| word.as_os_str() == "--json")
 }
 
@@ -244,7 +244,7 @@ fn end(done: Outcome, json: bool) -> ExitCode {
 fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
     let said = options.said();
     let by_itself = said.server.is_some() || (said.context.is_none() && said.env_server.is_some());
-    let contexts = match (by_itself && said.env_token.is_some(), contexts::usual_place()) {
+    let contexts = match (by_itself && said.env_token.is_some(), contexts::default_path()) {
         // With a token, API clients need no home directory.
         (true, _) => Contexts::default(),
         (false, Ok(path)) => Contexts::read(&path)?,
@@ -260,23 +260,23 @@ fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
         )));
     }
     let server = Server::new(chosen.address, chosen.key);
-    Ok((Client { server, paper: Paper::new(options.json) }, chosen.context))
+    Ok((Client { server, output: Paper::new(options.json) }, chosen.context))
 }
 
 fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome {
-    let paper = Paper::new(options.json);
+    let output = Paper::new(options.json);
     match command {
         Command::Context(command) => {
             return context_commands::run(
-                paper,
+                output,
                 options.context.as_deref(),
                 options.insecure_http,
                 command,
             );
         }
-        Command::Completions(wanted) => return manual::completions(paper, wanted, program),
-        Command::Man(wanted) => return manual::man(paper, wanted, program),
-        Command::ExitCodes => return paper.line(exit::CODES),
+        Command::Completions(wanted) => return manual::completions(output, wanted, program),
+        Command::Man(wanted) => return manual::man(output, wanted, program),
+        Command::ExitCodes => return output.line(exit::EXIT_CODES),
         _ => {}
     }
     let (client, context) = client(options)?;
@@ -286,7 +286,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
             Ok(())
         }
         Command::Me => people::me(client),
-        Command::Overview(show) => overseeing::overview(client, show),
+        Command::Overview(show) => overview::overview(client, show),
         Command::Deployment(command) => plans::deployment(client, command),
         Command::Node(command) => machines::node(client, command),
         Command::Noderole(command) => machines::noderole(client, command),
@@ -297,22 +297,22 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Proposal(command) => plans::proposal(client, command),
         Command::Review(command) => plans::review(client, command),
         Command::Target(command) => plans::target(client, command),
-        Command::Waiting(wanted) => overseeing::waiting(client, wanted),
+        Command::Waiting(wanted) => overview::waiting(client, wanted),
         Command::Wait(wait) => following::wait(client, wait),
         Command::Converge(converge) => following::converge(client, converge),
         Command::Run(command) => machines::run(client, command),
         Command::Logs(logs) => following::logs(client, logs),
         Command::Barclamp(command) => machines::barclamp(client, command),
         Command::Role(command) => machines::role(client, command),
-        Command::Search(wanted) => overseeing::search(client, wanted),
+        Command::Search(wanted) => overview::search(client, wanted),
         Command::Workers(wanted) => machines::workers(client, wanted),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::service(client, command),
         Command::Token(command) => people::token(client, command),
         Command::Passkey(command) => people::passkey(client, command),
         Command::Session(command) => people::session(client, context.as_deref(), command),
-        Command::Policy(show) => overseeing::policy(client, show),
-        Command::Execution(wanted) => overseeing::execution(client, wanted),
+        Command::Policy(show) => overview::policy(client, show),
+        Command::Execution(wanted) => overview::execution(client, wanted),
         Command::Api(api) => plans::api(client, api),
     }
 }

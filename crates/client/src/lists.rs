@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use engine::ids::by_whom;
+use engine::ids::actor_name;
 use serde_json::{Map, Value, json};
 
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
 use crate::names::from_one;
-use crate::paper::{Paper, Table, moment, note, said, steps};
+use crate::output::{Paper, Table, moment, note, said, steps};
 use crate::server::{News, Server, taken};
 
 /// Maximum time between requests without an event: the stream does not cover all data.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Field of a list's JSON document: number of items of the last page beyond `--limit`.
 const LEFT_OUT: &str = "left_out";
@@ -24,12 +24,12 @@ const LEFT_OUT: &str = "left_out";
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) server: Server,
-    pub(crate) paper: Paper,
+    pub(crate) output: Paper,
 }
 
 /// Limit and order of a list.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Much {
+pub(crate) struct ListOptions {
     /// Maximum number of items
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>)]
     limit: u64,
@@ -120,7 +120,7 @@ impl List {
         Value::Object(document)
     }
 
-    pub(crate) fn text(&self, document: &Value, paper: Paper) -> String {
+    pub(crate) fn text(&self, document: &Value, output: Paper) -> String {
         let items = document[self.items].as_array().map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() {
             return format!("{}\n", self.none);
@@ -129,18 +129,18 @@ impl List {
         for item in items {
             table.row(self.columns.iter().map(|(_, show)| show(item)));
         }
-        table.text(paper)
+        table.text(output)
     }
 }
 
 impl Client {
     /// Reads and prints a list up to the limit.
-    pub(crate) fn list(&self, list: &List, query: &Query, much: &Much) -> Outcome {
+    pub(crate) fn list(&self, list: &List, query: &Query, much: &ListOptions) -> Outcome {
         let most =
             if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
         let query = query.clone().with("sort", &much.sort);
         let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
-        self.show(much.again, ask, |document, paper| list.text(document, paper))
+        self.show(much.again, ask, |document, output| list.text(document, output))
     }
 
     /// Prints a resource. With `--watch`, prints it again whenever it changes.
@@ -150,28 +150,28 @@ impl Client {
         ask: impl Fn() -> Outcome<Value>,
         text: impl Fn(&Value, Paper) -> String,
     ) -> Outcome {
-        let paper = self.paper;
+        let output = self.output;
         let mut shown = ask()?;
         if !again.watch {
-            if paper.json {
-                return paper.json(&shown);
+            if output.json {
+                return output.json(&shown);
             }
-            paper.write(&text(&shown, paper))?;
+            output.write(&text(&shown, output))?;
             let more = |word| shown.get(word).is_some_and(|more| !more.is_null());
             if more("next") || more(LEFT_OUT) {
                 note("More items exist. Show all with --all, or more with --limit N.");
             }
             return Ok(());
         }
-        let tell = |value: &Value| match paper.json {
-            true => paper.json_line(value),
-            false => paper.anew(&text(value, paper)),
+        let tell = |value: &Value| match output.json {
+            true => output.json_line(value),
+            false => output.anew(&text(value, output)),
         };
         tell(&shown)?;
-        let mut news = News::while_read(&self.server, "");
+        let mut news = News::subscribe_while_read(&self.server, "");
         let mut away = false;
         loop {
-            news.wait(LOOK_AGAIN)?;
+            news.wait(POLL_INTERVAL)?;
             let now = match ask() {
                 Ok(now) => now,
                 Err(why) if why.passes() => {
@@ -361,7 +361,7 @@ pub(crate) fn targets() -> List {
             ("KIND", |v| word(v, "kind")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TITLE", |v| word(v, "title")),
-            ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
+            ("BY", |v| actor_name(v["by"].as_str()).to_owned()),
             ("APPROVED", |v| word(v, "approved_by")),
             ("TIME", |v| moment(&v["at"])),
         ],
@@ -435,7 +435,7 @@ pub(crate) fn imports() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("TIME", |v| moment(&v["at"])),
-            ("BY", |v| by_whom(v["by"].as_str()).to_owned()),
+            ("BY", |v| actor_name(v["by"].as_str()).to_owned()),
             ("BARCLAMPS", |v| {
                 let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let named = brought.iter().map(|one| {
@@ -502,7 +502,7 @@ pub(crate) fn audit() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("TIME", |v| moment(&v["at"])),
-            ("PERSON", |v| by_whom(v["name"].as_str()).to_owned()),
+            ("PERSON", |v| actor_name(v["name"].as_str()).to_owned()),
             ("ACTION", |v| word(v, "action")),
             ("SUBJECT", |v| word(v, "subject")),
             ("SEALED", |v| word(v, "sealed")),
@@ -634,12 +634,12 @@ mod tests {
 
     #[test]
     fn empty_list_prints_its_text() {
-        let paper = Paper::new(false);
+        let output = Paper::new(false);
         assert_eq!(
-            deployments().text(&json!({"deployments": [], "next": null}), paper),
+            deployments().text(&json!({"deployments": [], "next": null}), output),
             "No deployments found.\n"
         );
-        assert_eq!(runs().text(&json!({"runs": [], "next": null}), paper), "No runs found.\n");
+        assert_eq!(runs().text(&json!({"runs": [], "next": null}), output), "No runs found.\n");
     }
 
     #[test]

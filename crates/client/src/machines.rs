@@ -16,10 +16,10 @@ use ureq::http::Method;
 use crate::address::{Query, part};
 use crate::apply::{json_of, text_of};
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Again, Client, Much};
+use crate::lists::{self, Again, Client, ListOptions};
 use crate::names;
+use crate::output::{Paper, Table, moment, note, outline, plain, said, sanitize_lines};
 use crate::pages;
-use crate::paper::{Paper, Table, moment, note, outline, plain, plain_lines, said};
 use crate::plans::{Because, OnVersion};
 use crate::server::{With, taken};
 
@@ -37,7 +37,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a node
     Show {
@@ -91,7 +91,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// List noderoles of a node, in execution order
     Noderoles {
@@ -104,7 +104,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "NAME")]
         role: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// List stored results of a node, newest first
     Results {
@@ -117,7 +117,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "NAME")]
         role: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Manage the tokens that the node uses for its reports
     #[command(subcommand)]
@@ -141,7 +141,7 @@ pub(crate) enum NodeToken {
         #[arg(long, value_name = "TEXT")]
         name: String,
         /// Lifetime in days
-        #[arg(long, default_value_t = api::limits::USUAL_TOKEN_DAYS)]
+        #[arg(long, default_value_t = api::limits::DEFAULT_TOKEN_DAYS)]
         days: u32,
         #[command(flatten)]
         on: OnVersion,
@@ -304,7 +304,7 @@ fn told<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value> {
 }
 
 pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     // The server knows full names and ids only, so short names are resolved here.
     let place =
         |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
@@ -313,7 +313,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         let with = With { body: Some(body), if_match: on.tag(), accept: None };
         let answer =
             server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
-        paper.either(&answer, &format!("Node {node} {told}."))
+        output.either(&answer, &format!("Node {node} {told}."))
     };
     match command {
         Node::List { filter, state, deployment, much } => {
@@ -329,7 +329,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         }
         Node::Add(Add { file: Some(file), .. }) => {
             let answer = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
-            paper.either(&answer, &added(&answer).join("\n"))
+            output.either(&answer, &added(&answer).join("\n"))
         }
         Node::Add(add) => {
             let ssh = (!add.addresses.is_empty()).then(|| {
@@ -338,7 +338,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             });
             let body = json!({"fqdn": add.fqdn, "macs": add.macs, "serial": add.serial, "domain": add.domain, "root": add.root, "ssh": ssh});
             let answer = server.post("/nodes", body)?;
-            paper.either(&answer, outline(&answer).trim_end())
+            output.either(&answer, outline(&answer).trim_end())
         }
         Node::Edit(edit) if edit.propose => {
             let node = names::node(server, &edit.node)?;
@@ -356,7 +356,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                 "The change is in proposal {}. Submit it: gantry proposal submit {0} --title TEXT",
                 said(&proposal)
             );
-            paper.either(&answer, &told)
+            output.either(&answer, &told)
         }
         Node::Edit(edit) => {
             let (place, change) = (place(&edit.node)?, edit.change()?);
@@ -366,14 +366,14 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             };
             let with = With { body: Some(change), if_match: on, accept: None };
             let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("Node {} is at version {}.", edit.node, said(&answer["version"])),
             )
         }
         Node::Propose { node } => {
             let answer = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("Proposal {} is open on {node}.", said(&answer["proposal"])),
             )
@@ -392,7 +392,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         Node::Remove { node, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
             let answer = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
-            paper.either(&answer, &format!("The record of {node} is deleted."))
+            output.either(&answer, &format!("The record of {node} is deleted."))
         }
         Node::Looks { node, reached, text, much } => {
             let query = Query::default().with("reached", reached).with("text", text);
@@ -422,7 +422,7 @@ fn added(answer: &Value) -> Vec<String> {
 }
 
 fn node_token(client: &Client, command: &NodeToken) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let place =
         |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     match command {
@@ -438,19 +438,19 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
             };
             let answer: Value =
                 server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
-            shown_once(client, &answer)
+            print_new_token(client, &answer)
         }
         NodeToken::Revoke { node, token, on } => {
             let with = With { if_match: on.tag(), ..With::default() };
             let answer = server
                 .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
                 .read()?;
-            paper.either(&answer, &format!("Token {token} is revoked."))
+            output.either(&answer, &format!("Token {token} is revoked."))
         }
     }
 }
 
-fn node_tokens(tokens: &Value, paper: Paper) -> String {
+fn node_tokens(tokens: &Value, output: Paper) -> String {
     let tokens = tokens.as_array().map(Vec::as_slice).unwrap_or_default();
     if tokens.is_empty() {
         return "No tokens yet. Create one with `gantry node token make`.\n".to_owned();
@@ -467,13 +467,13 @@ fn node_tokens(tokens: &Value, paper: Paper) -> String {
             word("by"),
         ]);
     }
-    table.text(paper)
+    table.text(output)
 }
 
 /// Prints a new token: the secret to standard output, notes to standard error.
-pub(crate) fn shown_once(client: &Client, answer: &Value) -> Outcome {
-    client.paper.either(answer, &said(&answer["token"]))?;
-    if !client.paper.json {
+pub(crate) fn print_new_token(client: &Client, answer: &Value) -> Outcome {
+    client.output.either(answer, &said(&answer["token"]))?;
+    if !client.output.json {
         note(&format!(
             "The token is shown only once and is valid until {}. Its id is {}.",
             moment(&answer["expires"]),
@@ -519,7 +519,7 @@ pub(crate) struct Values {
 }
 
 pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     match command {
         Noderole::Show { noderole, again } => {
             let id = names::noderole(server, noderole)?;
@@ -533,14 +533,14 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
             let id = names::noderole(server, noderole)?;
             let answer = server
                 .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
-            paper.either(&answer, &format!("Noderole {noderole} runs again."))
+            output.either(&answer, &format!("Noderole {noderole} runs again."))
         }
     }
 }
 
 /// Reads all values, page by page.
 fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let mut query = Query::default().with("find", &wanted.find).with("own", own);
     let mut whole = server.get(&query.behind(path))?;
     while let Some(page) = whole.get_mut("page").and_then(Value::as_object_mut) {
@@ -554,15 +554,15 @@ fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
         }
         page.insert("next".into(), taken(&mut more, "next"));
     }
-    if paper.json {
-        return paper.json(&whole);
+    if output.json {
+        return output.json(&whole);
     }
     let mut table = Table::new(["PATH", "VALUE", "SOURCE"]);
     for value in whole["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {
         table.row([said(&value["path"]), said(&value["value"]), said(&value["source"])]);
     }
-    paper.line(&plain(&said(&whole["name"])))?;
-    paper.write(&table.text(*paper))
+    output.line(&plain(&said(&whole["name"])))?;
+    output.write(&table.text(*output))
 }
 
 #[derive(Debug, Subcommand)]
@@ -587,7 +587,7 @@ pub(crate) enum Run {
         #[command(flatten)]
         between: Between,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a run
     Show {
@@ -628,7 +628,7 @@ impl Between {
 }
 
 pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     match command {
         Run::List { state, deployment, node, role, worker, between, much } => {
             let node = node
@@ -650,7 +650,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
             let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
-            paper.either(&answer, &format!("Run {id} will be canceled."))
+            output.either(&answer, &format!("Run {id} will be canceled."))
         }
     }
 }
@@ -671,7 +671,7 @@ pub(crate) struct Workers {
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
     #[command(flatten)]
-    much: Much,
+    much: ListOptions,
 }
 
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
@@ -697,7 +697,7 @@ pub(crate) enum Role {
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a role: its requirements, the attributes it reads, its schema and its deployments
     Show {
@@ -758,23 +758,23 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
                         .with("barclamp", barclamp)
                         .behind(&format!("/roles/{}", part(role)));
                     let told: RoleView = client.server.read(&place)?;
-                    script_of(&told.role, script.as_deref())?.hash.to_string()
+                    find_script(&told.role, script.as_deref())?.hash.to_string()
                 }
             };
-            script_printed(client, &hash)
+            print_script(client, &hash)
         }
         Role::Graph { barclamp, role, again } => {
             let place = Query::default()
                 .with("barclamp", barclamp)
                 .with("role", role)
                 .behind("/catalog/graph");
-            client.show(*again, || client.server.get(&place), |answer, _| role_ties(answer))
+            client.show(*again, || client.server.get(&place), |answer, _| role_graph_text(answer))
         }
     }
 }
 
 /// The script of a role with this name. Without a name, the role's only script.
-fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Script> {
+fn find_script<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Script> {
     let known = || role.scripts.iter().map(|script| script.name.as_str());
     let all = || known().collect::<Vec<_>>().join(", ");
     match (wanted, role.scripts.as_slice()) {
@@ -799,17 +799,17 @@ fn script_of<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Scr
 }
 
 /// Prints a script unchanged, except for control sequences.
-fn script_printed(client: &Client, hash: &str) -> Outcome {
+fn print_script(client: &Client, hash: &str) -> Outcome {
     let text = client.server.text(&format!("/scripts/{}", part(hash)))?;
-    match (client.paper.json, client.paper.is_terminal()) {
-        (true, _) => client.paper.json(&json!({"hash": hash, "text": text})),
-        (false, true) => client.paper.write(&plain_lines(&text)),
-        (false, false) => client.paper.raw(&text),
+    match (client.output.json, client.output.is_terminal()) {
+        (true, _) => client.output.json(&json!({"hash": hash, "text": text})),
+        (false, true) => client.output.write(&sanitize_lines(&text)),
+        (false, false) => client.output.raw(&text),
     }
 }
 
 /// One line per role, with the roles that run before it.
-fn role_ties(answer: &Value) -> String {
+fn role_graph_text(answer: &Value) -> String {
     let Ok(graph) = RoleGraph::deserialize(answer) else { return outline(answer) };
     if graph.roles.is_empty() {
         return match graph.count {
@@ -842,7 +842,7 @@ pub(crate) enum Barclamp {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// List imports with their barclamps and findings
     Imports {
@@ -850,7 +850,7 @@ pub(crate) enum Barclamp {
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Import barclamps from files and folders
     Import {
@@ -886,7 +886,7 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
                 ));
             }
             let answer = client.server.post("/barclamps", json!({"files": gathered.files}))?;
-            client.paper.either(&answer, &imported(&answer).join("\n"))
+            client.output.either(&answer, &imported(&answer).join("\n"))
         }
     }
 }
@@ -1062,7 +1062,7 @@ mod tests {
             .unwrap()
         };
         let found = |scripts: &[&str], wanted: Option<&str>| {
-            script_of(&role(scripts), wanted)
+            find_script(&role(scripts), wanted)
                 .map(|script| script.name.clone())
                 .map_err(|failure| failure.to_string())
         };

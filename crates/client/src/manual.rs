@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use crate::exit::{Failure, Outcome};
-use crate::paper::Paper;
+use crate::output::Paper;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
@@ -21,17 +21,17 @@ pub(crate) struct Man {
 }
 
 pub(crate) fn completions(
-    paper: Paper,
+    output: Paper,
     wanted: &Completions,
     mut command: clap::Command,
 ) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(wanted.shell, &mut command, "gantry", &mut text);
-    paper.raw(&String::from_utf8_lossy(&text))
+    output.raw(&String::from_utf8_lossy(&text))
 }
 
 /// Writes a page for each command, for example `gantry-node-list.1`.
-pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome {
+pub(crate) fn man(output: Paper, wanted: &Man, command: clap::Command) -> Outcome {
     let wrong = |path: &Path, error: std::io::Error| {
         Failure::Usage(format!("Cannot write {}: {error}.", path.display()))
     };
@@ -40,7 +40,7 @@ pub(crate) fn man(paper: Paper, wanted: &Man, command: clap::Command) -> Outcome
     command.build();
     let mut count = 0;
     write(&command, &wanted.folder, &mut count).map_err(|error| wrong(&wanted.folder, error))?;
-    paper.either(
+    output.either(
         &serde_json::json!({"pages": count}),
         &format!("Wrote {count} pages to {}.", wanted.folder.display()),
     )

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use engine::cluster::NoderoleKey;
-use engine::ids::{NodeId, NoderoleId, NumberError, TargetNo};
+use engine::ids::{BlueprintNumber, NodeId, NoderoleId, NumberError};
 use engine::plan::resolve::nearest;
 use serde_json::Value;
 
@@ -12,12 +12,12 @@ use api::console::{DeploymentPage, DeploymentSummary, NodePage, NodeSummary};
 
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
-use crate::paper::said;
+use crate::output::said;
 use crate::server::Server;
 
 /// Up to this many names are resolved with one request each. For more, a list with many items per
 /// page is cheaper.
-const ONE_BY_ONE: usize = 8;
+const MAX_SINGLE_LOOKUPS: usize = 8;
 
 /// A suggestion such as ` (did you mean web?)` for the most similar name, or an empty text.
 pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
@@ -28,7 +28,7 @@ pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) ->
 
 /// Parses a blueprint number.
 pub(crate) fn target(text: &str) -> Result<i64, NumberError> {
-    text.parse::<TargetNo>().map(|number| number.0)
+    text.parse::<BlueprintNumber>().map(|number| number.0)
 }
 
 /// Parses a number that is at least one.
@@ -48,7 +48,7 @@ pub(crate) fn deployments(
     names: &[String],
     every: bool,
 ) -> Outcome<Vec<DeploymentSummary>> {
-    if !every && names.len() <= ONE_BY_ONE {
+    if !every && names.len() <= MAX_SINGLE_LOOKUPS {
         return names.iter().map(|name| deployment(server, name)).collect();
     }
     let mut all = Vec::new();
@@ -117,7 +117,7 @@ pub(crate) fn find_nodes<'n>(
     server: &Server,
     names: &BTreeSet<&'n str>,
 ) -> Outcome<BTreeMap<&'n str, Found>> {
-    let mut found = match names.len() > ONE_BY_ONE {
+    let mut found = match names.len() > MAX_SINGLE_LOOKUPS {
         true => listed(names, |query| server.read(&query.behind("/nodes")))?,
         false => BTreeMap::new(),
     };
@@ -137,7 +137,7 @@ fn listed<'n>(
 ) -> Outcome<BTreeMap<&'n str, Found>> {
     let names: BTreeSet<&str> =
         names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
-    let mut query = Query::default().with("filter", shared_beginning(&names));
+    let mut query = Query::default().with("filter", common_prefix(&names));
     let (mut found, mut all) = (BTreeMap::new(), Vec::new());
     for _ in &names {
         let page = ask(&query)?;
@@ -151,7 +151,7 @@ fn listed<'n>(
             _ if found.len() == names.len() => return Ok(found),
             Some(next) => next,
             None => {
-                found.extend(by_label(
+                found.extend(find_by_label(
                     names.iter().copied().filter(|name| !found.contains_key(name)).collect(),
                     &all,
                 ));
@@ -164,7 +164,7 @@ fn listed<'n>(
 }
 
 /// Resolves first labels, given all nodes that can match.
-fn by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, Found> {
+fn find_by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, Found> {
     let mut labels: BTreeMap<&str, Vec<&NodeSummary>> = BTreeMap::new();
     for node in all {
         labels.entry(label(&node.fqdn)).or_default().push(node);
@@ -194,7 +194,7 @@ fn label(fqdn: &str) -> &str {
 }
 
 /// The longest common prefix.
-fn shared_beginning(names: &BTreeSet<&str>) -> String {
+fn common_prefix(names: &BTreeSet<&str>) -> String {
     // In a sorted set, the first and the last name differ most.
     let (Some(first), Some(last)) = (names.first(), names.last()) else { return String::new() };
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
@@ -220,13 +220,13 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
         }
     }
     let such: Vec<&NodeSummary> = like.iter().filter(|node| label(&node.fqdn) == name).collect();
-    let near = if such.is_empty() { near_nodes(server, name, &like)? } else { String::new() };
+    let near = if such.is_empty() { suggest_nodes(server, name, &like)? } else { String::new() };
     Ok(only(name, &such, |name| format!("Node {name} does not exist{near}.")))
 }
 
 /// A suggestion for an unknown name: names that contain it, or the most similar of those with the
 /// same start.
-fn near_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
+fn suggest_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
     if !like.is_empty() {
         let names: Vec<&str> = like.iter().take(3).map(|node| node.fqdn.as_str()).collect();
         return Ok(format!(" (did you mean {}?)", names.join(" or ")));

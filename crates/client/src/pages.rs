@@ -19,18 +19,18 @@ use api::overview::Overview;
 use api::waiting::WaitingPage;
 use api::workers::WorkerView;
 use engine::counting::many;
-use engine::ids::by_whom;
+use engine::ids::actor_name;
 
-use crate::overseeing::waiting_page;
-use crate::paper::{Paper, Table, facts, moment_of, outline, plain, steps};
+use crate::output::{Paper, Table, facts, moment_of, outline, plain, steps};
+use crate::overview::pending_text;
 
 /// Maximum number of items of a list that are printed.
 const FIRST: usize = 10;
 
-pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
+pub(crate) fn overview(answer: &Value, output: Paper) -> String {
     let Ok(told) = Overview::deserialize(answer) else { return outline(answer) };
     let starts = if told.enabled { "execution is on" } else { "execution is off: no steps start" };
-    let mut text = format!("{}, {starts}\n", paper.heading(&format!("Target {}", told.target)));
+    let mut text = format!("{}, {starts}\n", output.heading(&format!("Target {}", told.target)));
     let queued =
         told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
     text += &facts([
@@ -64,12 +64,15 @@ pub(crate) fn overview(answer: &Value, paper: Paper) -> String {
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
     if !told.commits.is_empty() {
-        text +=
-            &format!("\n{}\n{}", paper.heading("Last commits"), commits(&told.commits).text(paper));
+        text += &format!(
+            "\n{}\n{}",
+            output.heading("Last commits"),
+            commits(&told.commits).text(output)
+        );
     }
     if !told.stuck.is_empty() {
         text +=
-            &format!("\n{}", waiting_page(&WaitingPage { groups: told.stuck, next: None }, paper));
+            &format!("\n{}", pending_text(&WaitingPage { groups: told.stuck, next: None }, output));
     }
     text
 }
@@ -86,7 +89,7 @@ fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
 fn commits(targets: &[TargetSummary]) -> Table {
     let mut table = Table::new(["TARGET", "DEPLOYMENT", "TITLE", "BY", "AT"]);
     for target in targets {
-        let by = by_whom(target.by.as_deref()).to_owned();
+        let by = actor_name(target.by.as_deref()).to_owned();
         let deployment = target.deployment.clone().unwrap_or_default();
         table.row([
             target.number.to_string(),
@@ -99,25 +102,25 @@ fn commits(targets: &[TargetSummary]) -> Table {
     table
 }
 
-pub(crate) fn node(answer: &Value, paper: Paper) -> String {
+pub(crate) fn node(answer: &Value, output: Paper) -> String {
     let Ok(told) = NodeView::deserialize(answer) else { return outline(answer) };
     let life = &told.life;
     let since = at(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
     let mut text =
-        format!("{} {}{since}\n", paper.heading(&format!("{}:", plain(&told.fqdn))), how(life));
+        format!("{} {}{since}\n", output.heading(&format!("{}:", plain(&told.fqdn))), how(life));
     let hints = told
         .hints
         .as_object()
         .is_some_and(|hints| !hints.is_empty())
         .then(|| told.hints.to_string());
     let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
-    let by = by_whom(told.added_by.as_deref());
-    let only_record = if told.record { " (record only: not part of any target)" } else { "" };
+    let by = actor_name(told.added_by.as_deref());
+    let undocumented = if told.record { " (record only: not part of any target)" } else { "" };
     text += &facts([
-        ("deployment", format!("{}{only_record}", told.deployment)),
+        ("deployment", format!("{}{undocumented}", told.deployment)),
         ("description", told.description.clone()),
-        ("maintenance", out_of_service(life)),
+        ("maintenance", maintenance_text(life)),
         ("last seen", at(life.seen)),
         ("joined", format!("{} {}", life.joined, at(life.joined_since))),
         (
@@ -161,7 +164,7 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
             }
             false => String::new(),
         };
-        text += &format!("\n{}{more}", table.text(paper));
+        text += &format!("\n{}{more}", table.text(output));
     }
     if !told.runs.is_empty() {
         let mut table = Table::new(["RUN", "ROLE", "STATE", "QUEUED", "ENDED", "ERROR"]);
@@ -175,7 +178,7 @@ pub(crate) fn node(answer: &Value, paper: Paper) -> String {
                 run.error.clone().unwrap_or_default(),
             ]);
         }
-        text += &format!("\n{}", table.text(paper));
+        text += &format!("\n{}", table.text(output));
     }
     let id = told.id;
     text + &format!("Health checks: gantry node looks {id}\nResults: gantry node results {id}\n")
@@ -190,9 +193,9 @@ fn how(life: &Life) -> &'static str {
     }
 }
 
-fn out_of_service(life: &Life) -> String {
+fn maintenance_text(life: &Life) -> String {
     let Some(out) = &life.unavailable else { return String::new() };
-    let by = by_whom(out.by.as_deref());
+    let by = actor_name(out.by.as_deref());
     format!("by {by} since {}: {}", at(out.since), out.reason)
 }
 
@@ -221,12 +224,12 @@ fn look(look: &LookView) -> String {
     format!("{came}, {} by {}{said}", moment_of(look.at.0), look.by)
 }
 
-pub(crate) fn role(answer: &Value, paper: Paper) -> String {
+pub(crate) fn role(answer: &Value, output: Paper) -> String {
     let Ok(told) = RoleView::deserialize(answer) else { return outline(answer) };
     let role = &told.role;
     let mut text = format!(
         "{} of {} {}\n",
-        paper.heading(&format!("Role {}:", role.name)),
+        output.heading(&format!("Role {}:", role.name)),
         role.barclamp,
         plain(&told.version)
     );
@@ -259,21 +262,21 @@ pub(crate) fn role(answer: &Value, paper: Paper) -> String {
                 attrib.description.clone(),
             ]);
         }
-        text += &format!("\n{}", table.text(paper));
+        text += &format!("\n{}", table.text(output));
     }
     if !told.bound.is_empty() {
         let mut table = Table::new(["DEPLOYMENT", "NODEROLES"]);
         for one in &told.bound {
             table.row([one.deployment.to_string(), one.noderoles.to_string()]);
         }
-        text += &format!("\n{}", table.text(paper));
+        text += &format!("\n{}", table.text(output));
     }
     let mut table = Table::new(["VERSION", "CONTENT", "USED BY"]);
     for one in &told.versions {
         let same = if one.same { "same as newest" } else { "different" };
         table.row([one.version.clone(), same.to_owned(), names(&one.used_by)]);
     }
-    text + &format!("\n{}Graph: gantry role graph --role {}\n", table.text(paper), role.name)
+    text + &format!("\n{}Graph: gantry role graph --role {}\n", table.text(output), role.name)
 }
 
 /// Names separated by commas.
@@ -295,10 +298,10 @@ fn meant<N: ToString>(all: &[Meant<N>]) -> String {
     names(all.iter().map(one))
 }
 
-pub(crate) fn worker(answer: &Value, paper: Paper) -> String {
+pub(crate) fn worker(answer: &Value, output: Paper) -> String {
     let Ok(told) = WorkerView::deserialize(answer) else { return outline(answer) };
     let heard = if told.alive { "alive" } else { "not alive" };
-    let name = paper.heading(&format!("Worker {}:", plain(&told.name)));
+    let name = output.heading(&format!("Worker {}:", plain(&told.name)));
     let more = told.held - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let process = told.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
@@ -321,12 +324,12 @@ fn at(at: Option<api::At>) -> String {
     at.map(|at| moment_of(at.0)).unwrap_or_default()
 }
 
-pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
+pub(crate) fn noderole(answer: &Value, output: Paper) -> String {
     let Ok(told) = NoderoleView::deserialize(answer) else { return outline(answer) };
     let applied = told.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
     let mut text = format!(
         "{} {}, since {}\n",
-        paper.heading(&format!("{} on {}:", told.role, plain(&told.fqdn))),
+        output.heading(&format!("{} on {}:", told.role, plain(&told.fqdn))),
         told.state.word(),
         moment_of(told.since.0)
     );
@@ -352,16 +355,16 @@ pub(crate) fn noderole(answer: &Value, paper: Paper) -> String {
         for layer in layers {
             table.row([layer.source.clone(), layer.value.to_string()]);
         }
-        text += &format!("\n{}", table.text(paper));
+        text += &format!("\n{}", table.text(output));
     }
     if !told.runs.is_empty() {
-        text += &format!("\n{}", attempts(&told.runs).text(paper));
+        text += &format!("\n{}", attempts(&told.runs).text(output));
     }
     text + &format!("All values with their sources: gantry noderole data {}\n", told.id)
 }
 
 /// A noderole in an open proposal.
-pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
+pub(crate) fn drafted(answer: &Value, output: Paper) -> String {
     let Ok(told) = DraftedNoderole::deserialize(answer) else { return outline(answer) };
     let is = match (told.proposed, told.rerun) {
         (true, _) => "exists only in the proposal",
@@ -379,7 +382,7 @@ pub(crate) fn drafted(answer: &Value, paper: Paper) -> String {
             let schema = attrib.schema.map(|schema| schema.to_string()).unwrap_or_default();
             table.row([attrib.name, attrib.path, schema, attrib.description]);
         }
-        text += &format!("\n{}", table.text(paper));
+        text += &format!("\n{}", table.text(output));
     }
     text
 }
@@ -399,12 +402,12 @@ fn leave(may: &Result<(), String>) -> String {
     }
 }
 
-pub(crate) fn run(answer: &Value, paper: Paper) -> String {
+pub(crate) fn run(answer: &Value, output: Paper) -> String {
     let Ok(told) = RunView::deserialize(answer) else { return outline(answer) };
     let run = &told.run;
     let mut text = format!(
         "{} {} of {} on {}\n",
-        paper.heading(&format!("Run {}:", run.id)),
+        output.heading(&format!("Run {}:", run.id)),
         word(run.state),
         run.role,
         plain(&run.fqdn)
@@ -424,7 +427,7 @@ pub(crate) fn run(answer: &Value, paper: Paper) -> String {
         ("noderole", run.noderole.to_string()),
     ]);
     if told.attempts.len() > 1 {
-        text += &format!("\n{}", attempts(&told.attempts).text(paper));
+        text += &format!("\n{}", attempts(&told.attempts).text(output));
     }
     let id = run.id;
     text + &format!(

@@ -10,12 +10,12 @@ use ureq::http::Method;
 use uuid::Uuid;
 
 use crate::address::{Address, Query, part};
-use crate::contexts::{Contexts, Key, usual_place};
+use crate::contexts::{Contexts, Key, default_path};
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Again, Client, Much};
-use crate::machines::shown_once;
+use crate::lists::{self, Again, Client, ListOptions};
+use crate::machines::print_new_token;
 use crate::names;
-use crate::paper::{note, outline, said};
+use crate::output::{note, outline, said};
 use crate::plans::OnVersion;
 use crate::server::With;
 
@@ -33,7 +33,7 @@ pub(crate) enum Person {
         #[arg(long, value_parser = ["true", "false"])]
         disabled: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a person or a service account
     Show {
@@ -54,7 +54,7 @@ pub(crate) enum Person {
         /// Name of the account
         name: String,
         #[command(flatten)]
-        grants: AllGrants,
+        grants: ReplaceGrantArgs,
         #[command(flatten)]
         on: OnVersion,
     },
@@ -101,7 +101,7 @@ pub(crate) struct Grants {
 
 impl Grants {
     fn json(&self) -> Value {
-        grants_of(&self.may)
+        grants_json(&self.may)
     }
 }
 
@@ -109,7 +109,7 @@ impl Grants {
 /// that a forgotten option has no effect.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct AllGrants {
+pub(crate) struct ReplaceGrantArgs {
     /// viewer, operator, reviewer or admin; with @DEPLOYMENT only for it and its descendants;
     /// repeatable
     #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
@@ -119,7 +119,7 @@ pub(crate) struct AllGrants {
     nothing: bool,
 }
 
-fn grants_of(may: &[String]) -> Value {
+fn grants_json(may: &[String]) -> Value {
     let grant = |text: &String| match text.split_once('@') {
         Some((permission, deployment)) => {
             json!({"permission": permission, "deployment": deployment})
@@ -164,7 +164,7 @@ fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String
 }
 
 pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let place =
         |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
     let post = |name: &str, what: &str, on: OnVersion| {
@@ -184,35 +184,35 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         Person::Add { name, grants } => {
             let answer = server
                 .post("/people", json!({"name": name, "kind": "human", "grants": grants.json()}))?;
-            link_told(client, name, answer, "/link")
+            print_sign_in_link(client, name, answer, "/link")
         }
         Person::Grant { name, grants, on } => {
             let place = place(name)?;
             let seen = server.ask(&Method::GET, &place, &With::default())?;
             let before: Value = seen.read()?;
-            let body = json!({"grants": grants_of(&grants.may)});
+            let body = json!({"grants": grants_json(&grants.may)});
             let with = With { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
             let answer: Value =
                 server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
-            paper.either(&answer, &told(name, &granted(&before), &granted(&answer)))
+            output.either(&answer, &told(name, &granted(&before), &granted(&answer)))
         }
         Person::Disable { name, on } => {
             let answer = post(name, "disable", *on)?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("Account {name} is disabled, and its tokens are revoked."),
             )
         }
         Person::Enable { name, on } => {
             let answer = post(name, "enable", *on)?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("Account {name} is enabled. Earlier tokens stay revoked."),
             )
         }
         Person::Confirm { name } => {
             let answer: Value = server.post(&format!("{}/confirm", place(name)?), json!({}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!(
                     "The access of {name} is confirmed. Approvals by {name} count from now on."
@@ -222,24 +222,24 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         Person::ResetSecondFactor { name } => {
             let place = format!("{}/second-factor", place(name)?);
             let answer: Value = server.ask(&Method::DELETE, &place, &With::default())?.read()?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("The second factor of {name} is removed, and their sessions have ended."),
             )
         }
         Person::Link { name, on } => {
             let answer = post(name, "link", *on)?;
-            link_told(client, name, answer, "")
+            print_sign_in_link(client, name, answer, "")
         }
     }
 }
 
 /// Prints a one-time link with its full URL, also in JSON output. `at` is the JSON pointer to the
 /// link in the answer.
-fn link_told(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcome {
-    let whole = made_whole(&mut answer, at, client.server.address());
-    client.paper.either(&answer, &whole)?;
-    if !client.paper.json {
+fn print_sign_in_link(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcome {
+    let whole = complete_link(&mut answer, at, client.server.address());
+    client.output.either(&answer, &whole)?;
+    if !client.output.json {
         let minutes = answer.pointer(at).map(|link| said(&link["minutes"])).unwrap_or_default();
         note(&format!(
             "This sign-in link for {name} works once, within {minutes} minutes. It is shown only \
@@ -250,7 +250,7 @@ fn link_told(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcom
 }
 
 /// Replaces the path in an answer by the full URL, and returns it.
-fn made_whole(answer: &mut Value, at: &str, server: &Address) -> String {
+fn complete_link(answer: &mut Value, at: &str, server: &Address) -> String {
     let Some(link) = answer.pointer_mut(&format!("{at}/link")) else { return String::new() };
     let way = said(link);
     let whole = if way.starts_with('/') { format!("{server}{way}") } else { way };
@@ -266,7 +266,7 @@ pub(crate) enum Service {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Add a service account, which has only tokens and no valid verdicts
     Add {
@@ -293,7 +293,7 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
                 "Account {name} is added. Create a token for it: gantry token make --for {name} \
                  --name TEXT --may viewer"
             );
-            client.paper.either(&answer, &next)
+            client.output.either(&answer, &next)
         }
     }
 }
@@ -309,7 +309,7 @@ pub(crate) enum Token {
         #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
         holds: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Create a token, which is shown only once
     Make {
@@ -337,7 +337,7 @@ pub(crate) enum Token {
 }
 
 pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let whose =
         |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
@@ -353,12 +353,12 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
             ]);
             body.extend(deployment.iter().map(|name| ("deployment".to_owned(), json!(name))));
             body.extend(whose(of)?.map(|person| ("person".to_owned(), json!(person))));
-            shown_once(client, &server.post("/tokens", Value::Object(body))?)
+            print_new_token(client, &server.post("/tokens", Value::Object(body))?)
         }
         Token::Revoke { id } => {
             let answer =
                 server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
-            paper.either(&answer, &format!("Token {id} is revoked."))
+            output.either(&answer, &format!("Token {id} is revoked."))
         }
     }
 }
@@ -373,13 +373,13 @@ pub(crate) enum Passkey {
 }
 
 pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     match command {
         Passkey::Revoke { id } => {
             let answer = server
                 .ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?
                 .read()?;
-            paper.either(&answer, &format!("Passkey {id} is revoked."))
+            output.either(&answer, &format!("Passkey {id} is revoked."))
         }
     }
 }
@@ -389,7 +389,7 @@ pub(crate) enum Session {
     /// List your sessions
     List {
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// End a session
     End {
@@ -418,29 +418,29 @@ fn ended(sessions: u64) -> String {
 
 /// `context` is the one whose session authenticates the request.
 pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     match command {
         Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
         Session::End { id } => {
             let answer = server
                 .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?
                 .read()?;
-            paper.either(&answer, "The session ended.")
+            output.either(&answer, "The session ended.")
         }
         Session::EndOthers => {
             let answer: Value =
                 server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
-            paper.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
+            output.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
         }
         Session::DismissNotices => {
             let answer: Value =
                 server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
-            paper.either(&answer, "The notices are dismissed.")
+            output.either(&answer, "The notices are dismissed.")
         }
         Session::RemoveTotp => {
             let answer: Value =
                 server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
-            paper.either(&answer, "The authenticator app is removed.")
+            output.either(&answer, "The authenticator app is removed.")
         }
         Session::Password => {
             let mut text = String::new();
@@ -461,14 +461,14 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
             let answer = server.ask(&Method::PUT, "/me/password", &with)?;
             // The session continues with a new cookie.
             if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
-                let path = usual_place()?;
+                let path = default_path()?;
                 let mut contexts = Contexts::read(&path)?;
                 if let Some(context) = contexts.contexts.get_mut(context) {
                     context.key = Key::Session(cookie);
                 }
                 contexts.write(&path)?;
             }
-            paper.either(&answer.read()?, "The password is set.")
+            output.either(&answer.read()?, "The password is set.")
         }
     }
 }
@@ -476,7 +476,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
 /// Prints your account and permissions.
 pub(crate) fn me(client: &Client) -> Outcome {
     let answer = client.server.get("/people/me")?;
-    client.paper.either(&answer, outline(&answer).trim_end())
+    client.output.either(&answer, outline(&answer).trim_end())
 }
 
 #[cfg(test)]
@@ -489,9 +489,9 @@ mod tests {
         let whole = "https://gantry.example.com/sign-in#token=x";
         let link = || json!({"link": "/sign-in#token=x", "minutes": 15});
         for (mut answer, at) in [(link(), ""), (json!({"name": "bo", "link": link()}), "/link")] {
-            assert_eq!(made_whole(&mut answer, at, &server), whole);
+            assert_eq!(complete_link(&mut answer, at, &server), whole);
             assert_eq!(answer.pointer(&format!("{at}/link")), Some(&json!(whole)));
-            assert_eq!(made_whole(&mut answer, at, &server), whole, "only once");
+            assert_eq!(complete_link(&mut answer, at, &server), whole, "only once");
         }
     }
 
@@ -530,7 +530,7 @@ mod tests {
     fn permission_changes_are_printed() {
         let person = |grants: &[&str]| {
             let grants: Vec<String> = grants.iter().map(|grant| (*grant).to_owned()).collect();
-            granted(&json!({"grants": grants_of(&grants)}))
+            granted(&json!({"grants": grants_json(&grants)}))
         };
         let (all, some) =
             (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));

@@ -9,24 +9,24 @@ use engine::blueprint::secret_uses::SecretChange;
 use engine::blueprint::text::{Behind, Names};
 use engine::catalog::read::MAX_PRIORITY;
 use engine::counting::many;
-use engine::ids::{CommentId, ProposalId, SubmissionId, TargetNo, by_whom};
+use engine::ids::{BlueprintNumber, CommentId, ProposalId, ReviewId, actor_name};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
 use api::console::{Board, Carriers, Comparison, Discussion, Opened, Replanned, SinceLook};
 
 use crate::address::{Query, part};
-use crate::apply::edits_of;
+use crate::apply::read_edits;
 use crate::exit::{Failure, Outcome};
 use crate::graphs::{self, GraphWanted};
-use crate::lists::{self, Again, Client, Much};
+use crate::lists::{self, Again, Client, ListOptions};
 use crate::names;
+use crate::output::{Paper, Table, moment_of, outline, plain, said, sanitize_lines, steps};
 use crate::pages;
-use crate::paper::{Paper, Table, moment_of, outline, plain, plain_lines, said, steps};
 use crate::server::{Server, With, taken};
 
 /// Valid priorities of a deployment.
-const PRIORITIES: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
+const PRIORITY_RANGE: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deployment {
@@ -39,7 +39,7 @@ pub(crate) enum Deployment {
         #[arg(long, value_parser = ["held", "proposed", "review", "error", "working", "idle"])]
         state: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show the board: roles, their nodes and states
     Show {
@@ -94,7 +94,7 @@ pub(crate) enum Deployment {
         /// Name of the deployment
         name: String,
         /// Priority; runs of higher priority start first
-        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITIES))]
+        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITY_RANGE))]
         priority: i32,
         #[command(flatten)]
         because: Because,
@@ -120,7 +120,7 @@ pub(crate) struct Because {
 }
 
 pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let post = |name: &str, what: &str, body: Value| {
         server.post(&format!("/deployments/{}/{what}", part(name)), body)
     };
@@ -151,18 +151,18 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
                 .with("role", role.as_str())
                 .with("of_ancestor", of_ancestor)
                 .with("node", &node);
-            client.show(*again, || carriers(server, &place, &query), carriers_text)
+            client.show(*again, || carriers(server, &place, &query), nodes_with_role_text)
         }
         Deployment::Propose { name } => {
             let answer = post(name, "proposals", json!({}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("Proposal {} is open on {name}.", said(&answer["proposal"])),
             )
         }
         Deployment::Hold { name, because } => {
             let answer = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!(
                     "Deployment {name} is on hold: no new runs start in it \
@@ -172,12 +172,12 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
         }
         Deployment::Release { name, because } => {
             let answer = post(name, "hold", json!({"held": false, "reason": because.reason}))?;
-            paper.either(&answer, &format!("The hold on {name} has ended."))
+            output.either(&answer, &format!("The hold on {name} has ended."))
         }
         Deployment::Priority { name, priority, because } => {
             let answer =
                 post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
-            paper.either(&answer, &format!("Deployment {name} has priority {priority}."))
+            output.either(&answer, &format!("Deployment {name} has priority {priority}."))
         }
         Deployment::Restore { name, target, partial } => {
             let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
@@ -188,7 +188,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
                 .collect();
             let edits = many(answer["edits"].as_u64().unwrap_or_default(), "edit");
             let proposal = said(&answer["proposal"]);
-            paper.either(
+            output.either(
                 &answer,
                 &format!(
                     "Proposal {proposal} restores {name} to target {target} with \
@@ -212,7 +212,7 @@ fn carriers(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
     Ok(serde_json::to_value(&whole).unwrap_or_default())
 }
 
-fn carriers_text(value: &Value, paper: Paper) -> String {
+fn nodes_with_role_text(value: &Value, output: Paper) -> String {
     let Ok(told) = serde_json::from_value::<Carriers>(value.clone()) else { return outline(value) };
     if told.chips.is_empty() {
         return "No nodes have this role.\n".to_owned();
@@ -228,15 +228,15 @@ fn carriers_text(value: &Value, paper: Paper) -> String {
             chip.noderole.to_string(),
         ]);
     }
-    table.text(paper)
+    table.text(output)
 }
 
 /// A board as text. An answer with an unknown form is printed as an outline.
-fn board(value: &Value, paper: Paper) -> String {
+fn board(value: &Value, output: Paper) -> String {
     let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
     let path: Vec<&str> =
         board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
-    let mut text = format!("{}, target {}\n", paper.heading(&path.join(" / ")), board.target);
+    let mut text = format!("{}, target {}\n", output.heading(&path.join(" / ")), board.target);
     if let Some(hold) = &board.hold {
         text += &format!(
             "On hold by {} in {}: {}\n",
@@ -285,7 +285,7 @@ fn board(value: &Value, paper: Paper) -> String {
             ]);
         }
     }
-    text + &table.text(paper)
+    text + &table.text(output)
 }
 
 #[derive(Debug, Subcommand)]
@@ -305,7 +305,7 @@ pub(crate) enum Proposal {
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a proposal with its edits
     Show {
@@ -399,7 +399,7 @@ pub(crate) struct Edits {
 }
 
 pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let on_version = |id: &ProposalId, on: &OnVersion, what: &str, mut body: Value| {
         body["version"] = match on.version {
             Some(version) => json!(version),
@@ -425,55 +425,57 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             client.show(*again, || server.get(&place), pages::drafted)
         }
         Proposal::Edit { id, edits, on } => {
-            let answer = on_version(id, on, "edits", json!({"edits": edits_of(&edits.file)?}))?;
-            paper.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
+            let answer = on_version(id, on, "edits", json!({"edits": read_edits(&edits.file)?}))?;
+            output.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
         }
         Proposal::Foresee { id, edits } => {
             let answer = server.post(
                 &format!("/proposals/{id}/foresee"),
-                json!({"edits": edits_of(&edits.file)?}),
+                json!({"edits": read_edits(&edits.file)?}),
             )?;
             let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
-            paper.either(&answer, foreseen(&answer).trim_end())?;
+            output.either(&answer, foreseen(&answer).trim_end())?;
             match refused {
-                true => Err(Failure::NotSo("The server would reject some of these edits.".into())),
+                true => {
+                    Err(Failure::Negative("The server would reject some of these edits.".into()))
+                }
                 false => Ok(()),
             }
         }
         Proposal::Undo { id, on } => {
             let answer = on_version(id, on, "undo", json!({}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("The last edit is undone. Proposal {id} is at version {}.", at(&answer)),
             )
         }
         Proposal::Redo { id, on } => {
             let answer = on_version(id, on, "redo", json!({}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!("The edit is redone. Proposal {id} is at version {}.", at(&answer)),
             )
         }
         Proposal::Discard { id, on } => {
             let answer = on_version(id, on, "discard", json!({}))?;
-            paper.either(&answer, &format!("Proposal {id} is discarded. Nothing else changed."))
+            output.either(&answer, &format!("Proposal {id} is discarded. Nothing else changed."))
         }
         Proposal::Submit { id, title, on } => {
             let answer = on_version(id, on, "submit", json!({"title": title}))?;
             let review = said(&answer["submission"]);
-            paper.either(
+            output.either(
                 &answer,
                 &format!("Review {review} waits for another person: gantry review show {review}"),
             )
         }
         Proposal::Report { id } => {
             let answer = server.get(&format!("/proposals/{id}/report"))?;
-            paper.either(&answer, outline(&answer).trim_end())
+            output.either(&answer, outline(&answer).trim_end())
         }
     }
 }
 
-fn draft(value: &Value, paper: Paper) -> String {
+fn draft(value: &Value, output: Paper) -> String {
     let count = |word: &str| said(&value[word]);
     let node = value["scope"]["node"]["fqdn"]
         .as_str()
@@ -481,7 +483,7 @@ fn draft(value: &Value, paper: Paper) -> String {
         .unwrap_or_default();
     let mut text = format!(
         "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
-        paper.heading(&format!("Proposal {}", count("id"))),
+        output.heading(&format!("Proposal {}", count("id"))),
         said(&value["scope"]["deployment"]),
         count("version"),
         count("added"),
@@ -505,7 +507,7 @@ fn draft(value: &Value, paper: Paper) -> String {
         let at = edit["at"].as_i64().map(moment_of).unwrap_or_default();
         table.row([said(&edit["seq"]), said(&edit["text"]) + undone, said(&edit["actor"]), at]);
     }
-    text += &table.text(paper);
+    text += &table.text(output);
     for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
         text += &format!(
             "rejected: edit {}: {}\n",
@@ -560,7 +562,7 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
             false => {
-                let text = plain_lines(&side.text(&names, &Behind::default()));
+                let text = sanitize_lines(&side.text(&names, &Behind::default()));
                 lines.extend(text.lines().map(|line| format!("  {line}")));
             }
         }
@@ -588,34 +590,34 @@ pub(crate) enum Review {
         #[arg(long, value_name = "TEXT")]
         text: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a review with its gate and discussion
     Show {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         #[command(flatten)]
         again: Again,
     },
     /// Show the differences of a review
     Diff {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
     },
     /// Show differences to the version that you viewed before
     Since {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
     },
     /// Mark a review as viewed; since then shows later differences
     Look {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
     },
     /// Show which changes of a review you have viewed
     Opened {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         /// Mark these changes as viewed: deployment/ID or node/ID
         #[arg(value_name = "ANCHOR")]
         anchors: Vec<String>,
@@ -623,24 +625,24 @@ pub(crate) enum Review {
     /// Show the graph of the changed noderoles and their neighbors, in topological order
     Graph {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         #[command(flatten)]
         wanted: GraphWanted,
     },
     /// Show the impact of a commit: steps that would start, stop and wait
     Consequences {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
     },
     /// Show the planning report, stage by stage
     Report {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
     },
     /// Approve a review
     Approve {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         /// Reason of the verdict
         #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         reason: String,
@@ -648,21 +650,21 @@ pub(crate) enum Review {
     /// Request changes
     RequestChanges {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         #[command(flatten)]
         because: Because,
     },
     /// Reject a review
     Reject {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         #[command(flatten)]
         because: Because,
     },
     /// Commit a review as the next blueprint
     Commit {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         /// Name that confirms a change that can't be undone
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
@@ -673,12 +675,12 @@ pub(crate) enum Review {
     /// Show the discussion of a review
     Discussion {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
     },
     /// Comment on a review
     Comment {
         /// Number of the review
-        id: SubmissionId,
+        id: ReviewId,
         /// Text of the comment
         body: String,
         /// The change to comment on, as in the discussion [default: the whole review]
@@ -705,13 +707,13 @@ pub(crate) enum Review {
 }
 
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
-    let Client { server, paper } = client;
-    let verdict = |id: &SubmissionId, kind: &str, reason: &str, told: &str| {
+    let Client { server, output } = client;
+    let verdict = |id: &ReviewId, kind: &str, reason: &str, told: &str| {
         let answer = server.post(
             &format!("/submissions/{id}/verdicts"),
             json!({"kind": kind, "reason": reason}),
         )?;
-        paper.either(&answer, &format!("Review {id}: {told}."))
+        output.either(&answer, &format!("Review {id}: {told}."))
     };
     match command {
         Review::List { whose, fate, deployment, text, much } => {
@@ -723,7 +725,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             client.list(&lists::reviews(), &query, much)
         }
         Review::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/submissions/{id}")), review_page)
+            client.show(*again, || server.get(&format!("/submissions/{id}")), review_text)
         }
         Review::Diff { id } => {
             difference(client, &format!("/submissions/{id}/difference"), &Query::default())
@@ -731,7 +733,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Since { id } => since(client, *id),
         Review::Look { id } => {
             let answer = server.post(&format!("/submissions/{id}/look"), json!({}))?;
-            paper.either(
+            output.either(
                 &answer,
                 &format!(
                     "Review {id} is marked as viewed. Compare later versions with `gantry review \
@@ -745,18 +747,18 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                 [] => server.get(&place)?,
                 anchors => server.post(&place, json!({"anchors": anchors}))?,
             };
-            if paper.json { paper.json(&answer) } else { paper.write(&opened(&answer, *id)) }
+            if output.json { output.json(&answer) } else { output.write(&opened(&answer, *id)) }
         }
         Review::Graph { id, wanted } => {
             graphs::graph(client, &format!("/submissions/{id}/graph"), wanted)
         }
         Review::Consequences { id } => {
             let answer = server.get(&format!("/submissions/{id}/consequences"))?;
-            if paper.json { paper.json(&answer) } else { paper.write(&consequences(&answer)) }
+            if output.json { output.json(&answer) } else { output.write(&consequences(&answer)) }
         }
         Review::Report { id } => {
             let answer = server.get(&format!("/submissions/{id}/report"))?;
-            paper.either(&answer, outline(&answer).trim_end())
+            output.either(&answer, outline(&answer).trim_end())
         }
         Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
         Review::RequestChanges { id, because } => {
@@ -767,13 +769,13 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             let body = json!({"name": name, "cancel": cancel});
             let answer =
                 server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| {
-                    match paper.json {
+                    match output.json {
                         true => failure,
-                        false => failure.with_name_typed(*id),
+                        false => failure.with_commit_command(*id),
                     }
                 })?;
             let target = said(&answer["target"]);
-            paper.either(
+            output.either(
                 &answer,
                 &format!(
                     "Review {id} is committed as target {target}. Follow it: gantry converge \
@@ -783,37 +785,37 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Discussion { id } => {
             let answer = server.get(&format!("/submissions/{id}/discussion"))?;
-            if paper.json { paper.json(&answer) } else { paper.write(&discussion(&answer)) }
+            if output.json { output.json(&answer) } else { output.write(&discussion(&answer)) }
         }
         Review::Comment { id, body, anchor } => {
             let answer = server.post(
                 &format!("/submissions/{id}/threads"),
                 json!({"anchor": anchor, "body": body}),
             )?;
-            paper.either(&answer, &format!("Thread {} is open.", said(&answer["comment"])))
+            output.either(&answer, &format!("Thread {} is open.", said(&answer["comment"])))
         }
         Review::Reply { thread, body } => {
             let answer =
                 server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
-            paper.either(&answer, &format!("Comment {} is added.", said(&answer["comment"])))
+            output.either(&answer, &format!("Comment {} is added.", said(&answer["comment"])))
         }
         Review::Resolve { thread } => {
             let answer = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
-            paper.either(&answer, &format!("Thread {thread} is resolved."))
+            output.either(&answer, &format!("Thread {thread} is resolved."))
         }
         Review::Reopen { thread } => {
             let answer = server.post(&format!("/threads/{thread}/reopen"), json!({}))?;
-            paper.either(&answer, &format!("Thread {thread} is open again."))
+            output.either(&answer, &format!("Thread {thread} is open again."))
         }
     }
 }
 
 /// Prints all differences, page by page: as text, or as JSON with all documents.
 fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
-    let Client { server, paper } = client;
-    if !paper.json {
-        return paper
-            .write(&plain_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
+    let Client { server, output } = client;
+    if !output.json {
+        return output
+            .write(&sanitize_lines(&server.text(&query.clone().with("as", "text").behind(path))?));
     }
     let mut whole: Comparison = server.read(&query.clone().with("as", "json").behind(path))?;
     while let Some(after) = whole.next.take() {
@@ -829,12 +831,12 @@ fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
         whole.next = page.next;
         whole.more = 0;
     }
-    paper.json(&serde_json::to_value(&whole).unwrap_or_default())
+    output.json(&serde_json::to_value(&whole).unwrap_or_default())
 }
 
 /// Prints all differences since the last view, page by page.
-fn since(client: &Client, id: SubmissionId) -> Outcome {
-    let Client { server, paper } = client;
+fn since(client: &Client, id: ReviewId) -> Outcome {
+    let Client { server, output } = client;
     let path = format!("/submissions/{id}/since");
     let mut whole: SinceLook = server.read(&path)?;
     while let Some(after) = whole.next.take() {
@@ -861,11 +863,11 @@ fn since(client: &Client, id: SubmissionId) -> Outcome {
             format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end())
         }
     };
-    paper.either(&answer, &told)
+    output.either(&answer, &told)
 }
 
 /// The viewed changes, by anchor.
-fn opened(value: &Value, id: SubmissionId) -> String {
+fn opened(value: &Value, id: ReviewId) -> String {
     let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
     let mut text =
         format!("You have viewed {} of {}.\n", told.opened.len(), many(told.all, "change"));
@@ -884,11 +886,11 @@ fn lines_of(value: &Value) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn review_page(value: &Value, paper: Paper) -> String {
+fn review_text(value: &Value, output: Paper) -> String {
     let word = |word: &str| plain(&said(&value[word]));
     let mut text = format!(
         "{} {}\n",
-        paper.heading(&format!("Review {}:", word("submission"))),
+        output.heading(&format!("Review {}:", word("submission"))),
         word("title")
     );
     let node =
@@ -911,7 +913,7 @@ fn review_page(value: &Value, paper: Paper) -> String {
     }
     let mut part = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
-            text += &format!("\n{}\n{}", paper.heading(title), indented(&lines));
+            text += &format!("\n{}\n{}", output.heading(title), indented(&lines));
         }
     };
     if let Some(became) = replanned(&value["became"]) {
@@ -938,7 +940,7 @@ fn review_page(value: &Value, paper: Paper) -> String {
         secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect(),
     );
     let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    part("Lint", checks.iter().map(check_line).collect());
+    part("Lint", checks.iter().map(finding_line).collect());
     let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
     part(
         "Order",
@@ -986,7 +988,7 @@ fn review_page(value: &Value, paper: Paper) -> String {
 }
 
 /// A lint finding on one line.
-fn check_line(value: &Value) -> String {
+fn finding_line(value: &Value) -> String {
     let [level, at, what, remedy] =
         ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
     plain(&format!("{level}: {at}: {what}. {remedy}"))
@@ -998,13 +1000,13 @@ fn foreseen(answer: &Value) -> String {
     let each = |word: &str| {
         lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>()
     };
-    let come_to = match lines("lines") {
+    let effect = match lines("lines") {
         [] => "The proposal changes nothing.\n".to_owned(),
         _ => format!("Effect of the proposal:\n{}", each("lines")),
     };
     match lines("refused") {
-        [] => come_to,
-        _ => format!("{come_to}Rejected:\n{}", each("refused")),
+        [] => effect,
+        _ => format!("{effect}Rejected:\n{}", each("refused")),
     }
 }
 
@@ -1058,10 +1060,10 @@ fn consequences(value: &Value) -> String {
         }
     }
     if !told.waves.is_empty() {
-        text += &format!("In {}:\n", many(told.waves_in_all(), "wave"));
+        text += &format!("In {}:\n", many(told.wave_count(), "wave"));
     }
     for wave in &told.waves {
-        let group = |group: &WaveGroup| match group.is_whole() {
+        let group = |group: &WaveGroup| match group.is_phantom() {
             true => format!("{} of {}", group.role, group.deployment),
             false => {
                 let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
@@ -1089,7 +1091,7 @@ fn consequences(value: &Value) -> String {
 }
 
 /// An item with the text of a field. For a boolean, only the field's name.
-fn entry_line(word: &str, value: &Value) -> String {
+fn field_line(word: &str, value: &Value) -> String {
     let word = word.replace('_', " ");
     match value {
         Value::Bool(true) => word,
@@ -1115,14 +1117,14 @@ fn item_line(item: &Value) -> String {
                 .iter()
                 .filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
             let rest: String =
-                rest.map(|(word, value)| format!(", {}", entry_line(word, value))).collect();
+                rest.map(|(word, value)| format!(", {}", field_line(word, value))).collect();
             format!("{} on {}{place}{rest}", word("noderole"), word("fqdn"))
         }
         Value::Object(entries) => {
             let told = entries.iter().filter(|(word, value)| {
                 !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id")
             });
-            told.map(|(word, value)| entry_line(word, value)).collect::<Vec<_>>().join(", ")
+            told.map(|(word, value)| field_line(word, value)).collect::<Vec<_>>().join(", ")
         }
         Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
         other => plain(&said(other)),
@@ -1149,7 +1151,7 @@ fn discussion(value: &Value) -> String {
         text += &format!("Thread {} ({state}), about {}{gone}\n", thread.id, plain(&thread.about));
         for comment in &thread.comments {
             text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
-            text += &plain_lines(&comment.body)
+            text += &sanitize_lines(&comment.body)
                 .lines()
                 .map(|line| format!("    {line}\n"))
                 .collect::<String>();
@@ -1166,7 +1168,7 @@ pub(crate) enum Target {
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
         #[command(flatten)]
-        much: Much,
+        much: ListOptions,
     },
     /// Show a blueprint and its progress
     Show {
@@ -1196,8 +1198,8 @@ pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
         }
         Target::Show { number, again } => client.show(
             *again,
-            || server.get(&format!("/targets/{}", TargetNo(*number))),
-            target_page,
+            || server.get(&format!("/targets/{}", BlueprintNumber(*number))),
+            blueprint_text,
         ),
         Target::Compare { from, to, deployment } => {
             let query = Query::default()
@@ -1209,13 +1211,13 @@ pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
     }
 }
 
-fn target_page(value: &Value, paper: Paper) -> String {
+fn blueprint_text(value: &Value, output: Paper) -> String {
     let target = &value["target"];
-    let by = by_whom(target["by"].as_str());
+    let by = actor_name(target["by"].as_str());
     let at = target["at"].as_i64().map(moment_of).unwrap_or_default();
     format!(
         "{} {}\n{} by {}, {at}\nprogress: {}, {} applied ({})\n",
-        paper.heading(&format!("Target {}:", said(&target["number"]))),
+        output.heading(&format!("Target {}:", said(&target["number"]))),
         plain(&said(&target["title"])),
         said(&target["kind"]),
         plain(by),
@@ -1258,8 +1260,8 @@ pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
     let with = With { body, if_match: api.if_match.clone(), accept: None };
     let text = client.server.ask(&api.method, &api.path, &with)?.text;
     match serde_json::from_str::<Value>(&text) {
-        Ok(value) => client.paper.json(&value),
-        Err(_) => client.paper.write(&text),
+        Ok(value) => client.output.json(&value),
+        Err(_) => client.output.write(&text),
     }
 }
 
@@ -1287,7 +1289,7 @@ mod tests {
     #[test]
     fn review_lists_secrets_by_version() {
         let text =
-            review_page(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
+            review_text(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
         let line =
             "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
         assert!(text.contains(line), "{text}");
@@ -1335,10 +1337,10 @@ mod tests {
         let node = format!("node/{}", uuid::Uuid::from_u128(2));
         let value = json!({"all": 2, "opened": [node], "outdated": []});
         let all = "All changes with their ids: gantry review diff 7 --json\n";
-        let text = opened(&value, SubmissionId(7));
+        let text = opened(&value, ReviewId(7));
         assert_eq!(text, format!("You have viewed 1 of 2 changes.\n  {node}\n{all}"));
         let value = json!({"all": 1, "opened": [], "outdated": [node]});
-        let text = opened(&value, SubmissionId(7));
+        let text = opened(&value, ReviewId(7));
         let before = "Changed since you viewed them:\n";
         assert_eq!(text, format!("You have viewed 0 of 1 change.\n{before}  {node}\n{all}"));
     }
@@ -1348,9 +1350,9 @@ mod tests {
         let id = uuid::Uuid::nil();
         let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "brought_by": null,
             "touched": false, "going": true, "alive": true, "error": null});
-        let text = carriers_text(&json!({"chips": [chip], "more": 0}), Paper::new(false));
+        let text = nodes_with_role_text(&json!({"chips": [chip], "more": 0}), Paper::new(false));
         assert!(text.contains("n1.demo  ACTIVE, to be removed"), "{text}");
-        let none = carriers_text(&json!({"chips": [], "more": 0}), Paper::new(false));
+        let none = nodes_with_role_text(&json!({"chips": [], "more": 0}), Paper::new(false));
         assert_eq!(none, "No nodes have this role.\n");
     }
 
@@ -1370,7 +1372,7 @@ mod tests {
         let value = json!({"submission": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
             "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
-        let text = review_page(&value, Paper::new(false));
+        let text = review_text(&value, Paper::new(false));
         for line in [
             "A proxy",
             "  binds proxy to n1",
@@ -1392,7 +1394,7 @@ mod tests {
     fn sent_back_review_and_proposal_give_the_reason() {
         let mut back = moved(None);
         back["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
-        let text = review_page(&json!({"state": "sent_back", "became": back}), Paper::new(false));
+        let text = review_text(&json!({"state": "sent_back", "became": back}), Paper::new(false));
         let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
         let text = draft(&json!({"sent_back": back}), Paper::new(false));
@@ -1404,7 +1406,7 @@ mod tests {
     #[test]
     fn resubmitted_review_shows_its_shift() {
         let mut came = moved(Some(6));
-        let lines = |came: &Value| review_page(&json!({"came_from": came}), Paper::new(false));
+        let lines = |came: &Value| review_text(&json!({"came_from": came}), Paper::new(false));
         let text = lines(&came);
         assert!(
             text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"),
@@ -1432,7 +1434,7 @@ mod tests {
     fn findings_are_one_line_each() {
         let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
             "remedy": "Set some."});
-        let text = review_page(&json!({"checks": [found]}), Paper::new(false));
+        let text = review_text(&json!({"checks": [found]}), Paper::new(false));
         assert!(text.contains("Lint\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
         let text = draft(
             &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is \

@@ -26,20 +26,20 @@ use api::problem::UNKNOWN_OUTCOME;
 use crate::address::Address;
 use crate::contexts::{Key, Secret};
 use crate::exit::{Failure, Outcome};
-use crate::paper::is_left_unread;
+use crate::output::wait_for_closed_pipe;
 
 /// Prefix of all paths.
 const ROOT: &str = api::names::ROOT;
 /// Maximum time without data from the server. A stream has data every 15 seconds, and long polls
 /// are answered within 30.
-const SILENCE: Duration = Duration::from_secs(45);
+const READ_TIMEOUT: Duration = Duration::from_secs(45);
 /// Delays before retries after a lost connection.
 const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
 /// Maximum total delay that the server can ask for, in addition to any time limit. Rate limits
 /// refill within a minute.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Delay before a retry while the first request is still under way, if the server gives none.
-const UNDER_WAY: Duration = Duration::from_secs(1);
+const IN_PROGRESS_DELAY: Duration = Duration::from_secs(1);
 /// Maximum size of a response, in bytes.
 const LARGEST: u64 = 256 << 20;
 
@@ -70,7 +70,7 @@ impl Answer {
 }
 
 /// Converts an answer to a wire type. `otherwise` describes an answer of another form.
-pub(crate) fn understood<T: DeserializeOwned>(answer: &Value, otherwise: &str) -> Outcome<T> {
+pub(crate) fn parse_answer<T: DeserializeOwned>(answer: &Value, otherwise: &str) -> Outcome<T> {
     T::deserialize(answer).map_err(|_| Failure::unlike(otherwise))
 }
 
@@ -95,7 +95,7 @@ impl Server {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .timeout_connect(Some(Duration::from_secs(10)))
-            .timeout_per_read(Some(SILENCE))
+            .timeout_per_read(Some(READ_TIMEOUT))
             .user_agent(concat!("gantry/", env!("CARGO_PKG_VERSION")))
             .tls_config(tls);
         let config = if address.is_near() { config.proxy(None) } else { config };
@@ -161,7 +161,7 @@ impl Server {
                     return Err(self.unreachable(&why));
                 }
                 Err(Sent::Lost(_)) => {}
-                Err(Sent::Later(failure, wait)) => match patience.checked_sub(wait) {
+                Err(Sent::RetryLater(failure, wait)) => match patience.checked_sub(wait) {
                     Some(rest) if self.waited(wait) => patience = rest,
                     _ => return Err(failure),
                 },
@@ -239,7 +239,7 @@ impl Server {
         let header = |name: &str| {
             answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
         };
-        let (status, etag, session) = (answer.status(), header("etag"), session_of(&answer));
+        let (status, etag, session) = (answer.status(), header("etag"), session_cookie(&answer));
         let kind = header("content-type").unwrap_or_default();
         let later =
             header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
@@ -261,7 +261,7 @@ impl Server {
             // The change may have taken effect. A retry could repeat it.
             (_, Some(UNKNOWN_OUTCOME)) => None,
             (429 | 503, _) => later,
-            (_, Some("under_way")) => later.or(Some(UNDER_WAY)),
+            (_, Some("under_way")) => later.or(Some(IN_PROGRESS_DELAY)),
             _ => None,
         };
         let failure = match problem {
@@ -274,7 +274,7 @@ impl Server {
         };
         Err(match later {
             // A delay of zero must not overload the server.
-            Some(wait) => Sent::Later(failure, wait.max(AGAIN[0])),
+            Some(wait) => Sent::RetryLater(failure, wait.max(AGAIN[0])),
             None => Sent::No(failure),
         })
     }
@@ -293,17 +293,17 @@ impl Server {
         // No retry: a link is valid only once.
         let answer = self.agent.run(request).map_err(|error| match lost(error) {
             Sent::Lost(why) => self.unreachable(&why),
-            Sent::No(failure) | Sent::Later(failure, _) => failure,
+            Sent::No(failure) | Sent::RetryLater(failure, _) => failure,
         })?;
         if answer.status().is_redirection() {
-            return session_of(&answer).ok_or_else(|| {
+            return session_cookie(&answer).ok_or_else(|| {
                 Failure::SignedOut(
                     "The server created no session. Ask for another link and try again.".into(),
                 )
             });
         }
         match self.taken(answer) {
-            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure),
+            Err(Sent::No(failure) | Sent::RetryLater(failure, _)) => Err(failure),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
             Ok(_) => Err(Failure::Unreachable(format!(
                 "Server {} is not a Gantry server: it created no session.",
@@ -328,7 +328,7 @@ impl Server {
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
             Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Err(Sent::No(failure) | Sent::Later(failure, _)) => Err(failure.of_words()),
+            Err(Sent::No(failure) | Sent::RetryLater(failure, _)) => Err(failure.of_words()),
         }
     }
 }
@@ -338,7 +338,7 @@ enum Sent {
     /// The connection was lost. The request may have arrived.
     Lost(String),
     /// The server asks to retry after this time. The request had no effect.
-    Later(Failure, Duration),
+    RetryLater(Failure, Duration),
     No(Failure),
 }
 
@@ -362,13 +362,14 @@ fn lost(error: ureq::Error) -> Sent {
 }
 
 /// The session cookie of a response, in the form of a request.
-fn session_of(answer: &Response<Body>) -> Option<Secret> {
+fn session_cookie(answer: &Response<Body>) -> Option<Secret> {
     let cookies =
         answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.filter_map(|cookie| cookie.split(';').next());
     let mut sessions = pairs.filter(|pair| {
         pair.split_once('=').is_some_and(|(name, value)| {
-            matches!(name, api::names::COOKIE_NEAR | api::names::COOKIE_FAR) && !value.is_empty()
+            matches!(name, api::names::LOCAL_SESSION_COOKIE | api::names::SESSION_COOKIE)
+                && !value.is_empty()
         })
     });
     sessions.next().map(Secret::new)
@@ -383,16 +384,16 @@ pub(crate) struct News {
 enum Heard {
     Something,
     /// The stream is interrupted.
-    Silence,
+    Disconnected,
     Listening,
     /// The reader of standard output closed the pipe.
     Unread,
 }
 
 /// Interval without a stream.
-const BY_CLOCK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Events within this time are reported together.
-const TOGETHER: Duration = Duration::from_millis(150);
+const BATCH_WINDOW: Duration = Duration::from_millis(150);
 
 impl News {
     /// Subscribes to topics, or to all if none is given. The thread ends at the first message after
@@ -403,10 +404,10 @@ impl News {
 
     /// Like [`News::of`], but also reports when the reader of standard output closes the pipe. For
     /// continuous output.
-    pub(crate) fn while_read(server: &Server, topics: &str) -> Self {
+    pub(crate) fn subscribe_while_read(server: &Server, topics: &str) -> Self {
         let (news, tell) = Self::told(server, topics);
         std::thread::spawn(move || {
-            if is_left_unread() {
+            if wait_for_closed_pipe() {
                 // The receiver is gone, so the command has ended.
                 let _ = tell.send(Heard::Unread);
             }
@@ -416,44 +417,44 @@ impl News {
 
     fn told(server: &Server, topics: &str) -> (Self, SyncSender<Heard>) {
         let (tell, heard) = sync_channel(64);
-        let (server, topics, teller) = (server.clone(), topics.to_owned(), tell.clone());
+        let (server, topics, listener_sender) = (server.clone(), topics.to_owned(), tell.clone());
         std::thread::spawn(move || {
             let mut after = String::new();
             // Ends once the receiver is gone.
-            while listen(&server, &topics, &mut after, &teller).is_some() {
-                std::thread::sleep(BY_CLOCK);
+            while listen(&server, &topics, &mut after, &listener_sender).is_some() {
+                std::thread::sleep(POLL_INTERVAL);
             }
         });
         (Self { heard, listens: false }, tell)
     }
 
     /// Returns after an event, or after `most` at the latest. Without a stream, it returns after
-    /// [`BY_CLOCK`].
+    /// [`POLL_INTERVAL`].
     pub(crate) fn wait(&mut self, most: Duration) -> Outcome {
-        let most = if self.listens { most } else { most.min(BY_CLOCK) };
+        let most = if self.listens { most } else { most.min(POLL_INTERVAL) };
         match self.heard.recv_timeout(most) {
             Ok(Heard::Something) => {}
-            Ok(other) => return self.heeds(&other),
+            Ok(other) => return self.handle(&other),
             Err(RecvTimeoutError::Timeout) => return Ok(()),
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(most);
                 return Ok(());
             }
         }
-        std::thread::sleep(TOGETHER);
+        std::thread::sleep(BATCH_WINDOW);
         loop {
             match self.heard.try_recv() {
                 Ok(Heard::Something) => {}
-                Ok(other) => return self.heeds(&other),
+                Ok(other) => return self.handle(&other),
                 Err(_) => return Ok(()),
             }
         }
     }
 
-    fn heeds(&mut self, heard: &Heard) -> Outcome {
+    fn handle(&mut self, heard: &Heard) -> Outcome {
         match heard {
             Heard::Unread => return Err(Failure::Unread),
-            Heard::Silence => self.listens = false,
+            Heard::Disconnected => self.listens = false,
             Heard::Listening => self.listens = true,
             Heard::Something => {}
         }
@@ -471,7 +472,7 @@ fn listen(
     let query =
         crate::address::Query::default().with("topics", topics).with("after", after.as_str());
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
-        return tell.send(Heard::Silence).ok();
+        return tell.send(Heard::Disconnected).ok();
     };
     tell.send(Heard::Listening).ok()?;
     for line in BufReader::new(stream).lines() {
@@ -488,7 +489,7 @@ fn listen(
             _ => {}
         }
     }
-    tell.send(Heard::Silence).ok()
+    tell.send(Heard::Disconnected).ok()
 }
 
 #[cfg(test)]

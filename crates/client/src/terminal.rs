@@ -2,19 +2,19 @@
 //!
 //! Logs, titles and errors come from machines and other people. A terminal executes control
 //! sequences in them: it clears the screen, changes its title or types answers. So all output
-//! passes [`Filter`]. It removes control sequences (ECMA-48: CSI, OSC, DCS and others), even if
+//! passes [`ControlFilter`]. It removes control sequences (ECMA-48: CSI, OSC, DCS and others), even if
 //! pieces split them. It also removes all control characters except line feed and tab. Invisible
 //! characters are escaped. The output contains no ESC, so the rest of a broken sequence is plain
 //! text.
 
-use engine::text::{deceives, number};
+use engine::text::{is_deceptive, number};
 
 /// The only sequences that this client prints: start and end of bold text.
 pub(crate) const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
 
 /// Removes control sequences from a text in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Filter {
+pub(crate) struct ControlFilter {
     state: State,
 }
 
@@ -32,7 +32,7 @@ enum State {
     StringEscape,
 }
 
-impl Filter {
+impl ControlFilter {
     /// Filters the next piece.
     pub(crate) fn text(&mut self, piece: &str) -> String {
         let mut text = String::with_capacity(piece.len());
@@ -76,20 +76,20 @@ fn push(c: char, text: &mut String) {
     match c {
         '\t' => text.push('\t'),
         c if c.is_control() => {}
-        c if deceives(c) => *text += &format!("<{}>", number(c)),
+        c if is_deceptive(c) => *text += &format!("<{}>", number(c)),
         c => text.push(c),
     }
 }
 
 /// A whole text without control sequences, except for [`BOLD`].
 pub(crate) fn printable(text: &str) -> String {
-    let mut filter = Filter::default();
+    let mut filter = ControlFilter::default();
     let (mut printable, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((at, own)) = BOLD.iter().filter_map(|own| Some((rest.find(own)?, *own))).min() {
         printable += &filter.text(&rest[..at]);
         printable += own;
         rest = &rest[at + own.len()..];
-        filter = Filter::default();
+        filter = ControlFilter::default();
     }
     printable + &filter.text(rest)
 }
@@ -101,7 +101,7 @@ pub(crate) fn json(text: &str) -> String {
         match c {
             '\n' => escaped.push(c),
             // Such characters occur only within strings: the rest of JSON is ASCII.
-            c if deceives(c) => c
+            c if is_deceptive(c) => c
                 .encode_utf16(&mut [0; 2])
                 .iter()
                 .for_each(|unit| escaped += &format!("\\u{unit:04x}")),
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn split_control_sequence_is_removed() {
         for (hostile, expected) in HOSTILE {
-            assert_eq!(Filter::default().text(hostile), expected, "{hostile:?}");
+            assert_eq!(ControlFilter::default().text(hostile), expected, "{hostile:?}");
             let ends: Vec<usize> = hostile.char_indices().map(|(at, _)| at).collect();
             for cut in ends {
-                let mut filter = Filter::default();
+                let mut filter = ControlFilter::default();
                 let (first, second) = hostile.split_at(cut);
                 assert_eq!(
                     filter.text(first) + &filter.text(second),
@@ -151,7 +151,7 @@ mod tests {
                     "{first:?} {second:?}"
                 );
             }
-            let mut filter = Filter::default();
+            let mut filter = ControlFilter::default();
             let each: String = hostile.chars().map(|c| filter.text(&c.to_string())).collect();
             assert_eq!(each, expected, "{hostile:?}");
         }
@@ -171,7 +171,7 @@ mod tests {
         let value =
             serde_json::json!({"a\u{9b}": "\u{1b}[2J\u{85}\u{202e}\u{e0041}\u{7f} \u{e4}\n"});
         let escaped = json(&value.to_string());
-        assert!(escaped.chars().all(|c| !deceives(c)), "{escaped:?}");
+        assert!(escaped.chars().all(|c| !is_deceptive(c)), "{escaped:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
         let pretty = serde_json::to_string_pretty(&value).unwrap();
         assert_eq!(serde_json::from_str::<serde_json::Value>(&json(&pretty)).unwrap(), value);

@@ -14,7 +14,7 @@ use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment};
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, VerdictKind};
-use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, ProposalId, RoleName, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, ProposalId, ReviewId, RoleName};
 use engine::plan::Edit;
 use store::Store;
 use testdb::TestDatabase;
@@ -87,7 +87,7 @@ impl House {
         Self { database, control, ada, bo, web, nodes }
     }
 
-    async fn approved(&self, edits: Vec<Edit>) -> SubmissionId {
+    async fn approved(&self, edits: Vec<Edit>) -> ReviewId {
         let (control, ada) = (&self.control, &self.ada);
         let id: ProposalId = control.propose(ada, self.web).await.unwrap();
         let (mut version,): (i32,) = sqlx::query_as("SELECT version FROM proposal WHERE id = $1")

@@ -1,7 +1,7 @@
 //! Adds contacts to a permission refusal: it names some of the admins who can grant the permission.
 //!
 //! Use cases refuse before they read anything, so they only mark such a refusal
-//! ([`Problem::admins_give`]). The response layer adds the names, for every kind of request.
+//! ([`Problem::needs_admin`]). The response layer adds the names, for every kind of request.
 
 use api::Problem;
 use store::reading;
@@ -14,8 +14,8 @@ const NAMED: usize = 3;
 impl Control {
     /// Adds the names of admins to a refusal for a missing permission. All other problems, and a
     /// refusal whose admins the database cannot return, stay unchanged.
-    pub async fn whom_to_ask(&self, problem: Problem) -> Problem {
-        if !problem.admins_give {
+    pub async fn add_admin_contacts(&self, problem: Problem) -> Problem {
+        if !problem.needs_admin {
             return problem;
         }
         let Ok(mut connection) = self.connection().await else { return problem };
@@ -24,7 +24,7 @@ impl Control {
         };
         Problem {
             detail: format!("{}. {}", problem.detail.trim_end_matches('.'), named(&admins)),
-            admins_give: false,
+            needs_admin: false,
             ..problem
         }
     }

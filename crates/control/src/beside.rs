@@ -37,7 +37,7 @@ pub(crate) const WAITING: usize = 128;
 /// Maximum time to wait for a permit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// One person may have one in this many of the tasks that run or wait.
-const SHARES: usize = 4;
+const SHARE_DIVISOR: usize = 4;
 
 /// Limits for CPU-bound work, for the documentation and the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct Shares {
     /// One person may have one in this many of the tasks that run or wait.
     pub shares: usize,
     /// Reviews of one person that may be queued for impact calculation, the running one included.
-    pub reviews_each: usize,
+    pub reviews_per_person: usize,
 }
 
 impl Shares {
@@ -57,8 +57,8 @@ impl Shares {
     pub const NOW: Self = Self {
         waiting: WAITING,
         patience: PATIENCE,
-        shares: SHARES,
-        reviews_each: (1 + WAITING) / SHARES,
+        shares: SHARE_DIVISOR,
+        reviews_per_person: (1 + WAITING) / SHARE_DIVISOR,
     };
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Beside {
     /// Takes one of these permits. `None`: the work counts for no person.
     In(Arc<Places>, Option<PersonId>),
     /// Takes no permit: the caller runs this work once at a time.
-    Unplaced,
+    Unlimited,
 }
 
 impl Beside {
@@ -86,7 +86,7 @@ impl Beside {
     ) -> Result<T, Problem> {
         match self {
             Self::In(places, who) => places.place(*who).await?.work(work).await,
-            Self::Unplaced => unplaced(work).await,
+            Self::Unlimited => unplaced(work).await,
         }
     }
 }
@@ -111,7 +111,7 @@ pub(crate) struct Places {
     /// Permits that one person may have at once.
     each: usize,
     /// Tasks of one person that may run or wait.
-    each_asking: usize,
+    max_tasks_per_person: usize,
     /// Shares of the people who have a task that runs or waits. Others have no entry.
     shares: Arc<Mutex<HashMap<PersonId, Share>>>,
 }
@@ -147,9 +147,9 @@ impl Drop for Asking {
 #[derive(Debug)]
 pub(crate) struct Place {
     _one: OwnedSemaphorePermit,
-    _own: Option<OwnedSemaphorePermit>,
-    _asking: Option<Asking>,
-    _any: OwnedSemaphorePermit,
+    _own_running: Option<OwnedSemaphorePermit>,
+    _share: Option<Asking>,
+    _task: OwnedSemaphorePermit,
 }
 
 impl Place {
@@ -177,7 +177,7 @@ impl Places {
             asking: Arc::new(Semaphore::new(asking)),
             patience,
             each: at_once.saturating_sub(1).max(1),
-            each_asking: (asking / SHARES).max(1),
+            max_tasks_per_person: (asking / SHARE_DIVISOR).max(1),
             shares: Arc::default(),
         }
     }
@@ -200,14 +200,14 @@ impl Places {
             .await
             .map_err(|_| busy())?
             .map_err(|_| busy())?;
-        Ok(Place { _one: one, _own: own, _asking: asking, _any: any })
+        Ok(Place { _one: one, _own_running: own, _share: asking, _task: any })
     }
 
     fn ask(&self, person: PersonId) -> Result<Asking, Problem> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let has = shares.get(&person).map_or(0, |share| share.asking);
-        if has >= self.each_asking {
-            return Err(busy_with_theirs());
+        if has >= self.max_tasks_per_person {
+            return Err(person_busy());
         }
         let new = || Share { free: Arc::new(Semaphore::new(self.each)), asking: 0 };
         let share = shares.entry(person).or_insert_with(new);
@@ -220,7 +220,7 @@ fn busy() -> Problem {
     Problem::unavailable("The server is busy with other requests. Try again in a few seconds.")
 }
 
-fn busy_with_theirs() -> Problem {
+fn person_busy() -> Problem {
     Problem::unavailable("The server is busy with your other requests. Try again in a few seconds.")
 }
 

@@ -16,7 +16,7 @@ use engine::blueprint::text::Names;
 use engine::blueprint::{compare, difference, project};
 use engine::cluster::Blueprint;
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
 use engine::plan::Effects;
 use sqlx::PgConnection;
 use store::intent;
@@ -28,7 +28,7 @@ use crate::present::{Present, load};
 use crate::problems::from_store;
 use crate::versions::{self, Side};
 use crate::words::{self, at};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 impl Control {
     /// A page of the target history, of all deployments or of one.
@@ -38,8 +38,8 @@ impl Control {
         wanted: &TargetsWanted,
     ) -> Result<TargetPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
-            Some([Key::Number(number)]) => Some(TargetNo(*number)),
+        let behind = match cursor::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+            Some([Key::Number(number)]) => Some(BlueprintNumber(*number)),
             _ => None,
         };
         let present = self.present().await?;
@@ -55,7 +55,7 @@ impl Control {
             .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let targets: Vec<_> =
-            rows.into_iter().take(PAGE_SIZE).map(to_target).collect::<Result<_, _>>()?;
+            rows.into_iter().take(PAGE_SIZE).map(to_blueprint_summary).collect::<Result<_, _>>()?;
         let last = targets.last().filter(|_| more);
         let next = last.map(|target: &TargetSummary| {
             Cursor::behind(wanted.sort, &[Key::from(target.number.0)])
@@ -101,7 +101,7 @@ impl Control {
     pub async fn review_difference(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
     ) -> Result<Comparison, Problem> {
         let review = self.review(actor, id).await?;
         let names = Names { deployments: review.deployments, noderoles: review.noderoles };
@@ -127,7 +127,7 @@ impl Control {
 pub(crate) struct Once {
     pub id: DeploymentId,
     /// The target that removed the deployment.
-    pub removed_in: Option<TargetNo>,
+    pub removed_in: Option<BlueprintNumber>,
 }
 
 impl Once {
@@ -155,7 +155,7 @@ impl Once {
 
 /// The deployment that `name` means in a blueprint: `once` if the blueprint has it, otherwise the
 /// deployment that had this name there.
-pub(crate) fn of_then(
+pub(crate) fn deployment_at(
     blueprint: &Blueprint,
     name: &str,
     once: Option<Once>,
@@ -172,7 +172,7 @@ pub(crate) fn of_then(
 enum Meant {
     /// The same deployment, in one blueprint or in both.
     One(DeploymentId),
-    Others {
+    Different {
         old: DeploymentId,
         new: DeploymentId,
     },
@@ -188,8 +188,8 @@ impl Meant {
     ) -> Result<Self, Problem> {
         let once = Once::named(on, present, name).await;
         let known = once.as_ref().ok().copied();
-        match (of_then(old, name, known), of_then(new, name, known)) {
-            (Some(old), Some(new)) if old != new => Ok(Self::Others { old, new }),
+        match (deployment_at(old, name, known), deployment_at(new, name, known)) {
+            (Some(old), Some(new)) if old != new => Ok(Self::Different { old, new }),
             (Some(id), _) | (None, Some(id)) => Ok(Self::One(id)),
             (None, None) => {
                 let (from, to, fate) = (called(from), called(to), once?.fate());
@@ -203,14 +203,14 @@ impl Meant {
     fn ids(self) -> BTreeSet<DeploymentId> {
         match self {
             Self::One(id) => BTreeSet::from([id]),
-            Self::Others { old, new } => BTreeSet::from([old, new]),
+            Self::Different { old, new } => BTreeSet::from([old, new]),
         }
     }
 
     /// The deployment whose name the comparison shows.
     fn shown(self) -> DeploymentId {
         match self {
-            Self::One(id) | Self::Others { new: id, .. } => id,
+            Self::One(id) | Self::Different { new: id, .. } => id,
         }
     }
 
@@ -225,7 +225,7 @@ impl Meant {
         let (from, to) = (called(from), called(to));
         let id = match self {
             Self::One(id) => id,
-            Self::Others { old: id, .. } => {
+            Self::Different { old: id, .. } => {
                 let then = old.deployments.get(&id).map_or(name, |stored| &stored.doc.name);
                 return Some(format!(
                     "Deployment {then} at {from} is not the same deployment as {name} at {to}."
@@ -266,7 +266,7 @@ fn compared(
     let difference = difference(old, new, &changes).map_err(|e| refused(&e))?;
     let mut projection = project(old, new, &changes, &present.catalog).map_err(|e| refused(&e))?;
     let (difference, more) = match only {
-        Some(meant) => difference.of_deployments(&meant.ids()),
+        Some(meant) => difference.for_deployments(&meant.ids()),
         None => (difference, 0),
     };
     if let Some(ids) = only.map(Meant::ids) {
@@ -337,7 +337,8 @@ pub(crate) async fn side(
     let mut connection = control.connection().await?;
     let (target, root) = match point {
         Point::Target(number) => {
-            let root = reading::root_of(&mut connection, number).await.map_err(from_store)?;
+            let root =
+                reading::blueprint_root(&mut connection, number).await.map_err(from_store)?;
             let newest = present.head.number;
             let missing = || {
                 Problem::not_found(format!(
@@ -361,7 +362,7 @@ pub(crate) async fn side(
     Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
 }
 
-pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
+pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Problem> {
     let corrupt = || {
         tracing::error!(target_number = row.number, "cannot read the row of a target");
         Problem::internal()
@@ -369,13 +370,13 @@ pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
     let kind = match row.kind.as_str() {
         "genesis" => TargetKind::Genesis,
         "change" => TargetKind::Change,
-        "switch" => TargetKind::Switch,
+        "switch" => TargetKind::SetExecution,
         _ => return Err(corrupt()),
     };
     let title = match kind {
         TargetKind::Genesis => "Genesis".to_owned(),
         TargetKind::Change => row.title.clone().unwrap_or_default(),
-        TargetKind::Switch => {
+        TargetKind::SetExecution => {
             let word = if row.enabled { "Execution on" } else { "Execution off" };
             row.reason
                 .as_ref()
@@ -383,13 +384,13 @@ pub(crate) fn to_target(row: TargetRow) -> Result<TargetSummary, Problem> {
         }
     };
     Ok(TargetSummary {
-        number: TargetNo(row.number),
+        number: BlueprintNumber(row.number),
         kind,
         root: Hash::from_bytes(&row.root).ok_or_else(corrupt)?.to_string(),
         enabled: row.enabled,
         at: at(row.at),
         by: row.by.clone(),
-        submission: row.submission.map(SubmissionId),
+        submission: row.submission.map(ReviewId),
         title,
         deployment: row.deployment.clone(),
         authors: row.authors.clone(),

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, CHIPS_IN_CELL, Chip, ClashView, EditView, HoldView, JigView,
-    PlaceChoice, ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
+    Board, BoardGroup, BoardRole, Chip, ClashView, EditView, HoldView, JigView,
+    MAX_NODEROLES_PER_CELL, PlaceChoice, ProposalView, RoleChoice, StateCounts, StepState,
+    TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
-use engine::catalog::{JigClass, LaneMode, Role, in_sight};
+use engine::catalog::{ConcurrencyGroupMode, JigClass, Role, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::ids::{
     BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName,
@@ -30,19 +31,19 @@ use store::reading;
 
 use crate::Control;
 use crate::cataloguing;
+use crate::change::{Planned, counting, of_others, plan_on_pool, would_join};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Planned, counting, of_others, plan_aside, would_join};
 use crate::restoring::left_out;
-use crate::showing::attribs;
+use crate::views::attribs;
 use crate::words::{Names, at};
 
 /// Nodes that the tray lists; further nodes are only counted.
-const TRAY: usize = 1_000;
+const MAX_TRAY_NODES: usize = 1_000;
 
 /// Maximum length of an error on a chip, in characters.
-const LONGEST_ERROR: usize = 200;
+const MAX_ERROR_LENGTH: usize = 200;
 
 /// The input of a board.
 struct Scene<'a> {
@@ -97,7 +98,7 @@ impl Control {
     pub async fn board(&self, actor: &Actor, deployment: &str) -> Result<Board, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
-        let cursor = self.cursor_now().await?;
+        let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let id = present.named(deployment)?;
@@ -107,7 +108,7 @@ impl Control {
             None => Vec::new(),
         };
         let submission = match &open {
-            Some(open) => intent::submission_of(&mut connection, open.id, open.version)
+            Some(open) => intent::review_of_version(&mut connection, open.id, open.version)
                 .await
                 .map_err(from_store)?,
             None => None,
@@ -122,17 +123,17 @@ impl Control {
         };
         drop(connection);
         let planned = match &open {
-            Some(_) => Some(plan_aside(&self.beside(actor), &present, counting(&rows)).await?),
+            Some(_) => Some(plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?),
             None => None,
         };
         let mut connection = self.connection().await?;
-        let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
+        let alive = reading::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
         let chips =
             groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
-        tell_states(&mut connection, chips.collect()).await?;
+        load_states(&mut connection, chips.collect()).await?;
         let beyond = beyond(&mut connection, id, &groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
@@ -192,7 +193,7 @@ impl Control {
 
 /// Sets the step states of chips. A deployment can have very many steps, so the query selects the
 /// steps of the shown chips by id. A noderole without a step does not run and stays `Blocked`.
-async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result<(), Problem> {
+async fn load_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result<(), Problem> {
     chips.retain(|chip| chip.state != StepState::Proposed);
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
     let steps = reading::steps_by_noderole(on, &ids).await.map_err(from_store)?;
@@ -201,7 +202,8 @@ async fn tell_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result
     for chip in chips {
         let Some(step) = steps.get(&chip.noderole) else { continue };
         chip.state = StepState::from_word(&step.state).unwrap_or(StepState::Blocked);
-        chip.error = step.error.as_deref().map(|error| error.chars().take(LONGEST_ERROR).collect());
+        chip.error =
+            step.error.as_deref().map(|error| error.chars().take(MAX_ERROR_LENGTH).collect());
     }
     Ok(())
 }
@@ -221,7 +223,7 @@ async fn beyond(
     }
     let shown: Vec<NoderoleId> =
         own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
-    reading::steps_beyond(on, id, &shown).await.map_err(from_store)
+    reading::step_counts_except(on, id, &shown).await.map_err(from_store)
 }
 
 /// The nearest hold: the deployment's own, or that of the nearest ancestor.
@@ -249,7 +251,7 @@ pub(crate) fn proposal_view(
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone =
         rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
-    let shaped = rows.iter().flat_map(|r| r.touched_names.iter().chain([&r.actor_name]));
+    let shaped = rows.iter().flat_map(|r| r.toggled_by_names.iter().chain([&r.actor_name]));
     let authors: BTreeSet<&str> = shaped.map(String::as_str).collect();
     let reruns = planned
         .projection
@@ -263,7 +265,7 @@ pub(crate) fn proposal_view(
         actor: row.actor_name.clone(),
         at: at(row.at),
         undone: row.undone,
-        touched_by: row.touched_names.clone(),
+        touched_by: row.toggled_by_names.clone(),
     };
     ProposalView {
         id: open.id,
@@ -365,7 +367,8 @@ impl<'a> Scene<'a> {
         let mut own: BTreeMap<BarclampName, Vec<BoardRole>> = BTreeMap::new();
         for (name, (content, proposed)) in self.roles() {
             let role = self.role(content)?;
-            let chips = self.chips(self.shown(self.deployment, &name, false), CHIPS_IN_CELL);
+            let chips =
+                self.chips(self.shown(self.deployment, &name, false), MAX_NODEROLES_PER_CELL);
             let row = self.row(role, proposed, true, self.role_data(&name), chips);
             own.entry(role.barclamp.clone()).or_default().push(row);
         }
@@ -394,7 +397,8 @@ impl<'a> Scene<'a> {
                 continue;
             }
             let role = self.role(*content)?;
-            let row = self.row(role, false, false, json!({}), self.chips(shown, CHIPS_IN_CELL));
+            let row =
+                self.row(role, false, false, json!({}), self.chips(shown, MAX_NODEROLES_PER_CELL));
             groups.entry(role.barclamp.clone()).or_default().push(row);
         }
         let group = |(barclamp, mut roles): (BarclampName, Vec<BoardRole>)| {
@@ -432,7 +436,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Chips for the noderoles that fit into `room`, and the number of remaining noderoles. Once
-    /// the shown chips are known, [`tell_states`] sets their step states.
+    /// the shown chips are known, [`load_states`] sets their step states.
     fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
         let more = shown.len().saturating_sub(room);
         let chip = |shown: Shown| {
@@ -510,9 +514,9 @@ impl<'a> Scene<'a> {
         for bound in self.planned.into_iter().flat_map(|p| &p.effects.bound) {
             *coming.entry(bound.node).or_default() += 1;
         }
-        let mut leaving: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut removed_counts: BTreeMap<NodeId, usize> = BTreeMap::new();
         for gone in self.planned.into_iter().flat_map(|p| &p.effects.unbound) {
-            *leaving.entry(gone.node).or_default() += 1;
+            *removed_counts.entry(gone.node).or_default() += 1;
         }
         let expunged: BTreeSet<NodeId> = self
             .planned
@@ -534,14 +538,14 @@ impl<'a> Scene<'a> {
                     .map_err(|_| Problem::internal())?,
                 alive: self.alive.get(id).copied().unwrap_or(false),
                 noderoles: (node.noderoles.len() + coming.get(id).copied().unwrap_or(0))
-                    .saturating_sub(leaving.get(id).copied().unwrap_or(0)),
+                    .saturating_sub(removed_counts.get(id).copied().unwrap_or(0)),
             });
         }
         // If the tray is too small, nodes without noderoles take precedence: most people look for
         // these.
         tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
-        let more = tray.len().saturating_sub(TRAY);
-        tray.truncate(TRAY);
+        let more = tray.len().saturating_sub(MAX_TRAY_NODES);
+        tray.truncate(MAX_TRAY_NODES);
         // The tray is sorted by name only, so that binding a node does not move it.
         tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
         Ok((tray, more))
@@ -679,8 +683,8 @@ fn traits(role: &Role) -> Vec<String> {
     traits.push(role.jig.to_string());
     match role.lane() {
         (_, Some(1), _) => traits.push("one at a time".into()),
-        (_, Some(n), LaneMode::Rolling) => traits.push(format!("{n} at a time")),
-        (_, Some(n), LaneMode::Chunk) => traits.push(format!("in groups of {n}")),
+        (_, Some(n), ConcurrencyGroupMode::Rolling) => traits.push(format!("{n} at a time")),
+        (_, Some(n), ConcurrencyGroupMode::Chunk) => traits.push(format!("in groups of {n}")),
         _ => {}
     }
     if flags.destructive {

@@ -16,13 +16,13 @@ use engine::ids::{BarclampName, DeploymentId, ProposalId};
 use engine::plan::{Edit, Effects, NumberedEdit};
 use store::intent;
 
+use crate::change::{counting, edit_errors_on_pool, place_of, plan};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_proposal};
-use crate::proposing::{counting, objections_aside, place_of, plan};
 use crate::saying;
 use crate::words::{self, at};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 /// Newest versions of a barclamp that a board offers, in addition to the version in use.
 const OFFERED: usize = 10;
@@ -30,7 +30,7 @@ const OFFERED: usize = 10;
 /// Versions per page of the catalog.
 const PAGE: usize = 100;
 
-fn not_a_version(hash: &str) -> Problem {
+fn unknown_version(hash: &str) -> Problem {
     Problem::invalid(format!(
         "after: no version has the content {}. Omit it to start at the first page.",
         words::quoted(hash)
@@ -85,15 +85,15 @@ impl Control {
             BarclampSort::Imported => places.sort_by_key(|place| rows[*place].imported_at),
             BarclampSort::Roles => places.sort_by_cached_key(roles),
         }
-        if wanted.sort.falling {
+        if wanted.sort.descending {
             places.reverse();
         }
-        let first = match paging::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
+        let first = match cursor::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
             Some([Key::Text(hash)]) => {
                 1 + places
                     .iter()
                     .position(|place| rows[*place].hash.to_string() == *hash)
-                    .ok_or_else(|| not_a_version(hash))?
+                    .ok_or_else(|| unknown_version(hash))?
             }
             _ => 0,
         };
@@ -106,7 +106,7 @@ impl Control {
         let deceiving = self
             .kept
             .deceiving
-            .of_versions(self, &self.beside(actor), &page, &present.catalog)
+            .scan_versions(self, &self.beside(actor), &page, &present.catalog)
             .await?;
         let mut versions = Vec::new();
         for ((place, barclamp), deceiving) in places.into_iter().zip(page).zip(deceiving) {
@@ -148,10 +148,10 @@ impl Control {
         edits: Vec<Edit>,
     ) -> Result<Foreseen, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        if edits.is_empty() || edits.len() > crate::proposing::MAX_EDITS_PER_CALL {
+        if edits.is_empty() || edits.len() > crate::change::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Send 1 to 1000 edits to preview."));
         }
-        edits.iter().try_for_each(words::well_formed)?;
+        edits.iter().try_for_each(words::check_edit)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
@@ -169,7 +169,7 @@ impl Control {
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
         let by = self.beside(actor);
-        let refused = objections_aside(&by, &present, row.scope(), &rows, &edits).await?;
+        let refused = edit_errors_on_pool(&by, &present, row.scope(), &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
         all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));

@@ -38,7 +38,7 @@ pub enum KeyError {
     NotEd25519,
     /// The system returns no random bytes.
     #[error("The system returned no random bytes for a key.")]
-    NoRandom,
+    NoRandomness,
 }
 
 /// A private Ed25519 key.
@@ -64,8 +64,8 @@ impl SigningKey {
     /// # Errors
     /// If the system returns no random bytes.
     pub fn generate() -> Result<String, KeyError> {
-        let document =
-            Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| KeyError::NoRandom)?;
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
+            .map_err(|_| KeyError::NoRandomness)?;
         Ok(to_pem(document.as_ref(), "PRIVATE KEY"))
     }
 
@@ -158,7 +158,7 @@ impl Control {
                 let ends = end.map_or(0, |(seq, _)| seq.unsigned_abs());
                 let broken = match found {
                     Some(found) => Broken::Recomputed { seq: link.seq, expected: link.hash, found },
-                    None => Broken::CutTail { from: (ends + 1).min(link.seq), to: link.seq },
+                    None => Broken::MissingTail { from: (ends + 1).min(link.seq), to: link.seq },
                 };
                 return Err(Problem::conflict(
                     "audit_changed",

@@ -10,31 +10,31 @@ use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::{DocumentChange, change_hash};
 use engine::gate::who::disregarded;
-use engine::gate::{NameNotTyped, Rule, RuleState, check_name, evaluate};
-use engine::ids::{SubmissionId, TargetNo};
+use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
+use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;
 use serde_json::json;
 use store::intent::{self, NewTarget, SubmissionRow};
 use store::running;
 
+use crate::change::{Planned, counting, plan};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_review};
-use crate::proposing::{Planned, counting, plan};
-use crate::reviewing::{Case, may_commit, name_to_type, places, risks_of};
+use crate::review::{Case, confirmation_name, may_commit, places, review_risks};
 use crate::weighing::settle;
-use crate::words::capital;
+use crate::words::capitalize;
 use crate::{Control, done};
 
 /// How often a commit plans again after another commit preceded it. After that, the caller must
 /// retry.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 /// A review to commit, with the name that the person typed. A change that destroys or removes
 /// something requires the name of the proposal's deployment or node.
 #[derive(Debug, Clone)]
 pub struct ToCommit {
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// The name, as typed.
     pub typed: Option<String>,
     /// Cancel running steps that this change replaces. Otherwise they finish; their results are
@@ -42,8 +42,8 @@ pub struct ToCommit {
     pub cancel: bool,
 }
 
-impl From<SubmissionId> for ToCommit {
-    fn from(submission: SubmissionId) -> Self {
+impl From<ReviewId> for ToCommit {
+    fn from(submission: ReviewId) -> Self {
         Self { submission, typed: None, cancel: false }
     }
 }
@@ -54,23 +54,27 @@ impl Control {
         &self,
         actor: &Actor,
         what: impl Into<ToCommit>,
-    ) -> Result<TargetNo, Problem> {
+    ) -> Result<BlueprintNumber, Problem> {
         let what = what.into();
         let id = what.submission;
-        let committed = self.commit_in_turn(actor, &what).await;
+        let committed = self.commit_with_retries(actor, &what).await;
         match &committed {
-            Ok(_) => self.replan_at_once().await,
+            Ok(_) => self.replan_after_change().await,
             Err(no) if no.status < 500 => {
-                self.note_refusal(actor, "submission.commit.refused", id, &no.code).await?
+                self.audit_refusal(actor, "submission.commit.refused", id, &no.code).await?
             }
             Err(_) => {}
         }
         committed
     }
 
-    async fn commit_in_turn(&self, actor: &Actor, what: &ToCommit) -> Result<TargetNo, Problem> {
+    async fn commit_with_retries(
+        &self,
+        actor: &Actor,
+        what: &ToCommit,
+    ) -> Result<BlueprintNumber, Problem> {
         actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer])?;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             if let Some(number) = self.try_commit(actor, what).await? {
                 return Ok(number);
             }
@@ -86,10 +90,10 @@ impl Control {
         &self,
         actor: &Actor,
         what: &ToCommit,
-    ) -> Result<Option<TargetNo>, Problem> {
+    ) -> Result<Option<BlueprintNumber>, Problem> {
         let id = what.submission;
         let present = self.present().await?;
-        let planned = self.plan_of(actor, &present, id).await?;
+        let planned = self.plan_review_edits(actor, &present, id).await?;
         let mut transaction = self.begin().await?;
         let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         if head.number != present.head.number {
@@ -117,9 +121,9 @@ impl Control {
             problem.errors = broken().map(finding).collect();
             return Err(problem);
         }
-        let name = name_to_type(&present, &case)?;
-        check_name(&risks_of(&case.row), &name, what.typed.as_deref())
-            .map_err(|no| not_typed(&no))?;
+        let name = confirmation_name(&present, &case)?;
+        check_name(&review_risks(&case.row), &name, what.typed.as_deref())
+            .map_err(|no| name_not_confirmed(&no))?;
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
             head,
@@ -142,13 +146,13 @@ impl Control {
             ),
             projection: &planned.projection,
         };
-        intent::put_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
+        intent::ensure_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
         let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
-        intent::close_committed(&mut transaction, id).await.map_err(from_store)?;
+        intent::close_committed_proposal(&mut transaction, id).await.map_err(from_store)?;
         let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
         if what.cancel {
             let ended =
-                running::end_superseded(&mut transaction, number).await.map_err(from_store)?;
+                running::cancel_superseded(&mut transaction, number).await.map_err(from_store)?;
             detail["cancelled_runs"] = json!(ended);
         }
         let disregarded = disregarded(&case.facts);
@@ -164,7 +168,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        self.close_with_what_goes(&mut transaction, actor, &case, new.changes).await?;
+        self.discard_removed_proposals(&mut transaction, actor, &case, new.changes).await?;
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
             .chain([
@@ -174,7 +178,7 @@ impl Control {
                 Topic::Proposal(case.row.proposal),
             ])
             .collect();
-        intent::append_live(&mut transaction, &topics, &Live::Target { target: number })
+        intent::append_event_to_topics(&mut transaction, &topics, &Live::Target { target: number })
             .await
             .map_err(from_store)?;
         done(transaction).await?;
@@ -183,7 +187,7 @@ impl Control {
     }
 
     /// Discards proposals on deployments and nodes that this commit removes.
-    async fn close_with_what_goes(
+    async fn discard_removed_proposals(
         &self,
         on: &mut sqlx::PgConnection,
         actor: &Actor,
@@ -217,20 +221,24 @@ impl Control {
             .await
             .map_err(from_store)?;
             let told = Live::Proposal { proposal: proposal.id, version: proposal.version };
-            intent::append_live(on, &[Topic::Proposal(proposal.id), Topic::Reviews], &told)
-                .await
-                .map_err(from_store)?;
+            intent::append_event_to_topics(
+                on,
+                &[Topic::Proposal(proposal.id), Topic::Reviews],
+                &told,
+            )
+            .await
+            .map_err(from_store)?;
         }
         Ok(())
     }
 
     /// Plans the review's edits on the current target. `None` if the edits cannot be planned any
     /// more; the gate reports why.
-    async fn plan_of(
+    async fn plan_review_edits(
         &self,
         actor: &Actor,
         present: &Present,
-        id: SubmissionId,
+        id: ReviewId,
     ) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
         let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
@@ -242,10 +250,10 @@ impl Control {
     }
 }
 
-fn not_typed(no: &NameNotTyped) -> Problem {
+fn name_not_confirmed(no: &NameNotConfirmed) -> Problem {
     let detail = format!(
         "{}. API clients send it as {{\"name\": {:?}}}.",
-        capital(&no.to_string()),
+        capitalize(&no.to_string()),
         no.name
     );
     let mut problem = Problem::new(422, "name_not_typed", "Name not confirmed", detail);
@@ -278,13 +286,13 @@ pub(crate) fn unlike(
     let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
         && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)
         && planned.materialised.changes == documents
-        && planned.risks == risks_of(row);
+        && planned.risks == review_risks(row);
     if same { None } else { again() }
 }
 
 /// One of the rules that a refused commit breaks. The problem's detail names only the first rule;
 /// the findings list all of them.
-fn finding(rule: &RuleState) -> Finding {
+fn finding(rule: &RuleResult) -> Finding {
     Finding { at: rule_code(rule.rule).into(), detail: rule.text.clone() }
 }
 

@@ -94,7 +94,7 @@ impl Known {
     }
 
     /// The scripts with findings of each of these versions.
-    pub async fn of_versions(
+    pub async fn scan_versions(
         &self,
         control: &Control,
         by: &Beside,

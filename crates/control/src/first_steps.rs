@@ -6,14 +6,14 @@
 
 use api::Problem;
 use api::overview::FirstSteps;
-use engine::ids::{DeploymentId, DeploymentName, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, ReviewId};
 use store::{intent, reading};
 
 use crate::Control;
 use crate::people::{Actor, Permission, PersonKind};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::showing::{corrupt, tree};
+use crate::views::{corrupt, tree};
 
 impl Control {
     /// The progress of the actor. `None` if the actor is not a human or may propose nowhere. The
@@ -23,7 +23,8 @@ impl Control {
         actor: &Actor,
         present: &Present,
     ) -> Result<Option<FirstSteps>, Problem> {
-        if actor.kind != PersonKind::Human || !actor.may_somewhere(Permission::Operator) {
+        if actor.kind != PersonKind::Human || !actor.has_permission_somewhere(Permission::Operator)
+        {
             return Ok(None);
         }
         let mut connection = self.connection().await?;
@@ -43,7 +44,7 @@ impl Control {
             ran: row.ran,
             retried: row.retried,
             deployment,
-            submission: row.submission.map(SubmissionId),
+            submission: row.submission.map(ReviewId),
         }))
     }
 }
@@ -55,7 +56,7 @@ fn beginning(
     present: &Present,
     is_proposed: impl Fn(&DeploymentId) -> bool,
 ) -> Option<DeploymentName> {
-    let may = |id| actor.may_in(Permission::Operator, id) && !is_proposed(&id);
+    let may = |id| actor.has_permission_in(Permission::Operator, id) && !is_proposed(&id);
     let found = tree(present).into_iter().find(|placed| placed.depth > 0 && may(placed.id))?;
     present.skeleton.deployments.get(&found.id).map(|deployment| deployment.name.clone())
 }

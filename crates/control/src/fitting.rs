@@ -17,15 +17,15 @@ use store::intent::EditRow;
 
 use crate::Control;
 use crate::beside::Beside;
+use crate::change::{counting, plan_on_pool};
 use crate::present::Present;
-use crate::proposing::{counting, plan_aside};
 
 /// Maximum number of findings in one response.
 const NAMED: usize = 50;
 
 impl Control {
     /// Refuses edits whose data does not fit the role.
-    pub(crate) async fn check_fit(
+    pub(crate) async fn check_edit_data(
         &self,
         by: &Beside,
         present: &Present,
@@ -43,7 +43,7 @@ impl Control {
         all.extend(
             (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
         );
-        let planned = plan_aside(by, present, all).await?;
+        let planned = plan_on_pool(by, present, all).await?;
         let meant = Meant { present, effects: &planned.effects };
         let found: Vec<Finding> = edits
             .iter()
@@ -153,7 +153,7 @@ fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(Stri
         .iter()
         .filter_map(|attrib| {
             Some((
-                crate::showing::pointer(&attrib.map),
+                crate::views::pointer(&attrib.map),
                 attrib.name.as_str(),
                 attrib.schema.as_ref()?,
             ))

@@ -100,7 +100,7 @@ impl Control {
             projection: &projection,
         };
         objects.extend([root.clone(), policy_object.clone()]);
-        intent::put_objects(&mut transaction, &objects).await.map_err(from_store)?;
+        intent::ensure_objects(&mut transaction, &objects).await.map_err(from_store)?;
         intent::commit_genesis(&mut transaction, &new, &policy_object).await.map_err(from_store)?;
         for (fqdn, folder) in &demo.nodes {
             let node = NewNode {
@@ -202,7 +202,7 @@ fn first_blueprint(
             hints: serde_json::Map::new(),
             noderoles: BTreeMap::new(),
         };
-        objects.push(blueprint.put_node(node).map_err(broken)?);
+        objects.push(blueprint.insert_node(node).map_err(broken)?);
         let doc = DeploymentDoc {
             id,
             name,
@@ -212,7 +212,7 @@ fn first_blueprint(
             roles,
             inactive_jigs: BTreeSet::new(),
         };
-        objects.push(blueprint.put_deployment(doc).map_err(broken)?);
+        objects.push(blueprint.insert_deployment(doc).map_err(broken)?);
         Ok::<_, Problem>(id)
     };
     let system = DeploymentName::parse("system").map_err(|e| Problem::invalid(e.to_string()))?;

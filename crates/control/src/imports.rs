@@ -9,7 +9,7 @@ use api::{Problem, problem};
 use engine::Hash;
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::read::{Findings, Import, ImportedBarclamp, Severity, Source, import};
-use engine::catalog::version::{self, before, compare, newest, same_but_for_jigs};
+use engine::catalog::version::{self, before, compare, is_equal_except_jigs, newest};
 use engine::catalog::{Barclamp, Catalog, CatalogError};
 use engine::ids::BarclampName;
 use serde::Serialize;
@@ -18,14 +18,14 @@ use store::intent::{self, ImportOutcome};
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::words::{capital, sentence, some_of};
+use crate::words::{capitalize, sentence, some_of};
 use crate::{Control, done};
 
 /// Maximum total size of the files of one import, in bytes. It also limits the size of a request.
 pub const MAX_IMPORT: usize = 16 * 1024 * 1024;
 
 /// How often files are read again because the catalog they build on has changed.
-const READ_AGAIN: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Files by path.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -86,14 +86,14 @@ impl Imported {
 /// # Errors
 /// All findings, with file, line and column.
 pub fn read_files(files: &BTreeMap<String, Vec<u8>>, base: &Catalog) -> Result<Import, Problem> {
-    find_and_read(files, base)?.map_err(|findings| refused(&findings))
+    read_files_with_findings(files, base)?.map_err(|findings| refused(&findings))
 }
 
 /// Like [`read_files`], but returns the findings inside the files as structured data.
 ///
 /// # Errors
 /// If there is nothing to read, or too much.
-pub fn find_and_read<'f>(
+pub fn read_files_with_findings<'f>(
     files: &'f BTreeMap<String, Vec<u8>>,
     base: &Catalog,
 ) -> Result<Result<Import, Findings>, Problem> {
@@ -155,7 +155,7 @@ fn refused(findings: &Findings) -> Problem {
         0 | 1 => String::new(),
         n => format!(" This is the first of {n} errors."),
     };
-    let detail = format!("{}{more}", sentence(&capital(&first)));
+    let detail = format!("{}{more}", sentence(&capitalize(&first)));
     let mut problem = Problem::new(422, "barclamp", "The barclamps cannot be imported", detail);
     problem.errors = errors.collect();
     problem
@@ -241,8 +241,8 @@ fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There,
     else {
         return Ok(There::New);
     };
-    let same =
-        hash == new.hash || same_but_for_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
+    let same = hash == new.hash
+        || is_equal_except_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
     Ok(if same {
         There::Same(hash)
     } else {
@@ -280,7 +280,7 @@ fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
         }
     }
     if !clashes.is_empty() {
-        return Err(other_content(clashes));
+        return Err(content_conflict(clashes));
     }
     // The objects of a known version are stored already, and a version never gets a second content.
     let fresh = |object: &&Object| {
@@ -312,7 +312,7 @@ impl Control {
             actor.require(Permission::Operator)?;
         }
         let files = Arc::new(files.clone());
-        for _ in 0..READ_AGAIN {
+        for _ in 0..MAX_ATTEMPTS {
             if let Some(imported) = self.try_import(actor, &files).await? {
                 return Ok(imported);
             }
@@ -336,7 +336,7 @@ impl Control {
         drop(connection);
         let Brought { imported, new, objects } = {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
-            let by = actor.map_or_else(|| self.beside_all(), |actor| self.beside(actor));
+            let by = actor.map_or_else(|| self.compute_for_system(), |actor| self.beside(actor));
             by.work(move || brought(&all, &files)).await??
         };
         let by = actor.map(|a| a.person);
@@ -348,7 +348,7 @@ impl Control {
             return Ok(None);
         }
         if !new.is_empty() {
-            intent::put_objects(&mut transaction, &objects).await.map_err(from_store)?;
+            intent::ensure_objects(&mut transaction, &objects).await.map_err(from_store)?;
         }
         for ImportedBarclamp { barclamp, hash, .. } in &new {
             let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by)
@@ -357,8 +357,8 @@ impl Control {
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
                 // Another import added this version meanwhile.
-                ImportOutcome::OtherContent(known) => {
-                    return Err(other_content(vec![clash(
+                ImportOutcome::ContentDiffers(known) => {
+                    return Err(content_conflict(vec![clash(
                         barclamp,
                         &barclamp.version,
                         known,
@@ -377,10 +377,10 @@ impl Control {
             .map_err(from_store)?;
         // Every start imports the shipped barclamps. Record this only if something is new.
         if by.is_some() || !new.is_empty() {
-            intent::keep_import(&mut transaction, by, &imported.kept())
+            intent::append_import_report(&mut transaction, by, &imported.kept())
                 .await
                 .map_err(from_store)?;
-            intent::append_live(&mut transaction, &[Topic::Targets], &Live::Catalog)
+            intent::append_event_to_topics(&mut transaction, &[Topic::Targets], &Live::Catalog)
                 .await
                 .map_err(from_store)?;
         }
@@ -394,7 +394,10 @@ impl Control {
 ///
 /// # Errors
 /// If the import lacks one of its objects.
-pub fn other_contents(base: &Catalog, read: &Import) -> Result<Vec<(String, String)>, Problem> {
+pub fn conflicting_versions(
+    base: &Catalog,
+    read: &Import,
+) -> Result<Vec<(String, String)>, Problem> {
     let both = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
@@ -425,7 +428,7 @@ fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::
 }
 
 /// Reports all clashes at once, so the author can fix them in one pass.
-fn other_content(clashes: Vec<problem::Finding>) -> Problem {
+fn content_conflict(clashes: Vec<problem::Finding>) -> Problem {
     let names: Vec<String> = clashes.iter().map(|clash| clash.at.clone()).collect();
     let (are, contents, versions, files) = match clashes.len() {
         1 => ("exists", "the new content", "a new version", "its file"),

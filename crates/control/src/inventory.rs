@@ -18,14 +18,14 @@
 //!   first, then conflicts with existing nodes. A savepoint per line keeps one conflict from hiding
 //!   the next.
 //! * Parsing stops at the limits [`INVENTORY`] and [`INVENTORY_BYTES`]. A refusal lists at most
-//!   [`FAULTS`] lines, because a redirect may have to carry it in a URL.
+//!   [`INVENTORY_ERRORS`] lines, because a redirect may have to carry it in a URL.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use api::Problem;
 use api::console::{NodeWish, SshWish};
-use api::limits::{FAULTS, INVENTORY, INVENTORY_BYTES};
+use api::limits::{INVENTORY, INVENTORY_BYTES, INVENTORY_ERRORS};
 use api::nodes::{AddedNode, AddedNodes, INVENTORY_FIELDS};
 use api::problem::Finding;
 use engine::ids::{DeploymentId, NodeId, PersonId};
@@ -39,26 +39,26 @@ use crate::words::{plain, quoted};
 use crate::{Control, done};
 
 /// Record fields whose name in a line differs.
-const CALLED: [(&str, &str); 2] = [("macs: ", "mac: "), ("addresses: ", "ssh: ")];
+const FIELD_NAMES: [(&str, &str); 2] = [("macs: ", "mac: "), ("addresses: ", "ssh: ")];
 /// Fields that a line may repeat.
-const SEVERAL: [&str; 2] = ["mac", "ssh"];
+const REPEATABLE: [&str; 2] = ["mac", "ssh"];
 /// The fields of an SSH connection.
-const BY_SSH: [&str; 6] = ["ssh", "port", "user", "key", "key_version", "host_key"];
+const SSH_FIELDS: [&str; 6] = ["ssh", "port", "user", "key", "key_version", "host_key"];
 
 impl Control {
     /// Adds the nodes in a text, all or none, with the rules of [`Self::add_node`].
     pub async fn add_nodes(&self, actor: &Actor, text: &str) -> Result<AddedNodes, Problem> {
         actor.require(Permission::Operator)?;
         let fits = self.fits(read(text)?)?;
-        self.added.of_text(actor.person, fits.iter().map(|(_, fit)| fit.addresses()).sum())?;
+        self.added.count_text(actor.person, fits.iter().map(|(_, fit)| fit.addresses()).sum())?;
         let system = self.present().await?.system()?;
         let by = Some(actor.person);
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
-        intent::lock_records(&mut transaction).await.map_err(from_store)?;
+        intent::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
         let (mut added, mut faults) = (Vec::with_capacity(fits.len()), Vec::new());
         for (number, fit) in &fits {
-            match insert_alone(&mut transaction, fit, system, by).await? {
+            match insert_in_savepoint(&mut transaction, fit, system, by).await? {
                 Ok(node) => added.push((node, fit)),
                 Err(problem) => faults.push(fault(*number, problem.detail)),
             }
@@ -86,7 +86,7 @@ impl Control {
         let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
         for Line { number, wish } in lines {
             let fit = match wish
-                .and_then(|wish| self.fit(&wish).map_err(|problem| by_its_word(problem.detail)))
+                .and_then(|wish| self.fit(&wish).map_err(|problem| with_line_field(problem.detail)))
             {
                 Ok(fit) => fit,
                 Err(detail) => {
@@ -114,7 +114,7 @@ impl Control {
 
 /// Inserts one record of several. A refused record is rolled back, so that the next one can be
 /// checked.
-async fn insert_alone(
+async fn insert_in_savepoint(
     on: &mut PgConnection,
     fit: &Fit,
     system: DeploymentId,
@@ -136,8 +136,8 @@ async fn insert_alone(
 }
 
 /// Renames the field in an error to its name in a line.
-fn by_its_word(detail: String) -> String {
-    let renamed = CALLED
+fn with_line_field(detail: String) -> String {
+    let renamed = FIELD_NAMES
         .iter()
         .find_map(|(field, word)| Some(format!("{word}{}", detail.strip_prefix(field)?)));
     renamed.unwrap_or(detail)
@@ -153,8 +153,8 @@ fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes:
         1 => "one line".to_owned(),
         count => format!("{count} lines"),
     };
-    let named = if faults.len() > FAULTS {
-        format!(" The first {FAULTS} of them are listed.")
+    let named = if faults.len() > INVENTORY_ERRORS {
+        format!(" The first {INVENTORY_ERRORS} of them are listed.")
     } else {
         String::new()
     };
@@ -162,7 +162,7 @@ fn refused(problem: impl FnOnce(String) -> Problem, faults: Vec<Finding>, nodes:
         "No node was added, because {wrong} of {nodes} cannot be used. Correct the errors, then \
          send the whole text again.{named}"
     );
-    Problem { errors: faults.into_iter().take(FAULTS).collect(), ..problem(detail) }
+    Problem { errors: faults.into_iter().take(INVENTORY_ERRORS).collect(), ..problem(detail) }
 }
 
 /// A line with a node.
@@ -202,7 +202,7 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
 fn line_of(number: usize, line: &str) -> Option<Line> {
     let wish = match words_of(line) {
         Ok(words) if words.is_empty() => return None,
-        Ok(words) => wish_of(&words),
+        Ok(words) => parse_node(&words),
         Err(fault) => Err(fault),
     };
     Some(Line { number, wish })
@@ -234,7 +234,7 @@ fn words_of(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-fn wish_of(line: &[String]) -> Result<NodeWish, String> {
+fn parse_node(line: &[String]) -> Result<NodeWish, String> {
     for word in line {
         plain(word).map_err(|problem| problem.detail)?;
     }
@@ -249,14 +249,14 @@ fn wish_of(line: &[String]) -> Result<NodeWish, String> {
         serial: said.one("serial").unwrap_or_default(),
         domain: said.one("domain").unwrap_or_default(),
         root: said.one("root").unwrap_or_default(),
-        ssh: ssh_of(&said)?,
+        ssh: parse_ssh(&said)?,
     })
 }
 
-fn ssh_of(said: &Said) -> Result<Option<SshWish>, String> {
+fn parse_ssh(said: &Said) -> Result<Option<SshWish>, String> {
     // Any SSH field makes this an SSH node. If the address is missing, the check of the connection
     // reports it.
-    if !BY_SSH.iter().any(|field| said.0.contains_key(field)) {
+    if !SSH_FIELDS.iter().any(|field| said.0.contains_key(field)) {
         return Ok(None);
     }
     let usual = SshWish::usual();
@@ -295,10 +295,10 @@ impl Said {
                 continue;
             }
             let values = said.entry(field).or_default();
-            if !values.is_empty() && !SEVERAL.contains(&field) {
+            if !values.is_empty() && !REPEATABLE.contains(&field) {
                 return Err(format!(
                     "{field}: can be given only once. Only {} can be repeated.",
-                    SEVERAL.join(" and ")
+                    REPEATABLE.join(" and ")
                 ));
             }
             values.push(value.to_owned());
@@ -398,15 +398,18 @@ mod tests {
 
     #[test]
     fn record_errors_use_field_names_of_the_line() {
-        let mac = crate::nodes::checked_macs(&["zz".to_owned()]).unwrap_err().detail;
+        let mac = crate::nodes::check_macs(&["zz".to_owned()]).unwrap_err().detail;
         assert!(
-            by_its_word(mac.clone()).starts_with("mac: \"zz\" is not a valid MAC address"),
+            with_line_field(mac.clone()).starts_with("mac: \"zz\" is not a valid MAC address"),
             "{mac}"
         );
         let way = SshWish { addresses: vec!["a b".into()], ..SshWish::usual() };
         let address = crate::connection::by_ssh(&way, "").unwrap_err().detail;
-        assert!(by_its_word(address.clone()).starts_with("ssh: \"a b\" is neither"), "{address}");
-        assert_eq!(by_its_word("key: name one".into()), "key: name one");
+        assert!(
+            with_line_field(address.clone()).starts_with("ssh: \"a b\" is neither"),
+            "{address}"
+        );
+        assert_eq!(with_line_field("key: name one".into()), "key: name one");
     }
 
     #[test]
@@ -450,11 +453,11 @@ mod tests {
             (one.errors[0].at.as_str(), one.detail.contains("The first")),
             ("line 1", false)
         );
-        let many = refused(Problem::invalid, faults(FAULTS + 1), 500);
+        let many = refused(Problem::invalid, faults(INVENTORY_ERRORS + 1), 500);
         assert!(
             many.detail.starts_with("No node was added, because 21 lines of 500 cannot be used")
                 && many.detail.ends_with("The first 20 of them are listed.")
         );
-        assert_eq!(many.errors.len(), FAULTS);
+        assert_eq!(many.errors.len(), INVENTORY_ERRORS);
     }
 }

@@ -17,64 +17,66 @@
 //! * No response contains the text of a database error.
 
 mod asking;
-mod auditing;
+mod audit;
 mod beside;
 mod blueprints;
 mod board;
 mod cataloguing;
+mod change;
 pub mod checkpoints;
 mod commit;
 mod connection;
+mod cursor;
 mod deceiving;
-mod discussing;
+mod discussion;
 mod first_steps;
 mod fitting;
 mod genesis;
-mod graphing;
+mod graph;
 mod imports;
 mod inventory;
-mod linting;
+mod lint;
 mod listing;
 pub mod logs;
 mod machines;
-mod node_self;
 mod nodes;
 mod opening;
 mod overview;
-mod paging;
 pub mod people;
 mod planning;
 mod present;
 mod problems;
 mod proposals;
-mod proposing;
 pub mod reach;
 mod replanning;
 mod restoring;
-mod reviewing;
+mod review;
 mod roles;
 mod running;
 mod saying;
-mod searching;
-mod showing;
+mod search;
+mod self_reports;
 mod signatures;
 mod values;
 mod verifying;
 mod versions;
+mod views;
 mod waiting;
 mod weighing;
 mod words;
 mod workers;
 
 pub use beside::Shares;
+pub use change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
 pub use commit::ToCommit;
 pub use genesis::{Demo, DemoDeployment};
-pub use graphing::Lost;
-pub use imports::{Imported, MAX_IMPORT, disappeared, find_and_read, other_contents, read_files};
+pub use graph::Lost;
+pub use imports::{
+    Imported, MAX_IMPORT, conflicting_versions, disappeared, read_files, read_files_with_findings,
+};
 pub use machines::{LOOKS, Seen};
-pub use node_self::Itself;
 pub use overview::Numbers;
-pub use proposing::{MAX_EDITS_PER_CALL, MAX_SINGLES};
+pub use self_reports::Itself;
 pub use verifying::Verified;
 
 use std::path::Path;
@@ -117,7 +119,7 @@ impl Control {
 
     /// Replaces the default policy for node addresses, which is the strictest.
     #[must_use]
-    pub fn reaching(self, policy: Policy) -> Self {
+    pub fn with_address_policy(self, policy: Policy) -> Self {
         Self { reach: Arc::new(policy), ..self }
     }
 
@@ -155,7 +157,7 @@ impl Control {
     }
 
     /// Limits CPU-bound work that counts for no person.
-    fn beside_all(&self) -> Beside {
+    fn compute_for_system(&self) -> Beside {
         Beside::In(Arc::clone(&self.places), None)
     }
 

@@ -16,13 +16,13 @@ use api::Problem;
 use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::Cursor;
 use api::reviews::{
-    Fate, LONGEST_TEXT, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
+    Fate, MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
 };
 use engine::gate::access::Access;
 use engine::gate::standing::{Turn, turn};
 use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Signing, evaluate};
-use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
 use sqlx::PgConnection;
 use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
 use tokio::time::Instant;
@@ -31,10 +31,10 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::proposals::scope_view;
-use crate::reviewing::{commits, no_token, risks_by_word, state_of};
+use crate::review::{commits, parse_risks, require_no_token, state_of};
 use crate::weighing::Ground;
 use crate::words::{self, at};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 /// The badge counts up to this number.
 pub const COUNTED: usize = 100;
@@ -54,7 +54,7 @@ struct Reader<'a> {
     able: BTreeSet<PersonId>,
     /// The deployments that each submission touches. Filled only if a person's permission depends
     /// on them.
-    places: BTreeMap<SubmissionId, BTreeSet<DeploymentId>>,
+    places: BTreeMap<ReviewId, BTreeSet<DeploymentId>>,
 }
 
 impl Reader<'_> {
@@ -74,7 +74,7 @@ impl Reader<'_> {
             name: p.name.clone(),
             eligible: p.everywhere || covers(p),
         };
-        let asked = ground.policy.approvals_for(&risks_by_word(&row.risks));
+        let asked = ground.policy.approvals_for(&parse_risks(&row.risks));
         Facts {
             submission: row.id,
             newest: row.newest,
@@ -100,7 +100,7 @@ impl Reader<'_> {
         }
     }
 
-    fn places(&self, id: SubmissionId) -> &BTreeSet<DeploymentId> {
+    fn places(&self, id: ReviewId) -> &BTreeSet<DeploymentId> {
         const NOWHERE: &BTreeSet<DeploymentId> = &BTreeSet::new();
         self.places.get(&id).unwrap_or(NOWHERE)
     }
@@ -108,7 +108,7 @@ impl Reader<'_> {
     fn turn(&self, facts: &Facts) -> Option<Turn> {
         let commits = commits(self.actor, self.places(facts.submission));
         let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
-        turn.filter(|turn| *turn != Turn::Judge || no_token(self.actor).is_ok())
+        turn.filter(|turn| *turn != Turn::Judge || require_no_token(self.actor).is_ok())
     }
 }
 
@@ -122,16 +122,16 @@ impl Control {
         let judges = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
         let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
-        let access = store::access::access_of(on, &people).await.map_err(from_store)?;
+        let access = store::access::load_access(on, &people).await.map_err(from_store)?;
         let able = store::passkeys::able(on, &people).await.map_err(from_store)?;
         let people = intent::judges(on, &people).await.map_err(from_store)?;
-        let asks_where =
-            !actor.is_everywhere() || people.iter().any(|person| !person.inside.is_empty());
-        let ids: Vec<SubmissionId> =
-            if asks_where { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
+        let needs_deployments =
+            !actor.is_unrestricted() || people.iter().any(|person| !person.inside.is_empty());
+        let ids: Vec<ReviewId> =
+            if needs_deployments { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
         let places = match ids.is_empty() {
             true => BTreeMap::new(),
-            false => intent::touched_each(on, &ids).await.map_err(from_store)?,
+            false => intent::affected_deployments_by_review(on, &ids).await.map_err(from_store)?,
         };
         Ok(Reader { actor, people, access, able, places })
     }
@@ -144,8 +144,9 @@ impl Control {
         present: &Present,
     ) -> Result<Waiting, Problem> {
         let mut connection = self.connection().await?;
-        let mut rows =
-            intent::open_facts(&mut connection, LOOKED as i64 + 1).await.map_err(from_store)?;
+        let mut rows = intent::open_review_facts(&mut connection, LOOKED as i64 + 1)
+            .await
+            .map_err(from_store)?;
         if rows.is_empty() {
             return Ok(Waiting::default());
         }
@@ -160,7 +161,7 @@ impl Control {
         loop {
             let (mut count, mut unknown) = (0, Vec::new());
             for facts in &mut turns {
-                match self.said_before(&ground, facts.submission) {
+                match self.cached_plan_facts(&ground, facts.submission) {
                     None => unknown.push(facts.submission),
                     Some(said) => {
                         said.tell(facts);
@@ -179,7 +180,7 @@ impl Control {
             if unknown == asked {
                 return Ok(Waiting { count, more: true });
             }
-            self.weigh_all(&ground, &unknown, end).await;
+            self.plan_reviews(&ground, &unknown, end).await;
             asked = unknown;
         }
     }
@@ -192,12 +193,12 @@ impl Control {
     ) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
         let text = words::plain(&wanted.text)?;
-        if text.chars().count() > LONGEST_TEXT {
+        if text.chars().count() > MAX_TEXT_CHARS {
             return Err(Problem::invalid(format!(
-                "The search text is too long. Use at most {LONGEST_TEXT} characters."
+                "The search text is too long. Use at most {MAX_TEXT_CHARS} characters."
             )));
         }
-        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;
         let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
@@ -216,18 +217,16 @@ impl Control {
         let mut connection = self.connection().await?;
         let most = if wanted.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
         let Found { hits, next } =
-            intent::find_submissions(&mut connection, &find, most).await.map_err(from_store)?;
-        let ids: Vec<SubmissionId> = hits.iter().map(|hit| SubmissionId(hit.id)).collect();
+            intent::find_reviews(&mut connection, &find, most).await.map_err(from_store)?;
+        let ids: Vec<ReviewId> = hits.iter().map(|hit| ReviewId(hit.id)).collect();
         let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
-        let rows: BTreeMap<SubmissionId, FactsRow> =
+        let rows: BTreeMap<ReviewId, FactsRow> =
             rows.into_iter().map(|row| (row.id, row)).collect();
         let (mut stands, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
-        for (hit, row) in
-            hits.iter().filter_map(|hit| Some((hit, rows.get(&SubmissionId(hit.id))?)))
-        {
+        for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&ReviewId(hit.id))?))) {
             let mut facts = reader.facts(&ground, row);
             if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
@@ -250,15 +249,15 @@ impl Control {
             ));
             last = Some(hit);
         }
-        let ids: Vec<SubmissionId> = stands.iter().map(|(id, ..)| *id).collect();
+        let ids: Vec<ReviewId> = stands.iter().map(|(id, ..)| *id).collect();
         let mut connection = self.connection().await?;
         let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
-        let mut lines: BTreeMap<SubmissionId, LineRow> =
+        let mut lines: BTreeMap<ReviewId, LineRow> =
             lines.into_iter().map(|line| (line.id, line)).collect();
-        let stood = stands
+        let shown = stands
             .into_iter()
             .filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
-        let reviews = stood
+        let reviews = shown
             .map(|(line, state, approvals)| summary(line, state, approvals))
             .collect::<Result<_, _>>()?;
         let next = next.map(|hit: Hit| Cursor::behind(wanted.sort, &hit.keys(wanted.sort.by)));
@@ -280,7 +279,7 @@ impl Control {
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: words::asked(&wanted.text)?.map(str::to_owned),
             order: wanted.sort,
-            behind: paging::behind(wanted.sort, wanted.before.as_ref())?,
+            behind: cursor::behind(wanted.sort, wanted.before.as_ref())?,
         };
         let mut connection = self.connection().await?;
         let mut rows = intent::find_proposals(&mut connection, &find).await.map_err(from_store)?;

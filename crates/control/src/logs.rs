@@ -3,7 +3,7 @@
 //! A log can be large and is never loaded completely: each request reads a bounded range. The
 //! offsets of a part are exact, also for binary output. Invalid UTF-8 becomes a piece of its own
 //! with its length in bytes; an incomplete character comes with the next part. A search reads at
-//! most [`SEARCHED`] bytes forward and returns the position to continue from. So each request has a
+//! most [`MAX_SEARCHED`] bytes forward and returns the position to continue from. So each request has a
 //! bounded cost, and the client decides how far to search.
 
 use api::Problem;
@@ -21,25 +21,25 @@ use crate::problems::{from_store, no_run};
 use crate::words::at;
 
 /// Maximum size of one part of a log, in bytes (256 KiB).
-pub const LOG_PART: usize = 256 * 1024;
+pub const MAX_LOG_PART: usize = 256 * 1024;
 /// Maximum number of log bytes that one request searches (8 MiB).
-pub const SEARCHED: u64 = 8 << 20;
+pub const MAX_SEARCHED: u64 = 8 << 20;
 /// Maximum number of hits in one response.
 pub const HITS: usize = 200;
 /// Maximum number of pieces in one part. Bytes that are not text result in many small pieces.
 const PIECES: usize = 4_000;
 /// Bytes that one query of a search reads.
-const SPAN: u64 = 1 << 20;
+const BYTES_PER_QUERY: u64 = 1 << 20;
 /// Stored pieces that one query reads. A worker's pieces have 8 to 64 KiB; pieces of lines that are
 /// shown early are smaller.
 const ROWS: u32 = 4_096;
 /// A longer line is searched in parts.
-const LONG_LINE: usize = 64 * 1024;
+const MAX_LINE: usize = 64 * 1024;
 /// Displayed characters of a hit's line, and how many of them precede the hit.
 const SHOWN: (usize, usize) = (200, 60);
 
 impl Control {
-    /// A part of a run's log from an offset, at most [`LOG_PART`] bytes. A negative offset counts
+    /// A part of a run's log from an offset, at most [`MAX_LOG_PART`] bytes. A negative offset counts
     /// from the end.
     ///
     /// # Errors
@@ -57,9 +57,9 @@ impl Control {
             )));
         }
         let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
-        let until = from.saturating_add(LOG_PART as i64);
+        let until = from.saturating_add(MAX_LOG_PART as i64);
         let span = (from.unsigned_abs(), until.unsigned_abs());
-        let read = running::read_log_span(self.store.pool(), id, span.0, span.1, ROWS)
+        let read = running::read_log_range(self.store.pool(), id, span.0, span.1, ROWS)
             .await
             .map_err(from_store)?;
         let ended = row.run.ended_at.is_some();
@@ -94,10 +94,10 @@ impl Control {
         let end = length.unsigned_abs();
         let mut search = Search::new(wanted, begin);
         let mut read = begin.offset;
-        let until = end.min(begin.offset.saturating_add(SEARCHED));
+        let until = end.min(begin.offset.saturating_add(MAX_SEARCHED));
         while read < until && !search.is_full() {
-            let span = until.min(read + SPAN);
-            let pieces = running::read_log_span(self.store.pool(), id, read, span, ROWS)
+            let span = until.min(read + BYTES_PER_QUERY);
+            let pieces = running::read_log_range(self.store.pool(), id, read, span, ROWS)
                 .await
                 .map_err(from_store)?;
             if pieces.is_empty() {
@@ -166,7 +166,7 @@ impl Cut {
             self.next += rest as i64;
             bytes = &bytes[rest..];
         }
-        let whole = bytes.len() - unfinished(bytes);
+        let whole = bytes.len() - incomplete_bytes(bytes);
         for chunk in bytes[..whole].utf8_chunks() {
             self.push(chunk.valid(), chunk.valid().len(), began);
             self.push("\u{fffd}", chunk.invalid().len(), began);
@@ -182,10 +182,12 @@ impl Cut {
             return;
         }
         let bytes = bytes as i64;
-        let no_text = text.len() as i64 != bytes || text == "\u{fffd}";
+        let is_invalid = text.len() as i64 != bytes || text == "\u{fffd}";
         match self.pieces.last_mut() {
             Some(last)
-                if no_text && last.text == "\u{fffd}" && last.offset + last.bytes == self.next =>
+                if is_invalid
+                    && last.text == "\u{fffd}"
+                    && last.offset + last.bytes == self.next =>
             {
                 last.bytes += bytes;
             }
@@ -210,7 +212,7 @@ impl Cut {
 }
 
 /// The number of trailing bytes that belong to an incomplete character.
-fn unfinished(bytes: &[u8]) -> usize {
+fn incomplete_bytes(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
     let wants = match tail[lead] {
@@ -300,7 +302,7 @@ impl Search {
         match self.rest.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => self.search(end + 1),
             // A hit may cross the cut. The longest text has four bytes per character.
-            None if self.rest.len() > LONG_LINE => self.search(self.rest.len() - 4 * LOG_SEARCH),
+            None if self.rest.len() > MAX_LINE => self.search(self.rest.len() - 4 * LOG_SEARCH),
             None => {}
         }
     }
@@ -467,8 +469,8 @@ mod tests {
 
     #[test]
     fn long_line_is_searched_in_parts() {
-        let mut log = vec![b'a'; LONG_LINE * 3];
-        let middle = LONG_LINE + 5;
+        let mut log = vec![b'a'; MAX_LINE * 3];
+        let middle = MAX_LINE + 5;
         log[middle..middle + 4].copy_from_slice(b"here");
         let hits = find(&log, "here", false, 1000);
         assert_eq!(hits.len(), 1);

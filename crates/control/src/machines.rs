@@ -17,11 +17,11 @@ use api::nodes::{
     Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted,
     NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView, Way, WayChange,
 };
-use engine::alive::Belief;
+use engine::alive::Liveness;
 use engine::cluster::Connection;
 use engine::cluster::connection::fingerprint;
 use engine::data::secret;
-use engine::data::{check_written, mask};
+use engine::data::{check_user_data, mask};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -34,14 +34,14 @@ use store::running;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::nodes::{changed_meanwhile, checked_macs, checked_serial};
+use crate::nodes::{check_macs, check_serial, version_conflict};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
 use crate::running::{checked, from_change};
-use crate::showing::{corrupt, to_run};
+use crate::views::{corrupt, to_run};
 use crate::words::{self, at};
-use crate::{Control, connection, done, paging, reach};
+use crate::{Control, connection, cursor, done, reach};
 
 /// Health checks per page.
 pub const LOOKS: usize = 20;
@@ -53,18 +53,22 @@ impl Control {
     pub async fn node(&self, actor: &Actor, name: &str) -> Result<NodeView, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
-        let cursor = self.cursor_now().await?;
+        let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let row = machine_of(&mut connection, name).await?;
+        let row = find_machine(&mut connection, name).await?;
         let id = NodeId(row.id);
         let looks = reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
             .await
             .map_err(from_store)?;
-        let mut carried =
-            reading::noderoles_on(&mut connection, id, CarriedFilter::default(), MAX_CARRIED + 1)
-                .await
-                .map_err(from_store)?;
+        let mut carried = reading::noderoles_of_node(
+            &mut connection,
+            id,
+            CarriedFilter::default(),
+            MAX_CARRIED + 1,
+        )
+        .await
+        .map_err(from_store)?;
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
         let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
@@ -114,7 +118,7 @@ impl Control {
         }
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        Ok(NodeId(machine_of(&mut connection, name).await?.id))
+        Ok(NodeId(find_machine(&mut connection, name).await?.id))
     }
 
     /// A page of a node's last health checks.
@@ -128,11 +132,11 @@ impl Control {
         let filter = LookFilter {
             reached: wanted.reached,
             text: words::asked(&wanted.text)?,
-            rising: !wanted.sort.falling,
-            behind: behind_look(wanted)?,
+            ascending: !wanted.sort.descending,
+            behind: health_check_cursor(wanted)?,
         };
         let mut connection = self.connection().await?;
-        let node = NodeId(machine_of(&mut connection, name).await?.id);
+        let node = NodeId(find_machine(&mut connection, name).await?.id);
         let limit = LOOKS as i64 + 1;
         let mut looks =
             reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
@@ -141,7 +145,7 @@ impl Control {
         let next = looks
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(wanted.sort, &[look_key(last.at)]));
+            .map(|last| Cursor::behind(wanted.sort, &[health_check_key(last.at)]));
         Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
     }
 
@@ -156,13 +160,13 @@ impl Control {
         let filter = CarriedFilter {
             state: wanted.state.map(StepState::as_str),
             role: words::asked(&wanted.role)?,
-            falling: wanted.sort.falling,
-            behind: behind_carried(wanted)?,
+            descending: wanted.sort.descending,
+            behind: noderole_cursor(wanted)?,
         };
         let mut connection = self.connection().await?;
-        let node = NodeId(machine_of(&mut connection, name).await?.id);
+        let node = NodeId(find_machine(&mut connection, name).await?.id);
         let limit = PAGE_SIZE as i64 + 1;
-        let mut rows = reading::noderoles_on(&mut connection, node, filter, limit)
+        let mut rows = reading::noderoles_of_node(&mut connection, node, filter, limit)
             .await
             .map_err(from_store)?;
         drop(connection);
@@ -172,7 +176,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(wanted.sort, &carried_keys(last)));
+            .map(|last| Cursor::behind(wanted.sort, &noderole_keys(last)));
         let noderoles =
             rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
         Ok(CarriedPage { noderoles, next })
@@ -193,27 +197,27 @@ impl Control {
             intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
         let actor = actor.still(&mut transaction).await?;
-        let row = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
+        let row = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let before = row.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
-        let place = place_of_node(&mut transaction, node).await?;
+        let place = node_deployment(&mut transaction, node).await?;
         actor.require_in(Permission::Operator, place)?;
         still(Some(version), before.version, &before.fqdn)?;
         let after = self.changed(&before, &change)?;
         if after == before {
             return Ok(before.version);
         }
-        if before.meant && (is_other_way(&before, &after) || after.hints != before.hints) {
-            return Err(in_blueprint(&before.fqdn, &change));
+        if before.meant && (is_connection_changed(&before, &after) || after.hints != before.hints) {
+            return Err(in_blueprint_problem(&before.fqdn, &change));
         }
-        self.added.of_record(actor.person, new_addresses(&before, &after))?;
+        self.added.of_record(actor.person, count_new_addresses(&before, &after))?;
         let by = (Some(actor.person), None);
-        let version = write_changed(&mut transaction, node, &before, &after, by).await?;
+        let version = write_node(&mut transaction, node, &before, &after, by).await?;
         done(transaction).await?;
         // Reviews that would give the node its first document depend on its record.
-        if is_other_way(&before, &after) || after.hints != before.hints {
-            self.replan_at_once().await;
+        if is_connection_changed(&before, &after) || after.hints != before.hints {
+            self.replan_after_change().await;
         }
         Ok(version)
     }
@@ -232,13 +236,13 @@ impl Control {
             after.description = description.to_owned();
         }
         if let Some(macs) = &change.macs {
-            after.macs = checked_macs(macs)?;
+            after.macs = check_macs(macs)?;
         }
         if let Some(serial) = &change.serial {
-            after.serial = checked_serial(serial)?;
+            after.serial = check_serial(serial)?;
         }
         if let Some(hints) = &change.hints {
-            checked_object("hints", hints, limits::HINTS)?;
+            check_object("hints", hints, limits::HINTS)?;
             after.hints = hints.clone();
         }
         if let Some(wanted) = &change.way {
@@ -294,7 +298,10 @@ impl Control {
         let gone = || Problem::not_found("This node no longer exists. See the list of nodes.");
         // Descriptive data changes without the commit lock, so only the lock of the record keeps
         // its version stable.
-        intent::lock_machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        intent::lock_node_record(&mut transaction, node)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(gone)?;
         let row =
             reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
@@ -344,7 +351,7 @@ impl From<NodeId> for Seen {
 /// Returns an error if the record has another version than the one that the client has seen.
 pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
     match seen {
-        Some(seen) if seen != version => Err(changed_meanwhile(fqdn)),
+        Some(seen) if seen != version => Err(version_conflict(fqdn)),
         _ => Ok(()),
     }
 }
@@ -352,14 +359,14 @@ pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), P
 /// Writes a changed record with its audit entry, and returns the new version. The caller has
 /// checked the permission and has the record's lock. A new connection is refused while a run is
 /// open on the node.
-pub(crate) async fn write_changed(
+pub(crate) async fn write_node(
     on: &mut PgConnection,
     node: NodeId,
     before: &MachineRow,
     after: &MachineRow,
     (by, reason): (Option<PersonId>, Option<&str>),
 ) -> Result<i32, Problem> {
-    let other_way = is_other_way(before, after);
+    let other_way = is_connection_changed(before, after);
     if other_way && before.busy {
         return Err(Problem::conflict(
             "busy",
@@ -375,7 +382,8 @@ pub(crate) async fn write_changed(
         detail.insert("reason".into(), reason.into());
     }
     detail.insert("fqdn".into(), before.fqdn.clone().into());
-    let version = intent::write_machine(on, node, after, other_way).await.map_err(from_store)?;
+    let version =
+        intent::update_node_record(on, node, after, other_way).await.map_err(from_store)?;
     intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
         .await
         .map_err(from_store)?;
@@ -384,25 +392,27 @@ pub(crate) async fn write_changed(
 }
 
 /// The number of addresses that a change adds. With another port, each address counts as new.
-fn new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
+fn count_new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
     let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
     let (was, is) = (listed(before), listed(after));
     let same_port = before.connection["port"] == after.connection["port"];
     is.iter().filter(|address| !(same_port && was.contains(address))).count()
 }
 
-fn is_other_way(before: &MachineRow, after: &MachineRow) -> bool {
+fn is_connection_changed(before: &MachineRow, after: &MachineRow) -> bool {
     (&after.address, &after.connection) != (&before.address, &before.connection)
 }
 
 /// Notifies open pages of the node and of the node list.
 pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
-    intent::append_live(on, &[Topic::Nodes], &Live::Node { fqdn }).await.map_err(from_store)
+    intent::append_event_to_topics(on, &[Topic::Nodes], &Live::Node { fqdn })
+        .await
+        .map_err(from_store)
 }
 
 /// Validates an object from a client: small, and without a reference to a secret, because every
 /// viewer sees it.
-pub(crate) fn checked_object<'v>(
+pub(crate) fn check_object<'v>(
     what: &str,
     value: &'v Value,
     most: usize,
@@ -416,9 +426,9 @@ pub(crate) fn checked_object<'v>(
             most / 1024
         )));
     }
-    check_written(value)
+    check_user_data(value)
         .map_err(|error| Problem::invalid(words::sentence(&format!("{what}: {error}"))))?;
-    if secret::holds_reference(value) {
+    if secret::contains_reference(value) {
         return Err(Problem::invalid(format!(
             "{what}: must not have a reference to a secret ($secret), because every viewer can \
              read this field."
@@ -429,7 +439,7 @@ pub(crate) fn checked_object<'v>(
 
 /// The refusal of a direct change to a node in a blueprint: its connection and hints change by
 /// proposal.
-pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
+pub(crate) fn in_blueprint_problem(fqdn: &str, change: &NodeChange) -> Problem {
     let command = api::calls::propose_change(fqdn, change);
     Problem::conflict(
         "in_blueprint",
@@ -442,7 +452,7 @@ pub(crate) fn in_blueprint(fqdn: &str, change: &NodeChange) -> Problem {
 
 /// The current deployment of a node, for the permission check. The caller has the lock of the
 /// record or of commits, so the node cannot move.
-pub(crate) async fn place_of_node(
+pub(crate) async fn node_deployment(
     on: &mut PgConnection,
     node: NodeId,
 ) -> Result<DeploymentId, Problem> {
@@ -452,11 +462,11 @@ pub(crate) async fn place_of_node(
     Ok(DeploymentId(row.deployment_id))
 }
 
-async fn machine_of(on: &mut PgConnection, name: &str) -> Result<reading::MachineRow, Problem> {
+async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::MachineRow, Problem> {
     let found = match name.parse::<NodeId>() {
         Ok(id) => reading::machine(on, id).await,
         Err(_) => match Fqdn::parse(name.trim()) {
-            Ok(fqdn) => reading::machine_named(on, fqdn.as_str()).await,
+            Ok(fqdn) => reading::node_detail_by_name(on, fqdn.as_str()).await,
             Err(_) => Ok(None),
         },
     };
@@ -468,7 +478,7 @@ async fn machine_of(on: &mut PgConnection, name: &str) -> Result<reading::Machin
 
 fn life(row: &reading::MachineRow) -> Life {
     let known = row.alive_since.is_some();
-    let belief = Belief { alive: row.alive, known, against: row.look_against.unsigned_abs() };
+    let belief = Liveness { alive: row.alive, known, against: row.look_against.unsigned_abs() };
     Life {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
@@ -534,13 +544,13 @@ fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
 
 /// The cursor of a health check: its time in microseconds since 1970, the precision of the
 /// database.
-fn look_key(at: OffsetDateTime) -> Key {
+fn health_check_key(at: OffsetDateTime) -> Key {
     Key::from(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
 }
 
 /// The time after which a page of health checks continues.
-fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
-    let Some(keys) = paging::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
+fn health_check_cursor(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
+    let Some(keys) = cursor::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
         [Key::Number(micros)] => {
             OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok()
@@ -549,22 +559,22 @@ fn behind_look(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> 
     };
     // PostgreSQL has no timestamp before 4714 BC.
     let moment = moment.filter(|moment| moment.year() >= 1);
-    moment.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.before.as_ref()))
+    moment.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.before.as_ref()))
 }
 
 /// The sort key of a noderole on its node, in run order.
-fn carried_keys(row: &CarriedRow) -> [Key; 2] {
+fn noderole_keys(row: &CarriedRow) -> [Key; 2] {
     [Key::from(i64::from(row.rank)), Key::from(row.step_id.to_string().as_str())]
 }
 
 /// The rank and step after which a page of noderoles continues.
-fn behind_carried(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
-    let Some(keys) = paging::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
+fn noderole_cursor(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
+    let Some(keys) = cursor::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {
         [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
         _ => None,
     };
-    place.map(Some).ok_or_else(|| paging::no_row_has(wanted.sort, wanted.after.as_ref()))
+    place.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()))
 }
 
 fn look(row: LookRow) -> LookView {
@@ -626,7 +636,7 @@ mod tests {
     #[test]
     fn visible_objects_cannot_reference_secrets() {
         let good = json!({"rack": 7, "wants": ["raid"]});
-        assert!(checked_object("hints", &good, 100).is_ok());
+        assert!(check_object("hints", &good, 100).is_ok());
         for bad in [
             json!([1]),
             json!({"key": {"$secret": "deploy/ssh", "version": 1}}),
@@ -635,7 +645,7 @@ mod tests {
             json!({"hidden": "a\u{202e}b"}),
             json!({"nothing": "\0"}),
         ] {
-            let refused = checked_object("hints", &bad, 100).unwrap_err();
+            let refused = check_object("hints", &bad, 100).unwrap_err();
             assert!(refused.status == 400 && refused.detail.starts_with("hints: "), "{refused:?}");
         }
     }

@@ -8,7 +8,7 @@ use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
 use api::listing::{Cursor, Key, NodesWanted};
 use api::live::{Live, Topic};
 use api::nodes::{NodeChange, WayChange};
-use engine::cluster::{Hardware, derived_name, mac_address, phantom};
+use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;
 use serde_json::{Value, json};
@@ -18,13 +18,13 @@ use store::reading::{self, NodeFilter};
 use uuid::Uuid;
 
 use crate::connection;
-use crate::machines::{in_blueprint, tell, write_changed};
+use crate::machines::{in_blueprint_problem, tell, write_node};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::{Control, done, paging, reach, words};
+use crate::{Control, cursor, done, reach, words};
 
 /// The domain of nodes with derived names.
-const UNNAMED: &str = "nodes.gantry.internal";
+const DEFAULT_DOMAIN: &str = "nodes.gantry.internal";
 /// Maximum number of MAC addresses per node.
 const MAX_MACS: usize = 64;
 
@@ -38,12 +38,12 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let name: String =
             words::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let behind = paging::behind(wanted.sort, wanted.after.as_ref())?;
+        let behind = cursor::behind(wanted.sort, wanted.after.as_ref())?;
         // In every sort order, the last key is the node's name.
         if let Some(Key::Text(name)) = behind.as_ref().and_then(|keys| keys.last())
             && Fqdn::parse(name).is_err()
         {
-            return Err(paging::no_row_has(wanted.sort, wanted.after.as_ref()));
+            return Err(cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()));
         }
         let deployment = words::asked(&wanted.deployment)?;
         let deployment = match deployment {
@@ -66,7 +66,7 @@ impl Control {
             .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
-        let counts = reading::node_counts(&mut connection, &ids).await.map_err(from_store)?;
+        let counts = reading::node_step_counts(&mut connection, &ids).await.map_err(from_store)?;
         let unreached = reading::unreached(&mut connection, &ids).await.map_err(from_store)?;
         drop(connection);
         let present = self.present().await?;
@@ -99,7 +99,7 @@ impl Control {
     /// cannot be added twice.
     pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
-        self.make_node(Some(actor), &wish).await
+        self.insert_new_node(Some(actor), &wish).await
     }
 
     /// Like [`Self::add_node`], for a process with direct access to the machine and the database. A
@@ -110,23 +110,24 @@ impl Control {
     /// As [`Self::add_node`], except that an existing node is no error. Also if the connection
     /// would change while a run is open.
     pub async fn ensure_node(&self, wish: NodeWish) -> Result<bool, Problem> {
-        match self.make_node(None, &wish).await {
-            Err(problem) if problem.code == "node_exists" => self.ensure_way(&wish).await,
+        match self.insert_new_node(None, &wish).await {
+            Err(problem) if problem.code == "node_exists" => self.ensure_connection(&wish).await,
             made => made.map(|_| false),
         }
     }
 
-    async fn ensure_way(&self, wish: &NodeWish) -> Result<bool, Problem> {
+    async fn ensure_connection(&self, wish: &NodeWish) -> Result<bool, Problem> {
         let (fqdn, _) = name_of(wish)?;
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let gone =
             || Problem::conflict("state", format!("Node {fqdn} was just removed. Try again."));
-        let known =
-            reading::machine_named(&mut transaction, fqdn.as_str()).await.map_err(from_store)?;
+        let known = reading::node_detail_by_name(&mut transaction, fqdn.as_str())
+            .await
+            .map_err(from_store)?;
         let node = NodeId(known.ok_or_else(gone)?.id);
-        let before = intent::lock_machine(&mut transaction, node)
+        let before = intent::lock_node_record(&mut transaction, node)
             .await
             .map_err(from_store)?
             .ok_or_else(gone)?;
@@ -148,10 +149,10 @@ impl Control {
             let wanted = connection::of_record(transport, &after.address, &after.connection);
             let change =
                 NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
-            return Err(in_blueprint(&before.fqdn, &change));
+            return Err(in_blueprint_problem(&before.fqdn, &change));
         }
         let reason = "changed on the machine itself";
-        write_changed(&mut transaction, node, &before, &after, (None, Some(reason))).await?;
+        write_node(&mut transaction, node, &before, &after, (None, Some(reason))).await?;
         done(transaction).await?;
         Ok(true)
     }
@@ -172,7 +173,7 @@ impl Control {
     /// Validates a requested record.
     pub(crate) fn fit(&self, wish: &NodeWish) -> Result<Fit, Problem> {
         let (fqdn, is_derived) = name_of(wish)?;
-        let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
+        let (macs, serial) = (check_macs(&wish.macs)?, check_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid(
                 "Names below phantom.gantry.internal are reserved for phantom nodes. Choose \
@@ -183,7 +184,11 @@ impl Control {
         Ok(Fit { fqdn, is_derived, macs, serial, transport, connection, addresses })
     }
 
-    async fn make_node(&self, actor: Option<&Actor>, wish: &NodeWish) -> Result<NodeId, Problem> {
+    async fn insert_new_node(
+        &self,
+        actor: Option<&Actor>,
+        wish: &NodeWish,
+    ) -> Result<NodeId, Problem> {
         let fit = self.fit(wish)?;
         let by = actor.map(|actor| actor.person);
         if let Some(person) = by {
@@ -194,7 +199,7 @@ impl Control {
         if let Some(actor) = actor {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
-        intent::lock_records(&mut transaction).await.map_err(from_store)?;
+        intent::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
         let node = fit.insert(&mut transaction, system, by).await?;
         fit.note(&mut transaction, node, by).await?;
         done(transaction).await?;
@@ -206,7 +211,7 @@ impl Control {
         check_root(root)?;
         let root = plain_path(root);
         if let Some(data) = &self.data {
-            check_apart(&root, data)?;
+            check_no_overlap(&root, data)?;
         }
         Ok(json!({"root": root}))
     }
@@ -223,11 +228,12 @@ impl Control {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
-        let Some(fqdn) =
-            intent::take_out_record(&mut transaction, node, version).await.map_err(from_store)?
+        let Some(fqdn) = intent::remove_node_record(&mut transaction, node, version)
+            .await
+            .map_err(from_store)?
         else {
             drop(transaction);
-            return Err(self.not_taken_out(node).await?);
+            return Err(self.delete_refusal(node).await?);
         };
         intent::append_audit(
             &mut transaction,
@@ -254,7 +260,7 @@ impl Control {
             .await
             .map_err(from_store)?;
             let told = Live::Proposal { proposal: closed.id, version: closed.version };
-            intent::append_live(
+            intent::append_event_to_topics(
                 &mut transaction,
                 &[Topic::Proposal(closed.id), Topic::Reviews],
                 &told,
@@ -262,19 +268,19 @@ impl Control {
             .await
             .map_err(from_store)?;
         }
-        intent::append_live(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn })
+        intent::append_event_to_topics(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn })
             .await
             .map_err(from_store)?;
         done(transaction).await
     }
 
-    async fn not_taken_out(&self, node: NodeId) -> Result<Problem, Problem> {
+    async fn delete_refusal(&self, node: NodeId) -> Result<Problem, Problem> {
         let present = self.present().await?;
         let Some(known) = present.skeleton.nodes.get(&node) else {
             return Ok(Problem::not_found("This node no longer exists. See the list of nodes."));
         };
         if !present.blueprint.nodes.contains_key(&node) {
-            return Ok(changed_meanwhile(known.fqdn.as_str()));
+            return Ok(version_conflict(known.fqdn.as_str()));
         }
         Ok(Problem::conflict(
             "node_meant",
@@ -306,7 +312,7 @@ impl Fit {
     }
 
     /// Inserts the record. The caller has a lock that blocks other additions
-    /// ([`intent::lock_records`]).
+    /// ([`intent::lock_node_inserts`]).
     pub(crate) async fn insert(
         &self,
         on: &mut PgConnection,
@@ -356,7 +362,7 @@ impl Fit {
 }
 
 /// The problem for a change based on an outdated version of the record.
-pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
+pub(crate) fn version_conflict(fqdn: &str) -> Problem {
     Problem::new(
         412,
         "changed_meanwhile",
@@ -366,7 +372,7 @@ pub(crate) fn changed_meanwhile(fqdn: &str) -> Problem {
 }
 
 /// Validates a serial number.
-pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
+pub(crate) fn check_serial(serial: &str) -> Result<String, Problem> {
     let serial = words::plain(serial)?;
     if serial.len() > 200 {
         return Err(Problem::invalid("serial: must have at most 200 bytes."));
@@ -375,7 +381,7 @@ pub(crate) fn checked_serial(serial: &str) -> Result<String, Problem> {
 }
 
 /// Validates MAC addresses and converts them to their canonical form; empty texts are skipped.
-pub(crate) fn checked_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
+pub(crate) fn check_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
     if macs.len() > MAX_MACS {
         return Err(Problem::invalid(format!("macs: must have at most {MAX_MACS} MAC addresses.")));
     }
@@ -408,15 +414,16 @@ fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
     let invalid =
         |error: &dyn std::fmt::Display| Problem::invalid(words::sentence(&error.to_string()));
     words::plain(&wish.domain)?;
-    let (macs, serial) = (checked_macs(&wish.macs)?, checked_serial(&wish.serial)?);
+    let (macs, serial) = (check_macs(&wish.macs)?, check_serial(&wish.serial)?);
     if !wish.fqdn.trim().is_empty() {
         return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
     }
     let macs: Vec<&str> = macs.iter().map(String::as_str).collect();
     let hardware =
         Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
-    let domain = Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(UNNAMED);
-    Ok((derived_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
+    let domain =
+        Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(DEFAULT_DOMAIN);
+    Ok((derive_node_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
 }
 
 /// Scripts write below the root folder, so it must be a deliberate choice.
@@ -450,12 +457,12 @@ fn plain_path(root: &str) -> String {
 /// Scripts that run with Gantry's data folder as root would control all of Gantry: its database and
 /// its sign-in secrets. Only `nodes` below the data folder is permitted; the demo's nodes are
 /// there.
-fn check_apart(root: &str, data: &Path) -> Result<(), Problem> {
+fn check_no_overlap(root: &str, data: &Path) -> Result<(), Problem> {
     let (root, data) = (resolved(Path::new(root)), resolved(data));
     let nodes = data.join("nodes");
-    let for_nodes = root.starts_with(&nodes) && root != nodes;
+    let is_node_folder = root.starts_with(&nodes) && root != nodes;
     let apart = !root.starts_with(&data) && !data.starts_with(&root);
-    if apart || for_nodes {
+    if apart || is_node_folder {
         return Ok(());
     }
     Err(Problem::invalid(format!(
@@ -540,7 +547,7 @@ mod tests {
             "/var/nowhere/gantry/postgres",
             "/var/nowhere/gantry/nodes",
         ] {
-            let problem = check_apart(bad, data).unwrap_err();
+            let problem = check_no_overlap(bad, data).unwrap_err();
             assert!(
                 problem.detail.contains("overlaps with Gantry's own data folder")
                     && problem.detail.contains("/var/nowhere/gantry/nodes"),
@@ -549,13 +556,13 @@ mod tests {
         }
         for good in ["/var/nowhere/gantry/nodes/web-9", "/var/nowhere/gantry-2", "/srv/nodes/web-1"]
         {
-            assert_eq!(check_apart(good, data), Ok(()), "{good}");
+            assert_eq!(check_no_overlap(good, data), Ok(()), "{good}");
         }
         let folder = std::env::temp_dir().join(format!("gantry-roots-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("data")).unwrap();
         std::os::unix::fs::symlink(folder.join("data"), folder.join("link")).unwrap();
         let through = folder.join("link/postgres");
-        let refused = check_apart(through.to_str().unwrap(), &folder.join("data"));
+        let refused = check_no_overlap(through.to_str().unwrap(), &folder.join("data"));
         std::fs::remove_dir_all(&folder).unwrap();
         assert!(refused.is_err(), "links are followed");
     }

@@ -8,18 +8,18 @@ use api::console::Opened;
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::opened::contents;
-use engine::ids::{ProposalId, SubmissionId};
+use engine::ids::{ProposalId, ReviewId};
 use sqlx::PgConnection;
 use store::intent::{self, MAX_OPENED};
 
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
-use crate::reviewing::changed;
+use crate::review::changed;
 use crate::{Control, done};
 
 impl Control {
     /// The changes of a review that this person has viewed.
-    pub async fn opened(&self, actor: &Actor, id: SubmissionId) -> Result<Opened, Problem> {
+    pub async fn opened(&self, actor: &Actor, id: ReviewId) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
         let changes = changes(self, actor, id).await?;
         let mut connection = self.connection().await?;
@@ -30,7 +30,7 @@ impl Control {
     pub async fn open_changes(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
         anchors: Vec<Anchor>,
     ) -> Result<Opened, Problem> {
         actor.require(Permission::Viewer)?;
@@ -53,7 +53,7 @@ impl Control {
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_opened(&mut transaction, actor.person, changes.proposal, &marks)
+        intent::ensure_changes_viewed(&mut transaction, actor.person, changes.proposal, &marks)
             .await
             .map_err(from_store)?;
         let opened = opened(&mut transaction, actor, &changes).await?;
@@ -85,7 +85,7 @@ async fn opened(
     Ok(found)
 }
 
-async fn changes(control: &Control, actor: &Actor, id: SubmissionId) -> Result<Changes, Problem> {
+async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<Changes, Problem> {
     let mut connection = control.connection().await?;
     let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| no_review(id))?;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use api::Problem;
 use api::console::StateCounts;
-use api::listing::{Sort, TargetSort};
+use api::listing::{BlueprintSort, Sort};
 use api::overview::{
-    COMMITS, DeploymentTally, DeploymentWay, Hour, NodeTally, Overview, PolicyView, QueueTally,
+    DeploymentTally, DeploymentWay, Hour, MAX_COMMITS, NodeTally, Overview, PolicyView, QueueTally,
     TargetView, Way, WorkerTally,
 };
 use api::waiting::WaitingWanted;
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use store::reading::{self, InTheWay, Tally, Whose};
 
-use crate::blueprints::to_target;
+use crate::blueprints::to_blueprint_summary;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::waiting::EVERYWHERE;
@@ -25,7 +25,7 @@ use crate::words::at;
 use crate::{Control, done};
 
 /// Runs of the last 24 hours are counted up to this limit.
-const RUNS_COUNTED: i64 = 50_000;
+const MAX_COUNTED_RUNS: i64 = 50_000;
 
 /// Numbers for metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -44,13 +44,17 @@ impl Control {
         let Numbers { tally, steps } = self.numbers().await?;
         let first_steps = self.first_steps(actor, &present).await?;
         let mut connection = self.connection().await?;
-        let hours = reading::hours(&mut connection, RUNS_COUNTED).await.map_err(from_store)?;
+        let hours = reading::hours(&mut connection, MAX_COUNTED_RUNS).await.map_err(from_store)?;
         let hour =
             |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
-        let rows = reading::targets(&mut connection, None, TargetSort::USUAL, None)
+        let rows = reading::targets(&mut connection, None, BlueprintSort::USUAL, None)
             .await
             .map_err(from_store)?;
-        let commits = rows.into_iter().take(COMMITS).map(to_target).collect::<Result<_, _>>()?;
+        let commits = rows
+            .into_iter()
+            .take(MAX_COMMITS)
+            .map(to_blueprint_summary)
+            .collect::<Result<_, _>>()?;
         Ok(Overview {
             target: present.head.number,
             enabled: present.head.enabled,
@@ -81,7 +85,7 @@ impl Control {
     pub async fn numbers(&self) -> Result<Numbers, Problem> {
         let mut connection = self.connection().await?;
         let tally = reading::tally(&mut connection).await.map_err(from_store)?;
-        let steps = reading::all_steps(&mut connection).await.map_err(from_store)?;
+        let steps = reading::step_counts(&mut connection).await.map_err(from_store)?;
         Ok(Numbers { tally, steps })
     }
 
@@ -92,13 +96,17 @@ impl Control {
         let number = present.head.policy;
         let mut connection = self.connection().await?;
         let policy = self.policy(&mut connection, &present).await?;
-        let made = reading::policy_made(&mut connection, number.0).await.map_err(from_store)?;
+        let made = reading::policy_origin(&mut connection, number.0).await.map_err(from_store)?;
         let (since, by, target) = made.ok_or_else(Problem::internal)?;
-        Ok(PolicyView { number, policy, since: at(since), by, target: TargetNo(target) })
+        Ok(PolicyView { number, policy, since: at(since), by, target: BlueprintNumber(target) })
     }
 
     /// A target and its progress.
-    pub async fn target(&self, actor: &Actor, number: TargetNo) -> Result<TargetView, Problem> {
+    pub async fn target(
+        &self,
+        actor: &Actor,
+        number: BlueprintNumber,
+    ) -> Result<TargetView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut view = self.begin().await?;
         // The progress and the obstacles must come from the same snapshot.
@@ -111,7 +119,7 @@ impl Control {
             Problem::not_found(format!("Target {number} does not exist. See the list of targets."))
         })?;
         let (steps, applied) =
-            reading::steps_of_target(&mut view, number).await.map_err(from_store)?;
+            reading::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
             false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number))
@@ -123,12 +131,12 @@ impl Control {
             way: way(&steps, applied, in_the_way),
             steps,
             applied,
-            target: to_target(row)?,
+            target: to_blueprint_summary(row)?,
         })
     }
 
     /// The progress of a deployment, by the same rule as for a target.
-    pub async fn deployment_way(
+    pub async fn deployment_progress(
         &self,
         actor: &Actor,
         name: &str,
@@ -144,7 +152,7 @@ impl Control {
             .execute(&mut *view)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let steps = reading::steps_in(&mut view, id).await.map_err(from_store)?;
+        let steps = reading::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
             false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id))
@@ -157,10 +165,10 @@ impl Control {
 
     /// Like [`Self::target`], but waits until the target converges or is stuck, or until the
     /// timeout.
-    pub async fn target_settled(
+    pub async fn wait_for_blueprint(
         &self,
         actor: &Actor,
-        number: TargetNo,
+        number: BlueprintNumber,
         most: Duration,
     ) -> Result<TargetView, Problem> {
         let end = tokio::time::Instant::now() + most;

@@ -17,7 +17,7 @@
 //!   database; there is no cache.
 //! * Disabling a person also revokes their tokens, in the same transaction. Enabling the person
 //!   again restores none of them, so a leaked token stays useless.
-//! * The time of the last request is stored at most once per [`NOTE_EVERY`], so a request usually
+//! * The time of the last request is stored at most once per [`VISIT_PRECISION`], so a request usually
 //!   costs one read.
 //! * Every sign-in creates a new session and ends the browser's old one. This prevents session
 //!   fixation.
@@ -42,12 +42,12 @@ use std::time::Duration;
 use api::Problem;
 use api::names::TOKEN_PREFIX;
 use engine::counting::many;
-use engine::ids::{OWN_NAME, PersonId};
+use engine::ids::{PersonId, SYSTEM_ACTOR};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Postgres, Transaction};
-use store::people::{self, ASKS_PASSWORD, SessionTimes, TokenHash, Unspendable};
+use store::people::{self, LinkError, REQUIRES_PASSWORD, SessionTimeouts, TokenHash};
 use store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -67,24 +67,27 @@ pub const SESSION_ABSOLUTE: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const SESSION_REQUESTS: u32 = MOST_BY_SESSION;
 /// Maximum number of requests with one token per minute.
 pub const TOKEN_REQUESTS: u32 = MOST_BY_TOKEN;
-/// Failed sign-ins within [`FAILURES_COUNT`], per address or per name, before further attempts have
+/// Failed sign-ins within [`FAILURE_WINDOW`], per address or per name, before further attempts have
 /// to wait.
 pub const FAILED_SIGN_INS: u32 = MOST_FAILURES;
 /// The period in which failed sign-ins are counted.
-pub const FAILURES_COUNT: Duration = WINDOW;
+pub const FAILURE_WINDOW: Duration = WINDOW;
 /// Passwords that are hashed in parallel.
-pub const HASHED_AT_ONCE: usize = passwords::AT_ONCE;
+pub const HASH_CONCURRENCY: usize = passwords::AT_ONCE;
 /// Passwords that are hashed or wait for it.
-pub const HASHED_OR_WAITING: usize = passwords::WAITING;
+pub const MAX_HASH_TASKS: usize = passwords::WAITING;
 /// The precision of a session's last visit.
-pub const NOTE_EVERY: Duration = Duration::from_secs(60);
+pub const VISIT_PRECISION: Duration = Duration::from_secs(60);
 /// Validity of the one-time links that a start prints: one working day.
-pub const START_SIGN_IN_HOLDS: Duration = Duration::from_secs(12 * 3600);
+pub const START_LINK_VALIDITY: Duration = Duration::from_secs(12 * 3600);
 
-const TIMES: SessionTimes =
-    SessionTimes { idle: SESSION_IDLE, absolute: SESSION_ABSOLUTE, note_every: NOTE_EVERY };
+const TIMES: SessionTimeouts = SessionTimeouts {
+    idle: SESSION_IDLE,
+    absolute: SESSION_ABSOLUTE,
+    visit_interval: VISIT_PRECISION,
+};
 /// Longest text that is looked up as a token, in bytes. Valid tokens are shorter.
-pub(crate) const MAX_TOKEN: usize = 128;
+pub(crate) const MAX_TOKEN_LENGTH: usize = 128;
 /// Stored length of a client's user agent, in characters.
 const MAX_USER_AGENT: usize = 200;
 
@@ -212,7 +215,7 @@ pub struct People {
     /// Requests per token.
     requests: Arc<Throttle<Uuid>>,
     /// Requests per session.
-    visits: Arc<Throttle<TokenHash>>,
+    session_requests: Arc<Throttle<TokenHash>>,
     hasher: Hasher,
 }
 
@@ -222,11 +225,11 @@ fn nobody(id: PersonId) -> Problem {
 
 /// A new session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Begun {
+pub struct NewSession {
     /// The value of the browser's cookie.
     pub session: Token,
     /// Whether the link that was used also sets a password.
-    pub asks_password: bool,
+    pub needs_password: bool,
 }
 
 impl People {
@@ -238,7 +241,7 @@ impl People {
             attempts: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
             names: Arc::new(Throttle::of(MOST_FAILURES, WINDOW)),
             requests: Arc::new(Throttle::of(MOST_BY_TOKEN, MINUTE)),
-            visits: Arc::new(Throttle::of(MOST_BY_SESSION, MINUTE)),
+            session_requests: Arc::new(Throttle::of(MOST_BY_SESSION, MINUTE)),
             hasher: Hasher::default(),
         }
     }
@@ -250,7 +253,7 @@ impl People {
 
     /// Begins a transaction for an admin, or for Gantry itself. The latter needs the owner's
     /// connection.
-    async fn begin_for(
+    async fn begin_as(
         &self,
         by: Option<&Actor>,
     ) -> Result<Transaction<'static, Postgres>, Problem> {
@@ -275,7 +278,7 @@ impl People {
         check_name(&new.name)?;
         let words: Vec<&str> =
             new.permissions.iter().map(|permission| permission.as_str()).collect();
-        let mut transaction = self.begin_for(by).await?;
+        let mut transaction = self.begin_as(by).await?;
         let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
             .await
             .map_err(failed)?
@@ -324,7 +327,7 @@ impl People {
     pub async fn sign_in_as_owner(&self, name: &str) -> Result<Actor, Problem> {
         let person = self.actor_by_name(name).await?.person;
         let session = Token::random()?;
-        let mut transaction = self.begin_for(None).await?;
+        let mut transaction = self.begin_as(None).await?;
         people::insert_session(&mut transaction, person, &session.hash(), TIMES)
             .await
             .map_err(failed)?;
@@ -347,7 +350,7 @@ impl People {
     ///
     /// # Errors
     /// If the person does not exist, or `by` is not an admin.
-    pub async fn one_time_sign_in(
+    pub async fn create_sign_in_link(
         &self,
         by: Option<&Actor>,
         person: PersonId,
@@ -356,13 +359,17 @@ impl People {
         self.link(by, person, holds, &[]).await
     }
 
-    /// Like [`Self::one_time_sign_in`], from the process that starts Gantry, for a person who has
+    /// Like [`Self::create_sign_in_link`], from the process that starts Gantry, for a person who has
     /// to set a password.
     ///
     /// # Errors
     /// If the person does not exist.
-    pub async fn first_link(&self, person: PersonId, holds: Duration) -> Result<Token, Problem> {
-        self.link(None, person, holds, &[ASKS_PASSWORD]).await
+    pub async fn create_first_link(
+        &self,
+        person: PersonId,
+        holds: Duration,
+    ) -> Result<Token, Problem> {
+        self.link(None, person, holds, &[REQUIRES_PASSWORD]).await
     }
 
     async fn link(
@@ -376,8 +383,8 @@ impl People {
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
-        let mut transaction = self.begin_for(by).await?;
-        people::insert_sign_in(&mut transaction, person, &token.hash(), holds, asks)
+        let mut transaction = self.begin_as(by).await?;
+        people::insert_sign_in_link(&mut transaction, person, &token.hash(), holds, asks)
             .await
             .map_err(failed)?;
         let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
@@ -405,11 +412,11 @@ impl People {
         token: &str,
         visitor: &Visitor,
         before: Option<&str>,
-    ) -> Result<Begun, Problem> {
-        self.attempts.check(&network(visitor.address)).map_err(too_many_from_there)?;
+    ) -> Result<NewSession, Problem> {
+        self.attempts.check(&network(visitor.address)).map_err(too_many_from_address)?;
         // PostgreSQL refuses text with a NUL, and no link contains one.
-        if token.len() > MAX_TOKEN || token.contains('\0') {
-            return Err(self.refuse(visitor, Unspendable::Unknown));
+        if token.len() > MAX_TOKEN_LENGTH || token.contains('\0') {
+            return Err(self.refuse(visitor, LinkError::Unknown));
         }
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -418,28 +425,31 @@ impl People {
                 .await;
         let Some((person, asks)) = begun.map_err(failed)? else {
             let why =
-                people::unspendable(&mut transaction, &hash_of(token)).await.map_err(failed)?;
+                people::link_error(&mut transaction, &hash_of(token)).await.map_err(failed)?;
             return Err(self.refuse(visitor, why));
         };
-        begun_session(&mut transaction, person, &origin, before, "link").await?;
+        record_session(&mut transaction, person, &origin, before, "link").await?;
         transaction.commit().await.map_err(failed)?;
-        Ok(Begun { session, asks_password: asks.iter().any(|word| word == ASKS_PASSWORD) })
+        Ok(NewSession {
+            session,
+            needs_password: asks.iter().any(|word| word == REQUIRES_PASSWORD),
+        })
     }
 
-    fn refuse(&self, visitor: &Visitor, why: Unspendable) -> Problem {
+    fn refuse(&self, visitor: &Visitor, why: LinkError) -> Problem {
         tracing::warn!(address = ?visitor.address, ?why, "a sign-in with a link was rejected");
         self.attempts.note(network(visitor.address));
         let (code, detail) = match why {
-            Unspendable::Used => (
+            LinkError::Used => (
                 "sign_in_used",
                 "This sign-in link was already used. Each link works once. Ask an admin for a new \
                  one.",
             ),
-            Unspendable::Expired => (
+            LinkError::Expired => (
                 "sign_in_expired",
                 "This sign-in link has expired or was revoked. Ask an admin for a new one.",
             ),
-            Unspendable::Unknown => (
+            LinkError::Unknown => (
                 "sign_in_unknown",
                 "This sign-in link does not exist. Check that you copied all of it.",
             ),
@@ -455,7 +465,7 @@ impl People {
         let Some((actor, note_due)) = self.look_up(token).await? else {
             return Ok(None);
         };
-        self.visits.take(hash_of(token)).map_err(|wait| {
+        self.session_requests.take(hash_of(token)).map_err(|wait| {
             let detail = format!(
                 "A session can send {SESSION_REQUESTS} requests per minute, in all its tabs \
                  together. Try again in {}.",
@@ -464,20 +474,22 @@ impl People {
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if note_due {
-            people::note_visit(self.store.pool(), &hash_of(token), TIMES).await.map_err(failed)?;
+            people::record_visit(self.store.pool(), &hash_of(token), TIMES)
+                .await
+                .map_err(failed)?;
         }
         Ok(Some(actor))
     }
 
     /// Whether an actor is still signed in and has Viewer. It does not count as a visit, because
     /// streams stay open without activity.
-    pub async fn still_looks(&self, actor: &Actor) -> Result<bool, Problem> {
+    pub async fn can_still_view(&self, actor: &Actor) -> Result<bool, Problem> {
         let now = match (&actor.token, &actor.session) {
             (Some(token), _) => {
-                let row = store::api_tokens::bearer_of(self.store.pool(), token.id)
+                let row = store::api_tokens::bearer_by_id(self.store.pool(), token.id)
                     .await
                     .map_err(failed)?;
-                row.map(|row| Actor::of_bearer_again(row, token))
+                row.map(|row| Actor::reload_bearer(row, token))
             }
             (None, Some(session)) => {
                 let row = people::session(self.store.pool(), &session.hash, TIMES)
@@ -494,7 +506,7 @@ impl People {
     }
 
     async fn look_up(&self, token: &str) -> Result<Option<(Actor, bool)>, Problem> {
-        if token.is_empty() || token.len() > MAX_TOKEN {
+        if token.is_empty() || token.len() > MAX_TOKEN_LENGTH {
             return Ok(None);
         }
         let hash = hash_of(token);
@@ -535,10 +547,9 @@ impl People {
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        store::accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let ended = people::end_everything_of(&mut transaction, actor.person, None)
-            .await
-            .map_err(failed)?;
+        store::accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        let ended =
+            people::end_all_sessions(&mut transaction, actor.person, None).await.map_err(failed)?;
         let subject = actor.person.to_string();
         people::append_audit(
             &mut transaction,
@@ -565,7 +576,7 @@ impl People {
                 "You cannot disable your own account. Ask another admin.",
             ));
         }
-        let mut transaction = self.begin_for(by).await?;
+        let mut transaction = self.begin_as(by).await?;
         let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
         if !changed {
             // The response needs another connection, so return this one first.
@@ -592,14 +603,16 @@ impl People {
 }
 
 /// Records a new session and ends the browser's old one.
-async fn begun_session(
+async fn record_session(
     on: &mut PgConnection,
     person: PersonId,
     origin: &people::Origin,
     before: Option<&str>,
     by: &str,
 ) -> Result<(), Problem> {
-    if let Some(before) = before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN) {
+    if let Some(before) =
+        before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN_LENGTH)
+    {
         people::end_session(on, &hash_of(before)).await.map_err(failed)?;
     }
     let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
@@ -611,8 +624,8 @@ async fn begun_session(
 /// Ends all sessions and revokes all links and tokens of a disabled person. Returns the number of
 /// sessions and of tokens.
 async fn shut_out(on: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
-    let sessions = people::end_everything_of(on, person, None).await.map_err(failed)?;
-    let tokens = store::api_tokens::revoke_all_of(on, person).await.map_err(failed)?;
+    let sessions = people::end_all_sessions(on, person, None).await.map_err(failed)?;
+    let tokens = store::api_tokens::revoke_all(on, person).await.map_err(failed)?;
     Ok((sessions, tokens))
 }
 
@@ -625,9 +638,9 @@ fn require_admin(by: Option<&Actor>) -> Result<(), Problem> {
 }
 
 fn check_name(name: &str) -> Result<(), Problem> {
-    if name == OWN_NAME {
+    if name == SYSTEM_ACTOR {
         return Err(Problem::invalid(format!(
-            "The name {OWN_NAME} is reserved, because Gantry uses it for itself in the audit. \
+            "The name {SYSTEM_ACTOR} is reserved, because Gantry uses it for itself in the audit. \
              Choose another name."
         )));
     }
@@ -645,7 +658,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 /// Links and passwords share this counter, so a new link does not help.
-fn too_many_from_there(wait: Duration) -> Problem {
+fn too_many_from_address(wait: Duration) -> Problem {
     let detail = format!(
         "Too many sign-ins from your address failed, with passwords or links. Try again in {}. \
          Until then, links do not work from your address either.",
@@ -655,7 +668,7 @@ fn too_many_from_there(wait: Duration) -> Problem {
 }
 
 /// This counter is for passwords only, so a link still works.
-fn too_many_by_name(wait: Duration) -> Problem {
+fn too_many_for_name(wait: Duration) -> Problem {
     let detail = format!(
         "The password of this name was wrong too often. Try again in {}, or ask an admin for a \
          one-time sign-in link.",
@@ -703,7 +716,7 @@ mod tests {
 
         async fn link(&self) -> Token {
             self.people
-                .one_time_sign_in(None, self.ada, Duration::from_secs(60))
+                .create_sign_in_link(None, self.ada, Duration::from_secs(60))
                 .await
                 .expect("a sign-in")
         }
@@ -812,7 +825,8 @@ mod tests {
                 .await
                 .expect("to end it");
         }
-        let forgotten = async || people::forget_sessions(house.db.app()).await.expect("a round");
+        let forgotten =
+            async || people::delete_expired_sessions(house.db.app()).await.expect("a round");
         assert_eq!((forgotten().await, forgotten().await), (1, 0));
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM session")
             .fetch_one(house.db.app())
@@ -827,7 +841,7 @@ mod tests {
         let house = House::new().await;
         let (one, other) = (house.session().await, house.session().await);
         for _ in 1..SESSION_REQUESTS {
-            house.people.visits.note(hash_of(one.reveal()));
+            house.people.session_requests.note(hash_of(one.reveal()));
         }
         assert!(house.actor(&one).await.is_some(), "the last one");
         let problem = house.people.actor_of_session(one.reveal()).await.expect_err("too many");
@@ -853,7 +867,7 @@ mod tests {
                 .fetch_one(house.db.app())
                 .await
                 .expect("a count");
-        assert_eq!(left, people::MOST_SESSIONS);
+        assert_eq!(left, people::MAX_SESSIONS);
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
         let actor = house.actor(&last).await.expect("the newest session is valid");
         assert!(house.actor(&first).await.is_some(), "used since");
@@ -899,7 +913,7 @@ mod tests {
         house
             .change("UPDATE session SET last_seen_at = now() - interval '61 s', expires_at = now() + interval '90 s'")
             .await;
-        assert!(house.people.still_looks(&actor).await.expect("an answer"));
+        assert!(house.people.can_still_view(&actor).await.expect("an answer"));
         assert!(seen().await.0 > 60.0, "a check of the session is not a visit");
         house.actor(&session).await.expect("an actor");
         assert!(seen().await.1 <= 90.0);
@@ -942,7 +956,7 @@ mod tests {
         let actor = house.actor(&session).await.expect("an actor");
         house.people.disable(None, house.ada).await.expect("to disable");
         assert_eq!(house.actor(&session).await, None);
-        assert!(!house.people.still_looks(&actor).await.expect("an answer"));
+        assert!(!house.people.can_still_view(&actor).await.expect("an answer"));
         assert_eq!(house.refused(&link).await.code, "sign_in_expired");
         assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
 
@@ -999,19 +1013,19 @@ mod tests {
     #[tokio::test]
     async fn reserved_name_is_rejected() {
         let house = House::new().await;
-        let taken = NewPerson::human(OWN_NAME, [Permission::Viewer]);
+        let taken = NewPerson::human(SYSTEM_ACTOR, [Permission::Viewer]);
         let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
         // The name in the database schema must be the same.
         let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)")
-            .bind(OWN_NAME)
+            .bind(SYSTEM_ACTOR)
             .execute(house.db.owner())
             .await;
         let refused = by_hand.expect_err("a refusal");
-        assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::OwnName));
+        assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::ReservedName));
         assert!(
-            refused.to_string().contains(&format!("have the name \"{OWN_NAME}\"")),
+            refused.to_string().contains(&format!("have the name \"{SYSTEM_ACTOR}\"")),
             "{refused}"
         );
         house

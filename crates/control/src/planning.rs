@@ -14,17 +14,17 @@ use api::Problem;
 use api::console::PlannerView;
 use engine::Hash;
 use engine::canonical;
-use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, SubmissionId};
+use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, ReviewId};
 use engine::plan::ground::{Ground, versions};
 use engine::plan::{Report, report, resolve};
 use store::intent;
 
 use crate::Control;
-use crate::linting;
+use crate::change::{authors, counting, plan};
+use crate::lint;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_proposal, no_review};
-use crate::proposing::{authors, counting, plan};
 
 /// Maximum number of parts (nodes, noderoles, edges and roles) in a ground for browsers, about ten
 /// megabytes.
@@ -52,7 +52,7 @@ impl Control {
             let (skeleton, catalog) = (&present.skeleton, &present.catalog);
             match plan(&present, &edits) {
                 Ok(planned) => {
-                    let findings = linting::all(&present, &planned, ground.lint(&authors(&rows)));
+                    let findings = lint::all(&present, &planned, ground.lint(&authors(&rows)));
                     report(skeleton, catalog, &edits, &planned.effects, Some(&findings))
                 }
                 Err(_) => {
@@ -68,7 +68,7 @@ impl Control {
     pub async fn review_report(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
     ) -> Result<Option<Report>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;

@@ -18,7 +18,7 @@ use engine::blueprint::text::{Place, parents};
 use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
-use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, Fqdn, NodeId, NoderoleId};
 use engine::plan::Bare;
 use sqlx::PgConnection;
 use store::StoreError;
@@ -58,7 +58,7 @@ pub(crate) struct Kept {
     /// Locked while a blueprint is read.
     reads: Mutex<()>,
     catalog: RwLock<Arc<Catalog>>,
-    skeleton: Arc<Mutex<Option<KeptSkeleton>>>,
+    skeleton: Arc<Mutex<Option<CachedSkeleton>>>,
     /// Scripts with hidden characters.
     pub deceiving: crate::deceiving::Known,
     /// The impact of open submissions.
@@ -69,9 +69,9 @@ pub(crate) struct Kept {
 /// can be reused while both are the same. Building it visits all noderoles. With 200,000 noderoles
 /// this takes longer than the rest of a commit, so the next skeleton is derived from it.
 #[derive(Debug, Clone)]
-struct KeptSkeleton {
+struct CachedSkeleton {
     /// The epoch and the target.
-    at: (i64, TargetNo),
+    at: (i64, BlueprintNumber),
     root: Hash,
     blueprint: Arc<Blueprint>,
     bare: Vec<BareNode>,
@@ -181,7 +181,7 @@ impl Kept {
             )
         })?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
-        let bare = intent::bare_nodes(on).await.map_err(from_store)?;
+        let bare = intent::undocumented_nodes(on).await.map_err(from_store)?;
         let rows = intent::deployment_rows(on).await.map_err(from_store)?;
         Ok(Moment { head, root, catalog, bare, rows })
     }
@@ -203,7 +203,7 @@ impl Kept {
     /// if a reader still uses the old one.
     async fn skeleton(
         &self,
-        at: (i64, TargetNo),
+        at: (i64, BlueprintNumber),
         root: Hash,
         bare: Vec<BareNode>,
         blueprint: &Arc<Blueprint>,
@@ -218,19 +218,19 @@ impl Kept {
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
         // The task stores the result itself, because the request that started it may be gone by
         // then.
-        let making = unplaced(move || {
+        let building = unplaced(move || {
             // A reader with an older snapshot gets its skeleton, but must not replace a newer one
             // in the cache.
-            let is_late = kept.as_ref().is_some_and(|kept| kept.at > at);
-            let before = if is_late { (*kept).clone() } else { kept.take() };
+            let is_older = kept.as_ref().is_some_and(|kept| kept.at > at);
+            let before = if is_older { (*kept).clone() } else { kept.take() };
             let made = made(before, at, root, bare, blueprint, &catalog)?;
             let skeleton = Arc::clone(&made.skeleton);
-            if !is_late {
+            if !is_older {
                 *kept = Some(made);
             }
             Ok::<_, CatalogError>(skeleton)
         });
-        making.await?.map_err(|error| {
+        building.await?.map_err(|error| {
             tracing::error!(%error, "the catalog lacks an object that the blueprint pins");
             Problem::internal()
         })
@@ -239,9 +239,9 @@ impl Kept {
     /// The blueprint of the newest root, read once for all requests that wait for it.
     async fn blueprint(&self, control: &Control, root: Hash) -> Result<Arc<Blueprint>, Problem> {
         let kept = || self.blueprint.read().map(|kept| kept.clone()).unwrap_or_default();
-        let of_root =
+        let matching =
             |(hash, blueprint): (Hash, Arc<Blueprint>)| (hash == root).then_some(blueprint);
-        if let Some(blueprint) = kept().and_then(of_root) {
+        if let Some(blueprint) = kept().and_then(matching) {
             return Ok(blueprint);
         }
         let _reads = self.reads.lock().await;
@@ -250,7 +250,7 @@ impl Kept {
             Some((_, blueprint)) => blueprint,
             None => Arc::default(),
         };
-        let blueprint = Arc::new(load(control, &Beside::Unplaced, root, &before).await?);
+        let blueprint = Arc::new(load(control, &Beside::Unlimited, root, &before).await?);
         if let Ok(mut kept) = self.blueprint.write() {
             *kept = Some((root, Arc::clone(&blueprint)));
         }
@@ -284,13 +284,13 @@ impl Kept {
 }
 
 fn made(
-    before: Option<KeptSkeleton>,
-    at: (i64, TargetNo),
+    before: Option<CachedSkeleton>,
+    at: (i64, BlueprintNumber),
     root: Hash,
     bare: Vec<BareNode>,
     blueprint: Arc<Blueprint>,
     catalog: &Catalog,
-) -> Result<KeptSkeleton, CatalogError> {
+) -> Result<CachedSkeleton, CatalogError> {
     let nodes = || bare.iter().map(|node| (node.id, node.fqdn.clone(), node.deployment));
     let followed = before.and_then(|mut kept| {
         let followed =
@@ -303,7 +303,7 @@ fn made(
         Some(skeleton) => skeleton,
         None => Arc::new(Skeleton::of(&blueprint, nodes(), catalog)?),
     };
-    Ok(KeptSkeleton { at, root, blueprint, bare, skeleton })
+    Ok(CachedSkeleton { at, root, blueprint, bare, skeleton })
 }
 
 /// Loads a blueprint and reuses the documents that `before` already has. Parsing runs outside of
@@ -334,7 +334,10 @@ pub(crate) async fn load(
 
 /// Like [`load`], without documents to reuse and on the caller's connection. For callers that read
 /// a whole snapshot and block no other request.
-pub(crate) async fn load_whole(on: &mut PgConnection, root: Hash) -> Result<Blueprint, StoreError> {
+pub(crate) async fn load_full_blueprint(
+    on: &mut PgConnection,
+    root: Hash,
+) -> Result<Blueprint, StoreError> {
     let (body, nothing) = (one(intent::bodies(on, &[root]).await?, root)?, Blueprint::default());
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
     let missing = [missing_deployments(&doc, &nothing), missing_nodes(&doc, &nothing)].concat();
@@ -377,7 +380,7 @@ fn with_deployments(
     for (id, hash) in &doc.deployments {
         match before.deployments.get(id).filter(|stored| stored.hash == *hash) {
             Some(stored) => drop(blueprint.deployments.insert(*id, stored.clone())),
-            None => blueprint.load_deployment(*hash, body_of(bodies, *hash)?).map_err(corrupt)?,
+            None => blueprint.load_deployment(*hash, find_body(bodies, *hash)?).map_err(corrupt)?,
         }
     }
     Ok(blueprint)
@@ -392,7 +395,7 @@ fn with_nodes(
     for (id, hash) in &doc.nodes {
         match before.nodes.get(id).filter(|stored| stored.hash == *hash) {
             Some(stored) => drop(blueprint.nodes.insert(*id, stored.clone())),
-            None => blueprint.load_node(*hash, body_of(bodies, *hash)?).map_err(corrupt)?,
+            None => blueprint.load_node(*hash, find_body(bodies, *hash)?).map_err(corrupt)?,
         }
     }
     Ok(blueprint)
@@ -410,7 +413,7 @@ fn corrupt(error: engine::cluster::BlueprintError) -> StoreError {
     StoreError::corrupt("object", error)
 }
 
-fn body_of(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], StoreError> {
+fn find_body(bodies: &BTreeMap<Hash, Vec<u8>>, hash: Hash) -> Result<&[u8], StoreError> {
     bodies
         .get(&hash)
         .map(Vec::as_slice)

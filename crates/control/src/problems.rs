@@ -5,7 +5,7 @@
 //! nothing, so the response is 400.
 
 use api::Problem;
-use engine::ids::{ProposalId, RunId, SubmissionId};
+use engine::ids::{ProposalId, ReviewId, RunId};
 use migrations::Refusal;
 use sqlx::postgres::PgDatabaseError;
 use store::StoreError;
@@ -38,7 +38,7 @@ pub(crate) fn no_run(run: RunId) -> Problem {
     Problem::not_found(format!("Run {run} does not exist. See the list of runs."))
 }
 
-pub(crate) fn no_review(review: SubmissionId) -> Problem {
+pub(crate) fn no_review(review: ReviewId) -> Problem {
     Problem::not_found(format!("Review {review} does not exist. See the list of reviews."))
 }
 
@@ -64,14 +64,14 @@ pub(crate) fn from_commit(error: sqlx::Error) -> Problem {
 
 /// Whether the database refused a NUL, in text or in JSON.
 fn has_nul(error: &StoreError) -> bool {
-    is_of_sqlx(error, |inner| match inner {
+    has_sqlx_error(error, |inner| match inner {
         sqlx::Error::Database(e) => e.code().is_some_and(|c| c == "22021" || c == "22P05"),
         _ => false,
     })
 }
 
 fn is_away(error: &StoreError) -> bool {
-    is_of_sqlx(error, |inner| match inner {
+    has_sqlx_error(error, |inner| match inner {
         sqlx::Error::Io(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
@@ -88,7 +88,7 @@ fn is_away(error: &StoreError) -> bool {
 }
 
 /// Whether the error is a failed statement for which `is_so` is true, from sqlx or from SeaORM.
-fn is_of_sqlx(error: &StoreError, is_so: impl Fn(&sqlx::Error) -> bool) -> bool {
+fn has_sqlx_error(error: &StoreError, is_so: impl Fn(&sqlx::Error) -> bool) -> bool {
     match error {
         StoreError::Database(inner) => is_so(inner),
         StoreError::Orm(
@@ -110,51 +110,51 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     let text = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
     let text = format!("{text}.{}", hint(error));
     let code = match refusal {
-        Refusal::BaseMoved | Refusal::NotTheNext => "base_moved",
-        Refusal::ProposalMovedOn => "not_newest",
-        Refusal::PolicyMoved => "policy_moved",
+        Refusal::BaseChanged | Refusal::NotNextBlueprint => "base_moved",
+        Refusal::ProposalChanged => "not_newest",
+        Refusal::PolicyChanged => "policy_moved",
         Refusal::NotApproved => "not_approved",
-        Refusal::OtherEpoch => "other_epoch",
-        Refusal::AuthorsVerdict => "author",
+        Refusal::EpochMismatch => "other_epoch",
+        Refusal::VerdictByAuthor => "author",
         Refusal::NotAReviewer => "not_a_reviewer",
-        Refusal::Spent => "spent",
+        Refusal::AlreadyUsed => "spent",
         Refusal::OpenThreads => "open_threads",
         Refusal::NoVoice => "not_yours",
-        Refusal::MayNotCommit => "forbidden",
-        Refusal::FolderTaken => "root_taken",
-        Refusal::MachineTaken => "machine_taken",
+        Refusal::CannotCommit => "forbidden",
+        Refusal::RootFoldersOverlap => "root_taken",
+        Refusal::DuplicateAddress => "machine_taken",
         Refusal::TooLow => "too_low",
-        Refusal::BeyondScope => "beyond_scope",
+        Refusal::OutsideScope => "beyond_scope",
         Refusal::LastAdmin => "last_admin",
-        Refusal::NoPartOfTheTree => "no_part_of_the_tree",
-        Refusal::OwnName => "own_name",
-        Refusal::NotByToken | Refusal::NotAnAdmin => "forbidden",
-        Refusal::ApprovalBarred | Refusal::NotSigned => "not_approved",
+        Refusal::InvalidGrantScope => "no_part_of_the_tree",
+        Refusal::ReservedName => "own_name",
+        Refusal::InsufficientCredential | Refusal::NotAnAdmin => "forbidden",
+        Refusal::ApprovalExcluded | Refusal::SignatureMissing => "not_approved",
         Refusal::TooManyPasskeys => "too_many_passkeys",
         Refusal::PasskeyNotConfirmed => "passkey_not_confirmed",
-        Refusal::ForeignSignature => "passkey_unknown",
-        Refusal::MayNotConfirm => "may_not_confirm",
-        Refusal::LinkOfSession => "password_needed",
-        Refusal::RecordOutsideCommit => "in_blueprint",
-        Refusal::OtherRecord => "base_moved",
+        Refusal::SignatureByOtherPerson => "passkey_unknown",
+        Refusal::CannotConfirmAccess => "may_not_confirm",
+        Refusal::LinkSessionRestricted => "password_needed",
+        Refusal::NodeRecordOutsideCommit => "in_blueprint",
+        Refusal::NodeRecordMismatch => "base_moved",
         Refusal::NodeBusy => "busy",
-        Refusal::OtherActor => "other_actor",
-        Refusal::FactorNeeded => "second_factor_needed",
-        Refusal::CodeUsed => "code_used",
+        Refusal::ActorMismatch => "other_actor",
+        Refusal::SecondFactorRequired => "second_factor_needed",
+        Refusal::CodeNotValid => "code_used",
         _ => "refused",
     };
     match refusal {
-        Refusal::AuthorsVerdict
+        Refusal::VerdictByAuthor
         | Refusal::NotAReviewer
         | Refusal::NoVoice
-        | Refusal::MayNotCommit
-        | Refusal::NotByToken
+        | Refusal::CannotCommit
+        | Refusal::InsufficientCredential
         | Refusal::NotAnAdmin
-        | Refusal::MayNotConfirm
-        | Refusal::LinkOfSession
-        | Refusal::FactorNeeded
-        | Refusal::CodeUsed => Problem { code: code.into(), ..Problem::forbidden(text) },
-        Refusal::NotThatPerson => Problem::signed_out(),
+        | Refusal::CannotConfirmAccess
+        | Refusal::LinkSessionRestricted
+        | Refusal::SecondFactorRequired
+        | Refusal::CodeNotValid => Problem { code: code.into(), ..Problem::forbidden(text) },
+        Refusal::PersonMismatch => Problem::signed_out(),
         _ => Problem::conflict(code, text),
     }
 }

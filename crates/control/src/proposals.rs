@@ -6,7 +6,7 @@ use api::Problem;
 use api::console::{
     DraftedNoderole, NodeChoice, NodeProposal, NodeRole, ProposalView, ScopeNode, ScopeView,
 };
-use api::problem::{Finding, ON_DEPLOYMENT};
+use api::problem::{DEPLOYMENT_PROPOSAL, Finding};
 use engine::catalog::{JigClass, in_sight};
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
@@ -19,12 +19,12 @@ use store::intent::{self, EditRow, ProposalRow};
 
 use crate::Control;
 use crate::board::proposal_view;
+use crate::change::{Planned, counting, node_name, place_of, plan_on_pool};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_proposal};
-use crate::proposing::{Planned, counting, node_name, place_of, plan_aside};
 use crate::restoring::left_out;
-use crate::showing::attribs;
+use crate::views::attribs;
 use crate::words::Names;
 
 impl Control {
@@ -39,11 +39,12 @@ impl Control {
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         drop(connection);
-        let planned = plan_aside(&self.beside(actor), &present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok((
             scope_view(&present, &row)?,
-            self.open_view(actor, &mut connection, &present, &row, &edits, &planned).await?,
+            self.load_proposal_view(actor, &mut connection, &present, &row, &edits, &planned)
+                .await?,
         ))
     }
 
@@ -55,14 +56,14 @@ impl Control {
     ) -> Result<NodeProposal, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
-        let cursor = self.cursor_now().await?;
+        let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         let Some(node) = row.node else {
             let name = present.name_of(row.deployment);
             let mut problem = Problem::conflict(
-                ON_DEPLOYMENT,
+                DEPLOYMENT_PROPOSAL,
                 format!(
                     "Proposal {id} belongs to deployment {name}. Open the board of that deployment."
                 ),
@@ -71,12 +72,12 @@ impl Control {
             return Err(problem);
         };
         drop(connection);
-        let planned = plan_aside(&self.beside(actor), &present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
             proposal: self
-                .open_view(actor, &mut connection, &present, &row, &edits, &planned)
+                .load_proposal_view(actor, &mut connection, &present, &row, &edits, &planned)
                 .await?,
             carries: carries(&present, node, &planned)?,
             choices: choices(&present, node, &planned)?,
@@ -100,7 +101,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let (_, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
-        let effects = plan_aside(&self.beside(actor), &present, counting(&edits)).await?.effects;
+        let effects = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?.effects;
         let bound =
             effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);
@@ -148,7 +149,7 @@ impl Control {
         })
     }
 
-    async fn open_view(
+    async fn load_proposal_view(
         &self,
         actor: &Actor,
         on: &mut PgConnection,
@@ -159,7 +160,7 @@ impl Control {
     ) -> Result<ProposalView, Problem> {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
         let submission =
-            intent::submission_of(on, row.id, row.version).await.map_err(from_store)?;
+            intent::review_of_version(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
         Ok(ProposalView {
@@ -230,8 +231,8 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
     let mut choices = Vec::new();
     for (up, id) in chain.iter().enumerate() {
         let mut roles: BTreeSet<RoleName> = BTreeSet::new();
-        let sees = chain.iter().skip(up).filter_map(|id| present.skeleton.deployments.get(id));
-        for pin in in_sight(sees.map(|deployment| &deployment.barclamps)) {
+        let visible = chain.iter().skip(up).filter_map(|id| present.skeleton.deployments.get(id));
+        for pin in in_sight(visible.map(|deployment| &deployment.barclamps)) {
             let Ok(barclamp) = present.catalog.barclamp(pin.version) else { continue };
             let bindable = |content| {
                 present.catalog.role(content).is_ok_and(|role| {

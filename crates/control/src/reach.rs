@@ -14,10 +14,10 @@ use engine::reach::Policy;
 use crate::people::throttle::Throttle;
 
 /// Addresses per person and minute, in single records.
-pub const ADDRESSES_A_MINUTE: u32 = 60;
+pub const ADDRESSES_PER_MINUTE: u32 = 60;
 /// Addresses per person and hour, in texts with many nodes: as many as one text of maximum size
 /// has.
-pub const ADDRESSES_AN_HOUR: u32 = 4_000;
+pub const ADDRESSES_PER_HOUR: u32 = 4_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -40,8 +40,8 @@ pub(crate) struct Added {
 impl Default for Added {
     fn default() -> Self {
         Self {
-            minute: Throttle::of(ADDRESSES_A_MINUTE, MINUTE),
-            hour: Throttle::of(ADDRESSES_AN_HOUR, HOUR),
+            minute: Throttle::of(ADDRESSES_PER_MINUTE, MINUTE),
+            hour: Throttle::of(ADDRESSES_PER_HOUR, HOUR),
         }
     }
 }
@@ -49,22 +49,22 @@ impl Default for Added {
 impl Added {
     /// Counts addresses of a single record.
     pub(crate) fn of_record(&self, person: PersonId, count: usize) -> Result<(), Problem> {
-        self.minute.take_many(person, count).map_err(|wait| {
+        self.minute.acquire_many(person, count).map_err(|wait| {
             refused(
-                ADDRESSES_A_MINUTE,
+                ADDRESSES_PER_MINUTE,
                 "minute",
                 wait,
                 ", or add many nodes in one request (POST /api/v1/nodes/many)",
             )
         })?;
-        self.of_text(person, count)
+        self.count_text(person, count)
     }
 
     /// Counts addresses of a text with many nodes.
-    pub(crate) fn of_text(&self, person: PersonId, count: usize) -> Result<(), Problem> {
+    pub(crate) fn count_text(&self, person: PersonId, count: usize) -> Result<(), Problem> {
         self.hour
-            .take_many(person, count)
-            .map_err(|wait| refused(ADDRESSES_AN_HOUR, "hour", wait, ""))
+            .acquire_many(person, count)
+            .map_err(|wait| refused(ADDRESSES_PER_HOUR, "hour", wait, ""))
     }
 }
 
@@ -110,16 +110,16 @@ mod tests {
     fn addresses_per_person_are_limited() {
         let (added, person, other) =
             (Added::default(), PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
-        added.of_record(person, ADDRESSES_A_MINUTE as usize).unwrap();
+        added.of_record(person, ADDRESSES_PER_MINUTE as usize).unwrap();
         let refused = added.of_record(person, 1).unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));
         assert!(refused.again_after.is_some_and(|wait| wait <= 60), "{refused:?}");
         added.of_record(person, 0).unwrap();
         added.of_record(other, 1).unwrap();
-        let left = (ADDRESSES_AN_HOUR - ADDRESSES_A_MINUTE) as usize;
-        assert!(added.of_text(person, left + 1).is_err(), "all of them are rejected");
-        added.of_text(person, left).unwrap();
-        assert!(added.of_text(person, 1).unwrap_err().detail.contains("within one hour"));
-        assert_eq!(usize::try_from(ADDRESSES_AN_HOUR), Ok(INVENTORY * ADDRESSES));
+        let left = (ADDRESSES_PER_HOUR - ADDRESSES_PER_MINUTE) as usize;
+        assert!(added.count_text(person, left + 1).is_err(), "all of them are rejected");
+        added.count_text(person, left).unwrap();
+        assert!(added.count_text(person, 1).unwrap_err().detail.contains("within one hour"));
+        assert_eq!(usize::try_from(ADDRESSES_PER_HOUR), Ok(INVENTORY * ADDRESSES));
     }
 }

@@ -25,28 +25,28 @@ use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::{DocumentChange, Shift};
 use engine::gate::VerdictKind;
-use engine::ids::{ProposalId, SubmissionId};
+use engine::ids::{ProposalId, ReviewId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, NewSubmission, ReplanRow, SubmissionRow};
 
 use crate::beside::Beside;
+use crate::change::{Asked, Planned, counting, plan_on_pool, tell};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{Asked, Planned, counting, plan_aside, tell};
-use crate::reviewing::{changed, moved_base, moved_documents, named, risks_of};
+use crate::review::{changed, moved_base, moved_documents, named, review_risks};
 use crate::{Control, done, words};
 
 /// How long after a commit further submissions are replanned. The caller waits for the last one
 /// that began; the sweep handles the rest.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// Maximum number of submissions that one query finds.
-const FOUND: i64 = 100;
+const MAX_STALE: i64 = 100;
 
 impl Control {
     /// Replans after a commit. The commit is done in any case, so errors are only logged; the sweep
     /// tries again.
-    pub(crate) async fn replan_at_once(&self) {
+    pub(crate) async fn replan_after_change(&self) {
         if let Err(problem) = self.replan_until(Instant::now() + AT_ONCE).await {
             tracing::warn!(%problem, "cannot replan after a commit, the next sweep tries again");
         }
@@ -63,7 +63,7 @@ impl Control {
 
     async fn replan_until(&self, end: Instant) -> Result<usize, Problem> {
         let mut connection = self.connection().await?;
-        let stale = intent::stale_submissions(&mut connection, FOUND).await.map_err(from_store)?;
+        let stale = intent::stale_reviews(&mut connection, MAX_STALE).await.map_err(from_store)?;
         drop(connection);
         let mut planned = 0;
         for id in stale {
@@ -81,18 +81,19 @@ impl Control {
     }
 
     /// False if another process replanned it, or a person edited or closed the proposal.
-    async fn replan(&self, id: SubmissionId) -> Result<bool, Problem> {
+    async fn replan(&self, id: ReviewId) -> Result<bool, Problem> {
         let mut connection = self.connection().await?;
         let before = intent::submission(&mut connection, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
         drop(connection);
-        let (present, row, rows) = match self.at_version(before.proposal, before.version).await {
+        let (present, row, rows) = match self.load_at_version(before.proposal, before.version).await
+        {
             Err(problem) if problem.code == "version" => return Ok(false),
             found => found?,
         };
-        let planned = plan_aside(&self.beside_all(), &present, counting(&rows)).await;
+        let planned = plan_on_pool(&self.compute_for_system(), &present, counting(&rows)).await;
         let mut transaction = self.begin().await?;
         let moved = moved(&mut transaction, &present, id).await?;
         let asked = Asked { title: before.title.clone(), by: before.by };
@@ -107,7 +108,7 @@ impl Control {
             Err(problem) => Err(problem.clone()),
         };
         intent::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
-        let raised = intent::raise_version(&mut transaction, row.id, row.version)
+        let raised = intent::increment_version(&mut transaction, row.id, row.version)
             .await
             .map_err(from_store)?;
         let Some(version) = raised else { return Ok(false) };
@@ -124,7 +125,7 @@ impl Control {
             (Ok(planned), Ok(mut new)) => {
                 new.version = version;
                 replan.after =
-                    Some(self.put_submission(&mut transaction, None, &row, &planned, &new).await?);
+                    Some(self.insert_review(&mut transaction, None, &row, &planned, &new).await?);
             }
             (planned, Err(problem)) => {
                 replan.refused = refused(&planned, &rows, problem)?;
@@ -147,7 +148,7 @@ impl Control {
     pub(crate) async fn replanned(
         &self,
         by: &Beside,
-        id: SubmissionId,
+        id: ReviewId,
     ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
         let mut connection = self.connection().await?;
         let (came, went) = intent::replans(&mut connection, id).await.map_err(from_store)?;
@@ -187,7 +188,7 @@ impl Control {
         proposal: ProposalId,
         version: i32,
     ) -> Result<Option<Replanned>, Problem> {
-        let row = intent::replan_to(on, proposal, version).await.map_err(from_store)?;
+        let row = intent::replan_for_version(on, proposal, version).await.map_err(from_store)?;
         match row.filter(|row| row.after.is_none()) {
             Some(row) => in_words(on, row, false, Shift::default()).await.map(Some),
             None => Ok(None),
@@ -199,7 +200,7 @@ impl Control {
 async fn moved(
     on: &mut PgConnection,
     present: &Present,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<Vec<String>, Problem> {
     let base = moved_base(on, present, id).await.map_err(from_store)?;
     let documents = intent::documents(on, id).await.map_err(from_store)?;
@@ -237,12 +238,12 @@ async fn unchanged(
             "The policy would now differ from the submitted one.",
         ));
     }
-    let uncovered =
+    let dropped =
         base.keys().filter(|id| present.row(**id).is_some() && !new.base.contains_key(id));
     findings.extend(
-        uncovered.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")),
+        dropped.map(|id| finding(present.name_of(*id), "The proposal no longer depends on it.")),
     );
-    let same = (before.effects, &before.summary, risks_of(before))
+    let same = (before.effects, &before.summary, review_risks(before))
         == (new.effects, &new.summary, new.risks.clone());
     if findings.is_empty() && !same {
         findings.push(finding(
@@ -271,7 +272,7 @@ fn refused(
     if problem.status >= 500 {
         return Err(problem);
     }
-    let of_edits = planned.iter().flat_map(|planned| &planned.effects.refused);
+    let refusals = planned.iter().flat_map(|planned| &planned.effects.refused);
     let name = |seq: u32| {
         let row = rows.iter().find(|row| row.edit.seq == seq);
         row.map_or_else(
@@ -279,7 +280,7 @@ fn refused(
             |row| format!("edit {seq}, by {}", row.actor_name),
         )
     };
-    let mut findings: Vec<Finding> = of_edits
+    let mut findings: Vec<Finding> = refusals
         .map(|r| Finding { at: name(r.edit), detail: words::sentence(&r.reason) })
         .collect();
     if findings.is_empty() {
@@ -300,7 +301,7 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
         .await
         .map_err(from_store)?;
     let topics = [Topic::Reviews, Topic::Submission(replan.before)];
-    intent::append_live(on, &topics, &Live::Submission { submission: replan.before })
+    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: replan.before })
         .await
         .map_err(from_store)
 }
@@ -343,7 +344,7 @@ async fn in_words(
 /// A submission and the documents that it changes.
 async fn submitted(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
     let row =
         intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;

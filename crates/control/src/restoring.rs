@@ -8,7 +8,7 @@ use api::Problem;
 use api::console::{LeftOut, Point, Restored};
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::ids::{ProposalId, TargetNo};
+use engine::ids::{BlueprintNumber, ProposalId};
 use engine::plan::Scope;
 use engine::plan::restore::{Missing, Now, RestoreError, restore};
 use serde_json::json;
@@ -16,9 +16,9 @@ use sqlx::PgConnection;
 use store::intent::{self, EditRow, LeftOutRow, MAX_LEFT_OUT};
 
 use crate::blueprints::side;
+use crate::change::{counting, proposal_changed};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::proposing::{counting, moved_on};
 use crate::{Control, done, words};
 
 impl Control {
@@ -32,7 +32,7 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: &str,
-        target: TargetNo,
+        target: BlueprintNumber,
         partial: bool,
     ) -> Result<Restored, Problem> {
         actor.require_somewhere(Permission::Operator)?;
@@ -74,19 +74,19 @@ impl Control {
         if found.edits.is_empty() || (!partial && !found.missing.is_empty()) {
             return Err(lost(deployment, target, &found.missing, found.edits.is_empty()));
         }
-        no_edits(&rows, deployment)?;
+        require_no_edits(&rows, deployment)?;
         self.check_edits(&by, &present, Scope::Deployment(id), &rows, &found.edits).await?;
         let mut transaction = self.begin().await?;
         let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person)
             .await
             .map_err(from_store)?;
         let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
-        let row = row.ok_or_else(moved_on)?;
+        let row = row.ok_or_else(proposal_changed)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, id)?;
         let now = intent::edits(&mut transaction, proposal).await.map_err(from_store)?;
-        no_edits(&now, deployment)?;
+        require_no_edits(&now, deployment)?;
         if now != rows {
-            return Err(moved_on());
+            return Err(proposal_changed());
         }
         let version = intent::append_edits(
             &mut transaction,
@@ -97,12 +97,12 @@ impl Control {
         )
         .await
         .map_err(from_store)?
-        .ok_or_else(moved_on)?;
+        .ok_or_else(proposal_changed)?;
         let title = format!("Restore {deployment} as of target {target}");
         intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
-        note_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing)
+        insert_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing)
             .await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
         intent::append_audit(
@@ -115,16 +115,20 @@ impl Control {
         .await
         .map_err(from_store)?;
         let topics = [Topic::Proposal(proposal), Topic::Deployment(id)];
-        intent::append_live(&mut transaction, &topics, &Live::Proposal { proposal, version })
-            .await
-            .map_err(from_store)?;
+        intent::append_event_to_topics(
+            &mut transaction,
+            &topics,
+            &Live::Proposal { proposal, version },
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await?;
         Ok(Restored { proposal, version, edits: found.edits.len(), missing })
     }
 }
 
 /// The edits are computed against the current target, so the draft must be empty.
-fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
+fn require_no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
     if counting(rows).is_empty() {
         return Ok(());
     }
@@ -135,12 +139,12 @@ fn no_edits(rows: &[EditRow], deployment: &str) -> Result<(), Problem> {
 }
 
 /// Records the left-out parts, because the reviewers must see them too.
-async fn note_left_out(
+async fn insert_left_out(
     on: &mut PgConnection,
     proposal: ProposalId,
     first: u32,
     edits: usize,
-    target: TargetNo,
+    target: BlueprintNumber,
     missing: &[String],
 ) -> Result<(), Problem> {
     if missing.is_empty() {
@@ -149,7 +153,7 @@ async fn note_left_out(
     let named: Vec<String> = missing.iter().take(MAX_LEFT_OUT).cloned().collect();
     let left_out = LeftOutRow { target, more: missing.len() - named.len(), missing: named };
     let last = first + u32::try_from(edits).unwrap_or(u32::MAX) - 1;
-    intent::insert_left_out(on, proposal, first..=last, &left_out).await.map_err(from_store)
+    intent::insert_omitted_parts(on, proposal, first..=last, &left_out).await.map_err(from_store)
 }
 
 /// The parts of the restored state that a proposal leaves out, if any.
@@ -166,7 +170,12 @@ fn not_restorable(error: &RestoreError) -> Problem {
     Problem::conflict("not_restorable", detail)
 }
 
-fn lost(deployment: &str, target: TargetNo, missing: &[Missing], everything: bool) -> Problem {
+fn lost(
+    deployment: &str,
+    target: BlueprintNumber,
+    missing: &[Missing],
+    everything: bool,
+) -> Problem {
     let what = words::count(missing.len(), "item");
     let todo = match everything {
         true => "Nothing else differs from that target",

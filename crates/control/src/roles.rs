@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::Problem;
 use api::catalog::{
-    DRAWN, ImportPage, ImportReport, ImportSort, ImportsWanted, Meant, RoleEdge, RoleGraph,
-    RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex,
-    RoleView, RoleWanted, RolesWanted, VERSIONS,
+    DRAWN, ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_VERSIONS, Meant, RoleEdge,
+    RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion,
+    RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
@@ -23,7 +23,7 @@ use store::intent;
 
 use crate::Control;
 use crate::cataloguing::missing;
-use crate::paging;
+use crate::cursor;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
@@ -145,7 +145,7 @@ fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
 }
 
 /// The error for a role that exists, but not in this barclamp.
-fn not_of(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
+fn not_in_barclamp(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem {
     let of: Vec<&str> = of.iter().map(|barclamp| barclamp.as_str()).collect();
     Problem::not_found(format!(
         "The barclamp {} has no role {} in its newest version. Barclamps with this role: {}.",
@@ -200,7 +200,7 @@ impl Control {
         let roles: Vec<RoleSummary> = all.iter().filter(fits).map(summary).collect();
         let count = roles.len();
         let (roles, next) =
-            paging::page(roles, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+            cursor::page(roles, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
         Ok(RolePage { roles, count, next })
     }
 
@@ -225,7 +225,7 @@ impl Control {
             Some(barclamp) if all.iter().all(|known| known.version.name.as_str() != barclamp) => {
                 no_barclamp(barclamp, &all)
             }
-            Some(barclamp) if !namesakes.is_empty() => not_of(name, barclamp, &namesakes),
+            Some(barclamp) if !namesakes.is_empty() => not_in_barclamp(name, barclamp, &namesakes),
             _ => no_role(name, &all),
         })?;
         let role = known.role;
@@ -235,11 +235,11 @@ impl Control {
         let answering = |name: &RoleName| {
             let by = all
                 .iter()
-                .filter(|known| known.role.answers_to(name))
+                .filter(|known| known.role.satisfies(name))
                 .map(|known| known.role.name.clone());
             Meant { name: name.clone(), by: by.collect() }
         };
-        let owning = |name: &engine::ids::AttribName| {
+        let roles_with_attribute = |name: &engine::ids::AttribName| {
             let owns =
                 |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
             Meant {
@@ -264,7 +264,7 @@ impl Control {
             version: known.version.version.clone(),
             flags: flags(&role.flags),
             requires: role.requires.iter().map(answering).collect(),
-            wants: role.wants.iter().map(owning).collect(),
+            wants: role.wants.iter().map(roles_with_attribute).collect(),
             required_by: names(children.map(|edge| edge.to).collect()),
             namesakes: namesakes
                 .into_iter()
@@ -341,7 +341,7 @@ impl Control {
     ) -> Result<ImportPage, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = words::asked(&wanted.barclamp)?;
-        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
         let ImportSort::Imported = wanted.sort.by;
         let last = match behind.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
@@ -350,7 +350,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let most = i64::try_from(IMPORTS).unwrap_or(i64::MAX).saturating_add(1);
         let mut rows =
-            intent::import_reports(&mut connection, barclamp, wanted.sort.falling, last, most)
+            intent::import_reports(&mut connection, barclamp, wanted.sort.descending, last, most)
                 .await
                 .map_err(from_store)?;
         let more = rows.len() > IMPORTS;
@@ -384,7 +384,7 @@ fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
     having.sort_by(|(_, a, _), (_, b, _)| {
         order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version))
     });
-    having.truncate(VERSIONS);
+    having.truncate(MAX_VERSIONS);
     let version = |(hash, version, role): (Hash, &Barclamp, Hash)| {
         let pins = |deployment: &&engine::cluster::SkeletonDeployment| {
             deployment.barclamps.get(name) == Some(&hash)

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use api::Problem;
 use api::live::{Live, Topic};
 use engine::catalog::read::MAX_PRIORITY;
-use engine::ids::{ActionName, DeploymentId, NoderoleId, RunId, StepId, TargetNo};
+use engine::ids::{ActionName, BlueprintNumber, DeploymentId, NoderoleId, RunId, StepId};
 use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -34,20 +34,20 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
         ChangeError::Refused(refused) => {
             Problem::conflict("state", words::sentence(&refused.to_string()))
         }
-        ChangeError::Gone(_) | ChangeError::NotOpen(_) | ChangeError::NoNode(_) => {
+        ChangeError::Gone(_) | ChangeError::RunNotOpen(_) | ChangeError::NoNode(_) => {
             Problem::conflict("state", words::sentence(&error.to_string()))
         }
     }
 }
 
 /// The error for a step that cannot be retried. `called` is its role and node.
-fn not_retried(error: ChangeError, called: &str) -> Problem {
+fn retry_problem(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
         ChangeError::Refused(refused) => refused.said_of(called),
         ChangeError::Gone(_) => {
             format!("Noderole {called} was removed. To use it again, bind it with a proposal")
         }
-        ChangeError::NotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => {
+        ChangeError::RunNotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => {
             return from_change(error);
         }
     };
@@ -59,8 +59,8 @@ fn no_noderole() -> Problem {
 }
 
 /// The error for a run that cannot be canceled because it is not open.
-async fn not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
-    Ok(match running::run_is_there(on, run).await.map_err(from_store)? {
+async fn run_not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
+    Ok(match running::run_exists(on, run).await.map_err(from_store)? {
         true => Problem::conflict("state", format!("Run {run} has already ended.")),
         false => no_run(run),
     })
@@ -94,7 +94,7 @@ impl Control {
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
         let called =
             format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
-        let retried = self.retry_called(actor, noderole, reason, &called).await;
+        let retried = self.retry_step(actor, noderole, reason, &called).await;
         // Audit a refused attempt too, as a separate action. It needs its own transaction, because
         // the refused one was rolled back.
         if let Err(no) = &retried
@@ -106,7 +106,7 @@ impl Control {
         retried
     }
 
-    async fn retry_called(
+    async fn retry_step(
         &self,
         actor: &Actor,
         noderole: NoderoleId,
@@ -114,10 +114,10 @@ impl Control {
         called: &str,
     ) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
-        running::share_apply(&mut transaction).await.map_err(from_store)?;
+        running::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
         // The lock may have waited for a commit that moved the node.
         let place =
-            reading::place_of_noderole(&mut transaction, noderole).await.map_err(from_store)?;
+            reading::noderole_deployment(&mut transaction, noderole).await.map_err(from_store)?;
         let place = place.ok_or_else(no_noderole)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, place)?;
         let detail = json!({"reason": reason});
@@ -131,8 +131,8 @@ impl Control {
         .await
         .map_err(from_store)?;
         let step = StepId::of(noderole, &ActionName::run());
-        let asked = running::ask_to_retry(&mut transaction, step, &actor.name).await;
-        asked.map_err(|error| not_retried(error, called))?;
+        let asked = running::request_retry(&mut transaction, step, &actor.name).await;
+        asked.map_err(|error| retry_problem(error, called))?;
         done(transaction).await
     }
 
@@ -141,14 +141,16 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         // The deployment of a run never changes.
-        let place = reading::place_of_run(&mut transaction, run).await.map_err(from_store)?;
+        let place = reading::run_deployment(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
-        running::share_apply(&mut transaction).await.map_err(from_store)?;
+        running::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
         let now = actor.still(&mut transaction).await?;
         place.map_or(Ok(()), |place| now.require_in(Permission::Operator, place))?;
-        let asked = match running::ask_to_cancel(&mut transaction, run, &actor.name).await {
+        let asked = match running::request_cancel(&mut transaction, run, &actor.name).await {
             Ok(asked) => asked,
-            Err(ChangeError::NotOpen(_)) => return Err(not_open(&mut transaction, run).await?),
+            Err(ChangeError::RunNotOpen(_)) => {
+                return Err(run_not_open(&mut transaction, run).await?);
+            }
             Err(error) => return Err(from_change(error)),
         };
         intent::append_audit(
@@ -161,7 +163,7 @@ impl Control {
         .await
         .map_err(from_store)?;
         done(transaction).await?;
-        running::end_cancelled(self.store.pool(), run, asked).await.map_err(from_change)
+        running::finish_cancel(self.store.pool(), run, asked).await.map_err(from_change)
     }
 
     async fn note(
@@ -225,7 +227,9 @@ impl Control {
             .map(Topic::Deployment)
             .chain([Topic::Runs])
             .collect();
-        intent::append_live(&mut transaction, &topics, &told).await.map_err(from_store)?;
+        intent::append_event_to_topics(&mut transaction, &topics, &told)
+            .await
+            .map_err(from_store)?;
         done(transaction).await
     }
 
@@ -267,7 +271,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        intent::append_live(
+        intent::append_event_to_topics(
             &mut transaction,
             &[Topic::Deployment(deployment)],
             &Live::Priority { deployment, priority },
@@ -283,7 +287,7 @@ impl Control {
         actor: &Actor,
         enabled: bool,
         reason: String,
-    ) -> Result<TargetNo, Problem> {
+    ) -> Result<BlueprintNumber, Problem> {
         actor.require(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
@@ -306,9 +310,13 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        intent::append_live(&mut transaction, &[Topic::Targets], &Live::Target { target: number })
-            .await
-            .map_err(from_store)?;
+        intent::append_event_to_topics(
+            &mut transaction,
+            &[Topic::Targets],
+            &Live::Target { target: number },
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await?;
         Ok(number)
     }

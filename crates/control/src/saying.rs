@@ -15,8 +15,8 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::plan::effects::{Moved, Why};
 use engine::plan::{Effects, NumberedEdit};
 
+use crate::change::Planned;
 use crate::present::Present;
-use crate::proposing::Planned;
 use crate::words::{self, Names, some_of};
 
 /// Maximum number of reasons for re-runs in a summary.
@@ -24,7 +24,7 @@ const REASONS: usize = 5;
 /// Maximum number of lines in a summary.
 const LINES: usize = 40;
 /// Maximum number of lines per severe kind. One further line counts the rest.
-const GROUPS: usize = 4;
+const MAX_GROUPS: usize = 4;
 
 /// The lines of a change.
 #[derive(Debug, Default)]
@@ -36,12 +36,12 @@ pub(crate) struct Said {
 
 impl Said {
     /// How many of the first lines are severe.
-    pub fn gravity(&self) -> usize {
+    pub fn severe_count(&self) -> usize {
         self.grave.len()
     }
 
     /// A short form for lists: the first line, and the number of further requested changes.
-    pub fn in_short(&self, asked: &Self) -> String {
+    pub fn short(&self, asked: &Self) -> String {
         let Some(first) = self.grave.first().or_else(|| self.rest.first()) else {
             return String::new();
         };
@@ -81,13 +81,13 @@ pub(crate) fn lines_of(
 pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequences) -> Said {
     let named = |touched: &Touched| touched.to_string();
     let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
-    let mut grave_lines = Vec::new();
+    let mut severe = Vec::new();
     if !destructive.is_empty() {
         let named = words::first_of(&destructive, consequences.irreversible.count);
-        grave_lines.push(format!("Can’t be undone: {named}."));
+        severe.push(format!("Can’t be undone: {named}."));
     }
-    grave_lines.extend(grave(names, effects));
-    grave_lines.extend(secrets(consequences));
+    severe.extend(grave(names, effects));
+    severe.extend(secrets(consequences));
     let mut rest = comes(names, effects);
     let reruns: Vec<String> =
         consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
@@ -110,10 +110,10 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
         ));
     }
     rest.extend(lacks(consequences));
-    if consequences.lost.count == 0 && !removes(effects) {
+    if consequences.lost.count == 0 && !has_removals(effects) {
         rest.push("Nothing is removed.".into());
     }
-    Said { grave: grave_lines, rest }
+    Said { grave: severe, rest }
 }
 
 /// The requested changes without consequences, because these depend on the current step states.
@@ -148,7 +148,7 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let reached = effects.connections.iter().filter(|set| {
         let is_there =
             |doc: &NodeDoc| set.connection.apply(doc.connection.as_ref()).ok() == doc.connection;
-        names.is_new_in_node(set.node, is_there)
+        names.changes_node(set.node, is_there)
     });
     let reached: Vec<String> = reached.map(|set| names.node(set.node)).collect();
     if !reached.is_empty() {
@@ -183,7 +183,7 @@ fn told<K: Ord>(
 ) -> Vec<String> {
     let all = groups.len();
     // A line for a single remaining group would save nothing.
-    let alone = if all > GROUPS + 1 { GROUPS } else { all };
+    let alone = if all > MAX_GROUPS + 1 { MAX_GROUPS } else { all };
     let mut groups = groups.into_iter();
     let mut lines: Vec<String> =
         groups.by_ref().take(alone).map(|(key, named)| line(&key, &named)).collect();
@@ -293,7 +293,7 @@ fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e Moved>) -> Vec<Str
     )
 }
 
-fn removes(effects: &Effects) -> bool {
+fn has_removals(effects: &Effects) -> bool {
     let gone = [
         effects.expunged.len(),
         effects.removed_deployments.len(),
@@ -358,7 +358,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         names,
         effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. })),
     ));
-    for set in effects.role_data.iter().filter(|set| names.is_new_role_data(set)) {
+    for set in effects.role_data.iter().filter(|set| names.changes_role_data(set)) {
         lines.push(format!(
             "Sets the data of {} in {}.",
             set.role,
@@ -368,7 +368,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let hints = effects
         .hints
         .iter()
-        .filter(|set| names.is_new_in_node(set.node, |doc| doc.hints == set.hints));
+        .filter(|set| names.changes_node(set.node, |doc| doc.hints == set.hints));
     let hints: Vec<String> = hints.map(|set| names.node(set.node)).collect();
     if !hints.is_empty() {
         lines.push(format!("Sets the hints of {}.", some_nodes(&hints)));
@@ -378,7 +378,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         let is_there = |doc: &NodeDoc| {
             doc.noderoles.get(&set.noderole).is_some_and(|known| known.data == set.data)
         };
-        if !names.is_new_in_node(set.node, is_there) {
+        if !names.changes_node(set.node, is_there) {
             continue;
         }
         own.entry(&set.noderole.role).or_default().push(names.node(set.node));
@@ -394,9 +394,9 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
 fn secrets(consequences: &Consequences) -> Vec<String> {
     let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
-    let alone = if used.len() > GROUPS + 1 { GROUPS } else { used.len() };
+    let alone = if used.len() > MAX_GROUPS + 1 { MAX_GROUPS } else { used.len() };
     let mut lines: Vec<String> =
-        used.iter().take(alone).map(|secret| words::capital(&format!("{secret}."))).collect();
+        used.iter().take(alone).map(|secret| words::capitalize(&format!("{secret}."))).collect();
     if used.len() > alone {
         lines.push(format!(
             "Adds or replaces {} more uses of secrets. The list of effects shows all of them.",
@@ -457,7 +457,7 @@ mod tests {
         );
         assert_eq!(said[..3], lines(3));
         let said = Said { grave: lines(60), rest: lines(2) };
-        assert_eq!(said.gravity(), 60);
+        assert_eq!(said.severe_count(), 60);
         let said = said.bounded();
         assert_eq!(
             (&said[..60], said[60].as_str()),
@@ -479,19 +479,19 @@ mod tests {
             &["Adds b.", "Adds c.", "Affects downstream: 3."],
         );
         assert_eq!(
-            grave.in_short(&asked),
+            grave.short(&asked),
             "Can’t be undone: x. And 3 more changes.",
             "its impact is not one of them"
         );
-        assert_eq!(asked.in_short(&asked), "Removes a. And 2 more changes.");
+        assert_eq!(asked.short(&asked), "Removes a. And 2 more changes.");
         let two = said(&[], &["Adds b.", "Adds c."]);
-        assert_eq!(two.in_short(&two), "Adds b. And 1 more change.");
+        assert_eq!(two.short(&two), "Adds b. And 1 more change.");
         let one = said(&[], &["Adds b."]);
-        assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).in_short(&one), "Adds b.");
-        assert_eq!(said(&[], &[]).in_short(&said(&[], &[])), "");
+        assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).short(&one), "Adds b.");
+        assert_eq!(said(&[], &[]).short(&said(&[], &[])), "");
         let long = Said { grave: Vec::new(), rest: lines(100) };
         assert_eq!(
-            long.in_short(&long),
+            long.short(&long),
             "line 1 And 99 more changes.",
             "also of the lines that a review omits"
         );

@@ -9,7 +9,7 @@ use api::Problem;
 use api::people::{Signature, SignatureRequest};
 use engine::gate::signature::{Nonce, Statement, check};
 use engine::gate::{Signing, VerdictKind};
-use engine::ids::{PersonId, SubmissionId};
+use engine::ids::{PersonId, ReviewId};
 use passkeys::Site;
 use sqlx::PgConnection;
 use store::intent::VerdictRow;
@@ -19,7 +19,7 @@ use crate::Control;
 use crate::people::Actor;
 use crate::people::passkeys::{answered, nonce, random_nonce, rejected, usable};
 use crate::problems::{from_store, no_review};
-use crate::reviewing::no_token;
+use crate::review::require_no_token;
 
 /// The verdicts with a valid signature, by id, each with the name of the passkey.
 pub(crate) type Signed = BTreeMap<i64, String>;
@@ -37,7 +37,7 @@ impl Control {
     pub(crate) async fn signatures(
         &self,
         on: &mut PgConnection,
-        id: SubmissionId,
+        id: ReviewId,
         verdicts: &[VerdictRow],
         people: &[PersonId],
     ) -> Result<Given, Problem> {
@@ -67,10 +67,10 @@ impl Control {
         &self,
         actor: &Actor,
         site: &Site,
-        id: SubmissionId,
+        id: ReviewId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
-        no_token(actor)
+        require_no_token(actor)
             .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         actor.require(crate::people::Permission::Viewer)?;
         let mut connection = self.connection().await?;
@@ -89,7 +89,7 @@ impl Control {
     }
 }
 
-async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Problem> {
+async fn signed(on: &mut PgConnection, id: ReviewId) -> Result<Signed, Problem> {
     let given = rows::signatures(on, &[id]).await.map_err(from_store)?;
     if given.is_empty() {
         return Ok(Signed::new());
@@ -98,7 +98,7 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
         rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let used: BTreeSet<_> = given.iter().map(|signature| signature.passkey).collect();
     let names = rows::names(on, &used).await.map_err(from_store)?;
-    let keys = rows::with_confirmers(on, &used).await.map_err(from_store)?;
+    let keys = rows::load_with_confirmers(on, &used).await.map_err(from_store)?;
     let mut signed = Signed::new();
     for signature in given {
         let (person, nonce) = (signature.person, signature.nonce);
@@ -133,7 +133,7 @@ async fn signed(on: &mut PgConnection, id: SubmissionId) -> Result<Signed, Probl
 pub(crate) async fn sign(
     on: &mut PgConnection,
     actor: &Actor,
-    (id, verdict, kind): (SubmissionId, i64, VerdictKind),
+    (id, verdict, kind): (ReviewId, i64, VerdictKind),
     signature: &Signature,
 ) -> Result<String, Problem> {
     let nonce: Nonce = nonce(&signature.nonce)?;
@@ -146,7 +146,7 @@ pub(crate) async fn sign(
     let challenge = statement.challenge().map_err(|_| Problem::internal())?;
     let counter = passkeys::verified(&passkey.passkey, challenge, &assertion)
         .map_err(|error| rejected(&error))?;
-    crate::people::passkeys::note_use(on, &passkey, counter).await?;
+    crate::people::passkeys::record_use(on, &passkey, counter).await?;
     match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion)
         .await
         .map_err(from_store)?

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::listing::{Cursor, Key};
 use api::values::{
-    ResultLine, ResultLines, ResultOutcome, ResultsWanted, SetBy, VALUE_SHOWN, VALUES_SHOWN,
+    MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultLines, ResultOutcome, ResultsWanted, SetBy,
     ValuePage, ValueView, ValuesView, ValuesWanted,
 };
 use engine::Hash;
@@ -16,7 +16,7 @@ use engine::data::{
     Contribution, Layer, Layered, OwnData, Sight, Source, Wall, layers, mask, visible,
 };
 use engine::ids::{
-    DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId, TargetNo,
+    BlueprintNumber, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -27,10 +27,10 @@ use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_run};
 use crate::words::{self, at};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 /// Maximum number of results per page.
-const RESULTS_SHOWN: usize = 50;
+const RESULTS_PER_PAGE: usize = 50;
 /// Maximum number of data sets per page for which edits are searched.
 const SETTINGS: usize = 50;
 
@@ -81,7 +81,7 @@ impl Control {
         own_only: bool,
     ) -> Result<Layered, Problem> {
         let role = role_of(present, &row.noderole.role_hash)?;
-        let of_role = data_of_role(present, DeploymentId(row.noderole.deployment_id), &role.name);
+        let of_role = role_data(present, DeploymentId(row.noderole.deployment_id), &role.name);
         let own = OwnData {
             template: &role.template,
             profiles: &[],
@@ -96,7 +96,7 @@ impl Control {
             return layers(step, own, wall).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
-        let seen = running::seen_steps(self.store.pool(), &of)
+        let seen = running::visible_steps(self.store.pool(), &of)
             .await
             .map_err(from_store)?
             .remove(&step)
@@ -146,7 +146,7 @@ impl Control {
             ))
         })?;
         let mut connection = self.connection().await?;
-        let given = reading::run_given(&mut connection, id).await.map_err(from_store)?;
+        let given = reading::run_input(&mut connection, id).await.map_err(from_store)?;
         let (input, surroundings, target) = given.unwrap_or_default();
         let input = input.unwrap_or_default();
         let empty = serde_json::Map::new();
@@ -156,9 +156,15 @@ impl Control {
             Some((path.as_str(), serde_json::from_value::<Source>(source.clone()).ok()?))
         });
         let data = input.get("data").unwrap_or(&Value::Null);
-        let page =
-            page(&mut connection, &present, data, sources.collect(), wanted, TargetNo(target))
-                .await?;
+        let page = page(
+            &mut connection,
+            &present,
+            data,
+            sources.collect(),
+            wanted,
+            BlueprintNumber(target),
+        )
+        .await?;
         Ok(ValuesView {
             name: format!("{} on {}", row.role, present.in_full(&row.fqdn)),
             noderole: NoderoleId(row.noderole),
@@ -194,30 +200,30 @@ impl Control {
         wanted: &ResultsWanted,
     ) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+        let behind = match cursor::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
             Some([Key::Number(run)]) => Some(RunId(*run)),
             _ => None,
         };
         let filter = ResultFilter {
             outcome: wanted.outcome.map(ResultOutcome::as_str),
             role: words::asked(&wanted.role)?,
-            rising: !wanted.sort.falling,
+            ascending: !wanted.sort.descending,
             behind,
         };
         let mut connection = self.connection().await?;
-        let most = i64::try_from(RESULTS_SHOWN + 1).unwrap_or(i64::MAX);
+        let most = i64::try_from(RESULTS_PER_PAGE + 1).unwrap_or(i64::MAX);
         // One character more than is shown, to detect longer values.
-        let characters = i32::try_from(VALUE_SHOWN + 1).unwrap_or(i32::MAX);
-        let found = reading::results_of(&mut connection, node, filter, most, characters)
+        let characters = i32::try_from(MAX_VALUE_CHARS + 1).unwrap_or(i32::MAX);
+        let found = reading::node_results(&mut connection, node, filter, most, characters)
             .await
             .map_err(from_store)?;
         let (rows, all) = found.ok_or_else(|| {
             Problem::not_found("This node does not exist. See the list of nodes.")
         })?;
-        let more = rows.len() > RESULTS_SHOWN;
+        let more = rows.len() > RESULTS_PER_PAGE;
         let results: Vec<ResultLine> = rows
             .into_iter()
-            .take(RESULTS_SHOWN)
+            .take(RESULTS_PER_PAGE)
             .map(|row| ResultLine {
                 run: RunId(row.id),
                 noderole: NoderoleId(row.noderole_id),
@@ -228,7 +234,7 @@ impl Control {
                 },
                 action: row.action,
                 outcome: row.outcome,
-                target: TargetNo(row.generation),
+                target: BlueprintNumber(row.generation),
                 at: at(row.ended_at),
                 result: beginning(&row.begins),
                 bytes: u64::from(row.result_bytes.unsigned_abs()),
@@ -244,7 +250,7 @@ impl Control {
 
 /// The start of a text up to the display limit, marked if it is cut.
 fn beginning(text: &str) -> String {
-    match text.char_indices().nth(VALUE_SHOWN) {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),
     }
@@ -255,7 +261,7 @@ fn role_of<'p>(present: &'p Present, hash: &[u8]) -> Result<&'p Role, Problem> {
     present.catalog.role(hash).map(AsRef::as_ref).map_err(corrupt)
 }
 
-fn data_of_role<'p>(present: &'p Present, deployment: DeploymentId, role: &RoleName) -> &'p Value {
+fn role_data<'p>(present: &'p Present, deployment: DeploymentId, role: &RoleName) -> &'p Value {
     let deployment = present.blueprint.deployments.get(&deployment);
     deployment.and_then(|d| d.doc.roles.get(role)).map_or(&Value::Null, |role| &role.data)
 }
@@ -268,7 +274,7 @@ fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribu
         own: OwnData {
             template: &role.template,
             profiles: &[],
-            deployment_role: data_of_role(present, seen.deployment, &role.name),
+            deployment_role: role_data(present, seen.deployment, &role.name),
             system: &seen.system_data,
             user: &seen.data,
         },
@@ -283,11 +289,11 @@ async fn page(
     data: &Value,
     sources: BTreeMap<&str, Source>,
     wanted: &ValuesWanted,
-    upto: TargetNo,
+    upto: BlueprintNumber,
 ) -> Result<ValuePage, Problem> {
-    if wanted.find.chars().count() > VALUE_SHOWN {
+    if wanted.find.chars().count() > MAX_VALUE_CHARS {
         return Err(Problem::invalid(format!(
-            "The search text is too long. Use at most {VALUE_SHOWN} characters."
+            "The search text is too long. Use at most {MAX_VALUE_CHARS} characters."
         )));
     }
     if let Some(junk) =
@@ -301,7 +307,7 @@ async fn page(
     }
     let steps: Vec<StepId> =
         sources.values().map(|source| source.step).collect::<BTreeSet<_>>().into_iter().collect();
-    let steps = reading::steps_of_values(on, &steps).await.map_err(from_store)?;
+    let steps = reading::step_details(on, &steps).await.map_err(from_store)?;
     let steps: BTreeMap<StepId, StepOf> =
         steps.into_iter().map(|step| (StepId(step.id), step)).collect();
     let needle = wanted.find.trim().to_lowercase();
@@ -322,9 +328,9 @@ async fn page(
     let matching = found.len();
     let behind = |view: &ValueView| wanted.after.as_ref().is_none_or(|after| view.path > *after);
     let mut rest = found.into_iter().filter(|(_, view)| behind(view));
-    let mut shown: Vec<(Source, ValueView)> = rest.by_ref().take(VALUES_SHOWN).collect();
+    let mut shown: Vec<(Source, ValueView)> = rest.by_ref().take(MAX_VALUES).collect();
     let next = rest.next().and_then(|_| shown.last().map(|(_, view)| view.path.clone()));
-    name_edits(on, data, &steps, &mut shown, upto).await?;
+    add_edits(on, data, &steps, &mut shown, upto).await?;
     Ok(ValuePage { values: shown.into_iter().map(|(_, view)| view).collect(), all, matching, next })
 }
 
@@ -350,7 +356,7 @@ fn value_view(
     };
     ValueView {
         path: path.to_owned(),
-        value: value.chars().take(VALUE_SHOWN).collect(),
+        value: value.chars().take(MAX_VALUE_CHARS).collect(),
         layer: layer.to_owned(),
         source: match of {
             Some(of) => format!("{words} of {} on {}", of.role, present.in_full(&of.fqdn)),
@@ -364,12 +370,12 @@ fn value_view(
 
 /// Adds the edit that set each user-written value. If several consecutive edits set the current
 /// value, it is the earliest of these.
-async fn name_edits(
+async fn add_edits(
     on: &mut PgConnection,
     data: &Value,
     steps: &BTreeMap<StepId, StepOf>,
     shown: &mut [(Source, ValueView)],
-    upto: TargetNo,
+    upto: BlueprintNumber,
 ) -> Result<(), Problem> {
     let settings: BTreeSet<Setting> = shown
         .iter()
@@ -412,7 +418,7 @@ fn set_by(rows: &[SetRow], path: &str, value: &Value) -> Option<SetBy> {
         seq: first.seq,
         by: first.name.clone(),
         at: at(first.at),
-        target: TargetNo(first.target),
+        target: BlueprintNumber(first.target),
     })
 }
 
@@ -425,8 +431,8 @@ mod tests {
     #[test]
     fn long_values_are_shortened() {
         let of = |n: usize| beginning(&"é".repeat(n));
-        assert_eq!(of(VALUE_SHOWN), "é".repeat(VALUE_SHOWN));
-        assert_eq!(of(VALUE_SHOWN + 1), "é".repeat(VALUE_SHOWN) + "…");
+        assert_eq!(of(MAX_VALUE_CHARS), "é".repeat(MAX_VALUE_CHARS));
+        assert_eq!(of(MAX_VALUE_CHARS + 1), "é".repeat(MAX_VALUE_CHARS) + "…");
         assert_eq!(beginning(""), "");
     }
 

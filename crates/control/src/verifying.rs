@@ -4,11 +4,11 @@
 use api::Problem;
 use engine::blueprint::{changes, project};
 use engine::cluster::{Blueprint, RootDoc};
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use store::intent::{self, Discrepancy};
 
 use crate::Control;
-use crate::present::load_whole;
+use crate::present::load_full_blueprint;
 use crate::problems::from_store;
 use crate::words;
 
@@ -16,7 +16,7 @@ use crate::words;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
     /// The verified target.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// The number of steps in the documents.
     pub steps: usize,
     /// Rows that differ from the documents, and missing approvals and audit entries; at most 100 of
@@ -41,14 +41,15 @@ impl Control {
         let moment = self.kept.moment(&mut transaction).await?;
         let nothing = Blueprint::default();
         // Load the documents again, because the cache may be wrong too.
-        let blueprint = load_whole(&mut transaction, moment.root).await.map_err(from_store)?;
+        let blueprint =
+            load_full_blueprint(&mut transaction, moment.root).await.map_err(from_store)?;
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&nothing, &blueprint, &all, &moment.catalog)
             .map_err(|error| Problem::conflict("catalog", words::sentence(&error.to_string())))?;
         let mut discrepancies = intent::discrepancies(&mut transaction, &blueprint, &projection)
             .await
             .map_err(from_store)?;
-        discrepancies.extend(intent::unproven(&mut transaction).await.map_err(from_store)?);
+        discrepancies.extend(intent::unproven_rows(&mut transaction).await.map_err(from_store)?);
         Ok(Verified { target: moment.head.number, steps: projection.steps.len(), discrepancies })
     }
 }

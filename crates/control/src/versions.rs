@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    ContentChange, FILE_LINES, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole,
+    ContentChange, FileChange, FileLine, FileText, LineMark, MAX_FILE_LINES, PinChange, PinnedRole,
     PinnedVersion, pairs,
 };
 use engine::Hash;
@@ -39,7 +39,7 @@ const BYTES: i32 = 64 * 1024;
 /// Displayed characters per line.
 const LINE: usize = 4_000;
 /// Suffix for a last line without a line end.
-const NO_END: &str = " [no line end]";
+const NO_LINE_END: &str = " [no line end]";
 /// Unchanged lines of context around changes.
 const AROUND: usize = 3;
 
@@ -97,7 +97,7 @@ pub(crate) fn pins(
             new.seen(deployment.id, &pin.barclamp).filter(|_| deployment.mark != Mark::Removed);
         let both = before.zip(after);
         let roles = both
-            .map(|((was, _), (is, _))| roles_elsewhere(deployment, was, is, catalog))
+            .map(|((was, _), (is, _))| other_roles(deployment, was, is, catalog))
             .unwrap_or_default();
         let version = |(hash, by): (Hash, &DeploymentDoc)| PinnedVersion {
             version: catalog
@@ -121,7 +121,7 @@ pub(crate) fn pins(
 
 /// Roles that differ between two versions and that the deployment does not have, so the difference
 /// does not contain them.
-fn roles_elsewhere(
+fn other_roles(
     deployment: &DeploymentDifference,
     was: Hash,
     is: Hash,
@@ -309,10 +309,10 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
     if !whole || text.ends_with('\n') || text.is_empty() {
         lines.pop();
     } else if let Some(last) = lines.last_mut() {
-        last.push_str(NO_END);
+        last.push_str(NO_LINE_END);
     }
-    let cut = !whole || lines.len() > FILE_LINES;
-    lines.truncate(FILE_LINES);
+    let cut = !whole || lines.len() > MAX_FILE_LINES;
+    lines.truncate(MAX_FILE_LINES);
     Some((lines, cut))
 }
 
@@ -380,10 +380,11 @@ mod tests {
 
     #[test]
     fn long_files_are_compared_up_to_the_limit() {
-        let long: String = (0..FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
+        let long: String = (0..MAX_FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
         let found = told(None, Some(&long));
         assert!(
-            found.ends_with("cut") && found.contains(&format!("+{FILE_LINES}{}\n", FILE_LINES - 1)),
+            found.ends_with("cut")
+                && found.contains(&format!("+{MAX_FILE_LINES}{}\n", MAX_FILE_LINES - 1)),
             "{found}"
         );
         // The read part ends within a character.

@@ -15,11 +15,11 @@ use sqlx::PgConnection;
 use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
 
-use crate::paging;
+use crate::cursor;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::showing::{corrupt, reason_words};
+use crate::views::{corrupt, reason_text};
 use crate::words::{at, count};
 use crate::{Control, done};
 
@@ -47,7 +47,7 @@ impl Control {
     ) -> Result<WaitingPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let filter = filter_of(&present, wanted)?;
+        let filter = parse_filter(&present, wanted)?;
         let page = if filter.wait.is_some() { PAGE } else { FIRST };
         let mut transaction = self.begin().await?;
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -85,7 +85,7 @@ impl Control {
     }
 }
 
-fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter, Problem> {
+fn parse_filter(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter, Problem> {
     let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
     let node = Some(wanted.node.trim()).filter(|name| !name.is_empty());
     let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
@@ -93,7 +93,7 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
         let words: Vec<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
         Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
     })?;
-    let after = paging::behind(wanted.sort, wanted.after.as_ref())?;
+    let after = cursor::behind(wanted.sort, wanted.after.as_ref())?;
     if after.is_some() && wait.is_none() {
         return Err(Problem::invalid(
             "A cursor works only for a single pending reason. Add the parameter reason.",
@@ -103,13 +103,13 @@ fn filter_of(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter,
         deployment: deployment.map(|name| present.named(name)).transpose()?,
         node: node.map(|name| node_named(present, name)).transpose()?,
         wait,
-        falling: wanted.sort.falling,
-        after: after.as_deref().map(step_at).transpose()?,
+        descending: wanted.sort.descending,
+        after: after.as_deref().map(parse_cursor).transpose()?,
     })
 }
 
 /// The cursor of a step: the start of its wait, and its id.
-fn step_at(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
+fn parse_cursor(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
     let [Key::Number(since), Key::Text(step)] = keys else {
         return Err(Problem::invalid("Invalid cursor. Use the `next` value of the previous page."));
     };
@@ -152,15 +152,17 @@ async fn facts<'p>(
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
     };
     let todo = of(State::Todo.as_str());
-    let view = reading::admission_view_of(on, &todo).await.map_err(from_store)?;
+    let view = reading::admission_view_for_steps(on, &todo).await.map_err(from_store)?;
     let mut in_the_way = BTreeSet::new();
     for step in &todo {
         in_the_way.extend(
-            why_not(&view, EVERYWHERE, *step).iter().flat_map(|why| blamed(&view, *step, why)),
+            why_not(&view, EVERYWHERE, *step)
+                .iter()
+                .flat_map(|why| blocking_steps(&view, *step, why)),
         );
     }
     let in_the_way: Vec<StepId> = in_the_way.into_iter().collect();
-    let places = reading::step_places(on, &in_the_way).await.map_err(from_store)?;
+    let places = reading::steps_with_names(on, &in_the_way).await.map_err(from_store)?;
     let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
     for row in reading::above(on, &of(State::Blocked.as_str())).await.map_err(from_store)? {
         above.entry(StepId(row.step)).or_default().push(row);
@@ -170,7 +172,7 @@ async fn facts<'p>(
 }
 
 /// The steps that a reason refers to.
-fn blamed(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
+fn blocking_steps(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
     match reason {
         Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => vec![*by],
         Reason::Lane { .. } | Reason::Chunk { .. } => {
@@ -217,7 +219,7 @@ impl Facts<'_> {
         let named =
             |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
         let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
-        let says = reasons.iter().map(|reason| reason_words(reason, &names)).collect();
+        let says = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
         let mut freed_by = Vec::new();
         for reason in &reasons {
             match reason {
@@ -231,8 +233,9 @@ impl Facts<'_> {
                     freed_by.push(Freeing::Node { fqdn: row.fqdn.clone() })
                 }
                 other => {
-                    for place in
-                        blamed(&self.view, step, other).iter().filter_map(|by| self.places.get(by))
+                    for place in blocking_steps(&self.view, step, other)
+                        .iter()
+                        .filter_map(|by| self.places.get(by))
                     {
                         freed_by.push(self.reference(
                             place.noderole,

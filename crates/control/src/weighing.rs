@@ -30,7 +30,7 @@ use engine::blueprint::consequences::{Consequences, below, consequences, kept, r
 use engine::blueprint::projection::StepChange;
 use engine::data::secret::KnownSecret;
 use engine::gate::{Facts, Policy};
-use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, StepId, SubmissionId};
+use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, ReviewId, StepId};
 use engine::lint::{Finding, Reviewers};
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, SubmissionRow};
@@ -40,26 +40,26 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Control;
 use crate::beside::{PATIENCE, Place, Places, WAITING};
+use crate::change::{self, Planned, counting, plan};
 use crate::commit::unlike;
-use crate::linting::{self, Jigs, On};
+use crate::lint::{self, Jigs, On};
 use crate::people::Actor;
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::{self, Planned, counting, plan};
-use crate::reviewing::{Case, moved_documents};
+use crate::review::{Case, moved_documents};
 
 /// Maximum number of noderoles whose states are loaded. Larger changes show no information about
 /// interruptions.
-const CONCERNED: usize = 50_000;
+const MAX_AFFECTED: usize = 50_000;
 /// Cached plans.
 const KEPT: usize = 64;
 /// Maximum total number of steps in the cached plans.
-const KEPT_STEPS: usize = 100_000;
+const MAX_PLAN_STEPS: usize = 100_000;
 
 /// Submissions for which the part for lists is cached.
-const KEPT_SAID: usize = 5_000;
+const MAX_PLAN_FACTS: usize = 5_000;
 /// Lint errors per submission that are cached for lists.
-const KEPT_ERRORS: usize = 20;
+const MAX_LINT_ERRORS: usize = 20;
 
 /// The input of weighing except the submission itself, which is immutable.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Said {
         authors: &BTreeSet<PersonId>,
         planned: Option<&Planned>,
     ) -> Self {
-        let errors = |planned| linting::errors(&ground.present, planned, ground.lint(authors));
+        let errors = |planned| lint::errors(&ground.present, planned, ground.lint(authors));
         Self {
             moved_documents: Vec::new(),
             unresolved: unlike(row, documents, planned),
@@ -126,7 +126,7 @@ impl Said {
 }
 
 /// A submission, planned on the present.
-pub(crate) struct Weighed {
+pub(crate) struct PlannedReview {
     /// `None` if the edits cannot be planned any more.
     pub planned: Option<Planned>,
     /// Lint findings.
@@ -136,7 +136,7 @@ pub(crate) struct Weighed {
     said: Said,
 }
 
-impl Weighed {
+impl PlannedReview {
     fn of(
         ground: &Ground,
         row: &SubmissionRow,
@@ -147,7 +147,7 @@ impl Weighed {
         let authors = authors(row, edits);
         let planned = plan(present, &counting(edits)).ok();
         let findings =
-            planned.as_ref().map(|planned| linting::all(present, planned, ground.lint(&authors)));
+            planned.as_ref().map(|planned| lint::all(present, planned, ground.lint(&authors)));
         Self {
             findings: findings.unwrap_or_default(),
             concerned: planned
@@ -162,7 +162,7 @@ impl Weighed {
 
 /// All authors of a submission.
 fn authors(row: &SubmissionRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
-    let mut authors = proposing::authors(edits);
+    let mut authors = change::authors(edits);
     authors.insert(row.by);
     authors
 }
@@ -207,12 +207,12 @@ impl Control {
 
     /// Adds the facts that a commit would find. `None` if the submission can no longer be
     /// committed. The caller must not have a connection.
-    pub(crate) async fn weigh(
+    pub(crate) async fn plan_review(
         &self,
         actor: &Actor,
         ground: &Arc<Ground>,
         case: &mut Case,
-    ) -> Result<Option<Arc<Weighed>>, Problem> {
+    ) -> Result<Option<Arc<PlannedReview>>, Problem> {
         if !case.is_fresh() {
             return Ok(None);
         }
@@ -227,7 +227,7 @@ impl Control {
         actor: &Actor,
         ground: &Arc<Ground>,
         case: &Case,
-    ) -> Result<Arc<Weighed>, Problem> {
+    ) -> Result<Arc<PlannedReview>, Problem> {
         let id = case.row.id;
         if let Some(kept) = self.kept.weighed.plan(ground, id) {
             return Ok(kept);
@@ -243,9 +243,9 @@ impl Control {
         let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
         turn.work(move || {
             kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
-            let weighed = Arc::new(Weighed::of(&ground, &row, &documents, &edits));
-            kept.weighed.put_plan(&ground, id, &weighed);
-            kept.weighed.put_said(&ground, id, weighed.said.clone());
+            let weighed = Arc::new(PlannedReview::of(&ground, &row, &documents, &edits));
+            kept.weighed.insert_plan(&ground, id, &weighed);
+            kept.weighed.insert_facts(&ground, id, weighed.said.clone());
             weighed
         })
         .await
@@ -257,7 +257,7 @@ impl Control {
         &self,
         who: Option<PersonId>,
         ground: &Arc<Ground>,
-        id: SubmissionId,
+        id: ReviewId,
     ) -> Result<Arc<Said>, Problem> {
         if let Some(kept) = self.kept.weighed.said(ground, id) {
             return Ok(kept);
@@ -285,7 +285,7 @@ impl Control {
                 }
                 false => Said { moved_documents, ..Said::default() },
             };
-            kept.weighed.put_said(&ground, id, said)
+            kept.weighed.insert_facts(&ground, id, said)
         })
         .await
     }
@@ -297,16 +297,16 @@ impl Control {
     }
 
     /// The cached facts of a submission, without planning.
-    pub(crate) fn said_before(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Said>> {
+    pub(crate) fn cached_plan_facts(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
         self.kept.weighed.said(ground, id)
     }
 
     /// Weighs these submissions in the background and waits until `end` at most. Only one call does
     /// this at a time; another call waits for it and then handles the rest.
-    pub(crate) async fn weigh_all(&self, ground: &Arc<Ground>, ids: &[SubmissionId], end: Instant) {
+    pub(crate) async fn plan_reviews(&self, ground: &Arc<Ground>, ids: &[ReviewId], end: Instant) {
         loop {
-            let unknown = |id: &SubmissionId| self.said_before(ground, *id).is_none();
-            let missing: Vec<SubmissionId> = ids.iter().copied().filter(unknown).collect();
+            let unknown = |id: &ReviewId| self.cached_plan_facts(ground, *id).is_none();
+            let missing: Vec<ReviewId> = ids.iter().copied().filter(unknown).collect();
             if missing.is_empty() {
                 return;
             }
@@ -317,8 +317,8 @@ impl Control {
                 }
             };
             let (control, ground) = (self.clone(), Arc::clone(ground));
-            let walking = tokio::spawn(async move {
-                let _walk = walk;
+            let task = tokio::spawn(async move {
+                let _lock = walk;
                 for id in missing {
                     if control.kept.weighed.is_over(&ground) {
                         break;
@@ -329,33 +329,29 @@ impl Control {
                     }
                 }
             });
-            let _ = timeout_at(end, walking).await;
+            let _ = timeout_at(end, task).await;
             return;
         }
     }
 
     /// The consequences of a submission: current ones while it can be committed unchanged,
     /// otherwise those at its submission.
-    pub async fn consequences(
-        &self,
-        actor: &Actor,
-        id: SubmissionId,
-    ) -> Result<Consequences, Problem> {
+    pub async fn consequences(&self, actor: &Actor, id: ReviewId) -> Result<Consequences, Problem> {
         Ok(self.review(actor, id).await?.consequences)
     }
 
     /// The consequences of a plan with the current step states.
-    pub(crate) async fn consequences_now(
+    pub(crate) async fn current_impact(
         &self,
         on: &mut PgConnection,
         present: &Present,
         planned: &Planned,
         concerned: &[NoderoleId],
     ) -> Result<Consequences, Problem> {
-        if concerned.len() > CONCERNED {
+        if concerned.len() > MAX_AFFECTED {
             return Ok(consequences(&planned.from(present), None));
         }
-        let states = reading::states_of(on, concerned).await.map_err(from_store)?;
+        let states = reading::step_states(on, concerned).await.map_err(from_store)?;
         let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
         let active: BTreeSet<StepId> =
             active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
@@ -364,11 +360,11 @@ impl Control {
     }
 
     /// The reasons why the steps of a change would not start right after its commit, as text.
-    pub(crate) fn waits_after(
+    pub(crate) fn pending_after_commit(
         &self,
         present: &Present,
         case: &Case,
-        weighed: Option<&Weighed>,
+        weighed: Option<&PlannedReview>,
     ) -> Vec<String> {
         if !case.is_fresh() {
             return Vec::new();
@@ -439,8 +435,8 @@ impl Default for Kept {
 /// A ground and its results.
 struct Under {
     ground: Arc<Ground>,
-    plans: BTreeMap<SubmissionId, Arc<Weighed>>,
-    said: BTreeMap<SubmissionId, Arc<Said>>,
+    plans: BTreeMap<ReviewId, Arc<PlannedReview>>,
+    said: BTreeMap<ReviewId, Arc<Said>>,
 }
 
 impl std::fmt::Debug for Kept {
@@ -466,11 +462,11 @@ impl Kept {
         under.as_ref().filter(|under| under.ground.is(ground)).and_then(at)
     }
 
-    fn plan(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Weighed>> {
+    fn plan(&self, ground: &Ground, id: ReviewId) -> Option<Arc<PlannedReview>> {
         self.look(ground, |under| under.plans.get(&id).cloned())
     }
 
-    fn said(&self, ground: &Ground, id: SubmissionId) -> Option<Arc<Said>> {
+    fn said(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
         self.look(ground, |under| under.said.get(&id).cloned())
     }
 
@@ -500,28 +496,28 @@ impl Kept {
         put(under.insert(new));
     }
 
-    fn put_said(&self, ground: &Arc<Ground>, id: SubmissionId, mut said: Said) -> Arc<Said> {
-        said.lint.truncate(KEPT_ERRORS);
+    fn insert_facts(&self, ground: &Arc<Ground>, id: ReviewId, mut said: Said) -> Arc<Said> {
+        said.lint.truncate(MAX_LINT_ERRORS);
         let said = Arc::new(said);
         self.put(ground, |under| {
             under.said.insert(id, Arc::clone(&said));
-            while under.said.len() > KEPT_SAID {
+            while under.said.len() > MAX_PLAN_FACTS {
                 under.said.pop_first();
             }
         });
         said
     }
 
-    fn put_plan(&self, ground: &Arc<Ground>, id: SubmissionId, weighed: &Arc<Weighed>) {
+    fn insert_plan(&self, ground: &Arc<Ground>, id: ReviewId, weighed: &Arc<PlannedReview>) {
         self.put(ground, |under| {
             let plans = &mut under.plans;
             plans.insert(id, Arc::clone(weighed));
-            let size = |weighed: &Weighed| {
+            let size = |weighed: &PlannedReview| {
                 weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len())
             };
             let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
             // Evict the oldest submissions first, but keep the requested one.
-            while (plans.len() > KEPT || steps > KEPT_STEPS) && plans.len() > 1 {
+            while (plans.len() > KEPT || steps > MAX_PLAN_STEPS) && plans.len() > 1 {
                 let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
                 steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));
             }

@@ -28,16 +28,16 @@ pub(crate) fn at(moment: OffsetDateTime) -> At {
 /// A validated filter text; `None` if it is empty.
 pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
     let text = plain(text)?.trim();
-    if text.chars().count() > LONGEST_ASKED {
+    if text.chars().count() > MAX_FILTER_LENGTH {
         return Err(Problem::invalid(format!(
-            "The filter text is too long. Use at most {LONGEST_ASKED} characters."
+            "The filter text is too long. Use at most {MAX_FILTER_LENGTH} characters."
         )));
     }
     Ok(Some(text).filter(|text| !text.is_empty()))
 }
 
 /// Maximum length of a filter text, in characters.
-const LONGEST_ASKED: usize = 300;
+const MAX_FILTER_LENGTH: usize = 300;
 
 /// Names of deployments and nodes, including those that the edits create.
 pub(crate) struct Names<'a> {
@@ -74,7 +74,7 @@ impl<'a> Names<'a> {
     }
 
     /// Whether an edit sets other data than the role has now.
-    pub fn is_new_role_data(&self, set: &RoleData) -> bool {
+    pub fn changes_role_data(&self, set: &RoleData) -> bool {
         let deployment = self.present.blueprint.deployments.get(&set.deployment);
         deployment
             .and_then(|known| known.doc.roles.get(&set.role))
@@ -82,7 +82,7 @@ impl<'a> Names<'a> {
     }
 
     /// Whether an edit changes the node's document.
-    pub fn is_new_in_node(&self, node: NodeId, is_there: impl Fn(&NodeDoc) -> bool) -> bool {
+    pub fn changes_node(&self, node: NodeId, is_there: impl Fn(&NodeDoc) -> bool) -> bool {
         !self.present.blueprint.nodes.get(&node).is_some_and(|known| is_there(&known.doc))
     }
 
@@ -281,15 +281,15 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses an edit that is malformed in itself. [`engine::data::check_written`] checks its data in
+/// Refuses an edit that is malformed in itself. [`engine::data::check_user_data`] checks its data in
 /// context and names the field.
-pub(crate) fn well_formed(edit: &Edit) -> Result<(), Problem> {
+pub(crate) fn check_edit(edit: &Edit) -> Result<(), Problem> {
     edit.check().map_err(|error| {
         Problem::new(
             422,
             "edit_refused",
             "The edit cannot take effect",
-            sentence(&capital(&error.to_string())),
+            sentence(&capitalize(&error.to_string())),
         )
     })
 }
@@ -301,7 +301,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// The text with its first letter in upper case.
-pub(crate) fn capital(text: &str) -> String {
+pub(crate) fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
     format!("{first}{}", chars.as_str())
@@ -400,7 +400,7 @@ mod tests {
             |c| matches!(c, '\u{2028}' | '\u{2029}' | '\u{2800}' | '\u{fff9}'..='\u{fffb}');
         for c in ('\0'..=char::MAX).filter(|c| !matches!(c, '\n' | '\r' | '\t')) {
             let wanted = c.is_control() || UNSEEN.contains(c) || TURNS.contains(c) || beside(c);
-            assert_eq!(engine::text::deceives(c), wanted, "{}", number(c));
+            assert_eq!(engine::text::is_deceptive(c), wanted, "{}", number(c));
         }
     }
 

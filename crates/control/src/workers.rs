@@ -3,7 +3,7 @@
 use api::Problem;
 use api::console::PAGE_SIZE;
 use api::listing::Cursor;
-use api::workers::{Phase, RUNS_NAMED, WorkerPage, WorkerView, WorkersWanted};
+use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerView, WorkersWanted};
 use engine::ids::RunId;
 use store::reading::{self, WorkerFilter, WorkerRow};
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::{self, at};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 impl Control {
     /// A page of the list of workers.
@@ -21,7 +21,7 @@ impl Control {
         wanted: &WorkersWanted,
     ) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
         let filter = WorkerFilter {
             alive: wanted.alive,
             phase: wanted.phase.map(Phase::as_str),
@@ -31,7 +31,7 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let mut rows =
-            reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, RUNS_NAMED as i64)
+            reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, MAX_RUNS as i64)
                 .await
                 .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
@@ -44,12 +44,12 @@ impl Control {
     }
 
     /// The worker with this id or name.
-    pub(crate) async fn worker_meant(&self, text: &str) -> Result<Uuid, Problem> {
+    pub(crate) async fn worker_id(&self, text: &str) -> Result<Uuid, Problem> {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
         let mut connection = self.connection().await?;
-        let found = reading::worker_named(&mut connection, text).await.map_err(from_store)?;
+        let found = reading::worker_id_by_name(&mut connection, text).await.map_err(from_store)?;
         found.ok_or_else(|| {
             Problem::not_found(format!(
                 "Worker {text} does not exist. Use its full name or id from the list of workers. A \
@@ -62,7 +62,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row =
-            reading::worker(&mut connection, id, RUNS_NAMED as i64).await.map_err(from_store)?;
+            reading::worker(&mut connection, id, MAX_RUNS as i64).await.map_err(from_store)?;
         row.map(view).transpose()?.ok_or_else(|| {
             Problem::not_found(
                 "This worker does not exist. A worker gets a new id when it restarts, and old \

@@ -48,7 +48,7 @@ fn blueprint(nodes: u128, each: u128) -> Blueprint {
             hints: serde_json::Map::new(),
             noderoles: (0..each).map(|r| (key(r), noderole(r))).collect(),
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     blueprint
 }
@@ -64,7 +64,7 @@ fn main() {
         let mut doc =
             (*new.nodes.values().nth(usize::try_from(nodes / 2).unwrap()).unwrap().doc).clone();
         doc.noderoles.values_mut().last().unwrap().data = json!({"port": 9090});
-        new.put_node(doc).unwrap();
+        new.insert_node(doc).unwrap();
         let mut took = Vec::with_capacity(TIMES);
         for _ in 0..TIMES {
             let began = Instant::now();

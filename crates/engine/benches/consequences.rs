@@ -51,7 +51,7 @@ fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint
         roles: BTreeMap::new(),
         inactive_jigs: BTreeSet::new(),
     };
-    blueprint.put_deployment(deployment).unwrap();
+    blueprint.insert_deployment(deployment).unwrap();
     for n in 0..nodes {
         let id = NodeId(Uuid::from_u128(1_000 + n * 7_919));
         let noderole = |r: u128| NoderoleDoc {
@@ -74,7 +74,7 @@ fn blueprint(nodes: u128, each: u128, roles: &[Hash], data: &Value) -> Blueprint
             hints: serde_json::Map::new(),
             noderoles: (0..each).map(|r| (key(r), noderole(r))).collect(),
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     blueprint
 }

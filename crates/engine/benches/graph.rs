@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use engine::cluster::graph::{Item, Unfold, fold};
-use engine::cluster::trail::{Trail, between, longest, waves};
+use engine::cluster::trail::{PathSet, between, longest, waves};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 use uuid::Uuid;
@@ -82,11 +82,11 @@ fn main() {
         (of(0), of(ROLES - 1))
     };
     say("folded by role", &|items| {
-        drop(black_box(fold(items, &Unfold::default(), &Trail::default())))
+        drop(black_box(fold(items, &Unfold::default(), &PathSet::default())))
     });
     say("one by one", &|items| {
         let all = Unfold { roles: (0..ROLES).map(role).collect(), ..Unfold::default() };
-        drop(black_box(fold(items, &all, &Trail::default())));
+        drop(black_box(fold(items, &all, &PathSet::default())));
     });
     say("waves", &|items| drop(black_box(waves(items))));
     say("paths between two roles", &|items| {

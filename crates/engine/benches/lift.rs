@@ -84,7 +84,7 @@ fn empty(pin: &Object) -> Blueprint {
             roles: BTreeMap::new(),
             inactive_jigs: BTreeSet::new(),
         };
-        blueprint.put_deployment(doc).unwrap();
+        blueprint.insert_deployment(doc).unwrap();
         let fqdn = phantom_fqdn(id);
         let doc = NodeDoc {
             id: phantom,
@@ -95,7 +95,7 @@ fn empty(pin: &Object) -> Blueprint {
             hints: serde_json::Map::new(),
             noderoles: BTreeMap::new(),
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     for n in 0..BOUND + 3 * LIFTED {
         let fqdn = Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap();
@@ -108,7 +108,7 @@ fn empty(pin: &Object) -> Blueprint {
             hints: serde_json::Map::new(),
             noderoles: BTreeMap::new(),
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     blueprint
 }

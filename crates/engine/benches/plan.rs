@@ -85,10 +85,10 @@ fn empty(pin: &Object) -> Blueprint {
             roles: BTreeMap::new(),
             inactive_jigs: BTreeSet::new(),
         };
-        blueprint.put_deployment(doc).unwrap();
+        blueprint.insert_deployment(doc).unwrap();
         let fqdn = phantom_fqdn(id);
         blueprint
-            .put_node(NodeDoc {
+            .insert_node(NodeDoc {
                 id: phantom,
                 fqdn,
                 deployment: id,

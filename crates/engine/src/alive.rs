@@ -18,14 +18,14 @@
 use serde::{Deserialize, Serialize};
 
 /// Consecutive failed checks after which an alive node counts as dead.
-pub const FAILURES: u32 = 3;
+pub const FAILURE_THRESHOLD: u32 = 3;
 /// Consecutive successful checks after which a dead node counts as alive again.
-pub const SUCCESSES: u32 = 2;
+pub const SUCCESS_THRESHOLD: u32 = 2;
 
 /// Believed aliveness of a node, with the evidence against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Belief {
+pub struct Liveness {
     /// Whether the node counts as alive.
     pub alive: bool,
     /// Whether the node was ever alive.
@@ -35,7 +35,7 @@ pub struct Belief {
     pub against: u32,
 }
 
-impl Belief {
+impl Liveness {
     /// The belief after one more health check.
     #[must_use]
     pub fn after(self, reached: bool) -> Self {
@@ -61,8 +61,8 @@ impl Belief {
     /// The number of consecutive contradicting checks that change `alive`.
     pub fn enough(self) -> u32 {
         match (self.alive, self.known) {
-            (true, _) => FAILURES,
-            (false, true) => SUCCESSES,
+            (true, _) => FAILURE_THRESHOLD,
+            (false, true) => SUCCESS_THRESHOLD,
             (false, false) => 1,
         }
     }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NEW: Belief = Belief { alive: false, known: false, against: 0 };
+    const NEW: Liveness = Liveness { alive: false, known: false, against: 0 };
 
     fn after(looks: &[bool]) -> bool {
         looks.iter().fold(NEW, |belief, reached| belief.after(*reached)).alive
@@ -103,7 +103,7 @@ mod tests {
         let alive = NEW.after(true);
         assert!(alive.told(false).alive && !alive.told(false).after(false).alive);
         assert_eq!(alive.told(false).after(true), alive, "who is still let in beats what it said");
-        let died = (0..FAILURES).fold(alive, |belief, _| belief.after(false));
+        let died = (0..FAILURE_THRESHOLD).fold(alive, |belief, _| belief.after(false));
         assert!(!died.told(true).alive && died.told(true).after(true).alive);
         assert_eq!(alive.told(true), alive);
         assert_eq!(died.told(true).after(false), died);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     proptest! {
-        /// `alive` never changes before the required number of checks, and follows [`FAILURES`]
+        /// `alive` never changes before the required number of checks, and follows [`FAILURE_THRESHOLD`]
         /// equal checks.
         #[test]
         fn aliveness_changes_exactly_at_limit(looks in prop::collection::vec(any::<bool>(), 0..40)) {
@@ -128,10 +128,10 @@ mod tests {
                 let next = belief.after(*reached);
                 same = if n > 0 && looks[n - 1] == *reached { same + 1 } else { 1 };
                 if next.alive != belief.alive {
-                    let least = if belief.alive { FAILURES } else if belief.known { SUCCESSES } else { 1 };
+                    let least = if belief.alive { FAILURE_THRESHOLD } else if belief.known { SUCCESS_THRESHOLD } else { 1 };
                     prop_assert!(same >= least && next.alive == *reached && next.against == 0);
                 }
-                prop_assert!(same < FAILURES || next.alive == *reached);
+                prop_assert!(same < FAILURE_THRESHOLD || next.alive == *reached);
                 belief = next;
             }
         }

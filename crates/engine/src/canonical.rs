@@ -65,19 +65,19 @@ impl fmt::Debug for Hash {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("A hash must have 64 lowercase hexadecimal digits")]
-pub struct NotAHash;
+pub struct ParseHashError;
 
 impl FromStr for Hash {
-    type Err = NotAHash;
-    fn from_str(text: &str) -> Result<Self, NotAHash> {
+    type Err = ParseHashError;
+    fn from_str(text: &str) -> Result<Self, ParseHashError> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
-            return Err(NotAHash);
+            return Err(ParseHashError);
         }
         let value = |digit: u8| match digit {
             b'0'..=b'9' => Ok(digit - b'0'),
             b'a'..=b'f' => Ok(digit - b'a' + 10),
-            _ => Err(NotAHash),
+            _ => Err(ParseHashError),
         };
         let mut bytes = [0u8; 32];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {

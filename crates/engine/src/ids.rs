@@ -22,10 +22,10 @@ pub const MAX_NAME: usize = 96;
 pub const MAX_FQDN: usize = 253;
 /// The name that output shows for actions of Gantry itself. No person can have it. The database has
 /// a copy of the name and rejects it too (`guard_name`).
-pub const OWN_NAME: &str = "gantry";
+pub const SYSTEM_ACTOR: &str = "gantry";
 
-/// The name of an actor for display. Without a name, the actor is Gantry itself ([`OWN_NAME`]).
-pub fn by_whom(name: Option<&str>) -> &str {
+/// The name of an actor for display. Without a name, the actor is Gantry itself ([`SYSTEM_ACTOR`]).
+pub fn actor_name(name: Option<&str>) -> &str {
     name.unwrap_or("Gantry")
 }
 
@@ -70,7 +70,7 @@ pub enum NameError {
     },
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
@@ -83,10 +83,10 @@ fn check_name(kind: &'static str, text: &str) -> Result<(), NameError> {
     }
     let mark = |c: char| matches!(c, '-' | '_' | '.');
     if let Some(found) = text.chars().next().filter(|c| mark(*c)) {
-        return Err(NameError::Start { kind, name: shortened(text), found });
+        return Err(NameError::Start { kind, name: shorten(text), found });
     }
     match text.chars().find(|c| !c.is_ascii_alphanumeric() && !mark(*c)) {
-        Some(found) => Err(NameError::Character { kind, name: shortened(text), found }),
+        Some(found) => Err(NameError::Character { kind, name: shorten(text), found }),
         None => Ok(()),
     }
 }
@@ -154,7 +154,7 @@ names! {
     /// An attribute that a role owns or wants.
     AttribName = "attribute";
     /// A concurrency group: steps that share a limit on how many run at once.
-    LaneName = "lane";
+    ConcurrencyGroupName = "lane";
 }
 
 impl ActionName {
@@ -178,7 +178,7 @@ impl RoleName {
     }
 }
 
-impl LaneName {
+impl ConcurrencyGroupName {
     /// The concurrency group of a role that declares none.
     pub fn of_role(role: &RoleName) -> Self {
         Self(role.0.clone())
@@ -203,7 +203,7 @@ impl Fqdn {
             return Err(NameError::TooLong { kind: "node", length: text.len(), limit: MAX_FQDN });
         }
         let folded = text.to_ascii_lowercase();
-        let wrong = |reason: String| Err(NameError::Fqdn { name: shortened(text), reason });
+        let wrong = |reason: String| Err(NameError::Fqdn { name: shorten(text), reason });
         let labels: Vec<&str> = folded.split('.').collect();
         if labels.len() < 3 {
             return wrong(format!("it has only {} of at least 3 labels", labels.len()));
@@ -213,10 +213,10 @@ impl Fqdn {
                 return wrong("it has an empty label".into());
             }
             if label.len() > 63 {
-                return wrong(format!("label {:?} is longer than 63 bytes", shortened(label)));
+                return wrong(format!("label {:?} is longer than 63 bytes", shorten(label)));
             }
             if let Some(c) = label.chars().find(|c| !(c.is_ascii_alphanumeric() || *c == '-')) {
-                return wrong(format!("label {:?} contains {c:?}", shortened(label)));
+                return wrong(format!("label {:?} contains {c:?}", shorten(label)));
             }
             if label.starts_with('-') || label.ends_with('-') {
                 return wrong(format!("label {label:?} starts or ends with a hyphen"));
@@ -363,15 +363,15 @@ macro_rules! numbers {
 numbers! {
     /// The number of a target in the global target history. A step's generation is such a number
     /// too.
-    TargetNo = "target";
+    BlueprintNumber = "target";
     /// A proposal.
     ProposalId = "proposal";
     /// A review: a submitted proposal.
-    SubmissionId = "review";
+    ReviewId = "review";
     /// A run: one attempt at a step. Also its fencing token.
     RunId = "run";
     /// A version of the approval policy.
-    PolicyNo = "policy";
+    PolicyNumber = "policy";
     /// A comment. The id of a thread is the id of its first comment.
     CommentId = "comment";
 }
@@ -384,7 +384,7 @@ mod tests {
     fn invalid_number_error_names_its_kind() {
         assert_eq!("7".parse(), Ok(RunId(7)));
         for wrong in ["null", "", "7x", "99999999999999999999"] {
-            let refused = wrong.parse::<SubmissionId>().unwrap_err();
+            let refused = wrong.parse::<ReviewId>().unwrap_err();
             assert_eq!(refused.to_string(), "The review must be a number, such as 7", "{wrong:?}");
         }
     }

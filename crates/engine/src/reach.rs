@@ -95,7 +95,7 @@ impl Policy {
     /// # Errors
     /// [`Refused`] with the reason.
     pub fn check(&self, address: IpAddr, port: u16) -> Result<(), Refused> {
-        let address = embedded(address);
+        let address = embedded_ipv4(address);
         let is_local = address.is_loopback() || self.own.contains(&address);
         if address.is_unspecified() || matches!(address, IpAddr::V4(v4) if v4.octets()[0] == 0) {
             return Err(Refused::Unspecified);
@@ -114,7 +114,7 @@ impl Policy {
             return Err(Refused::Multicast);
         }
         if let Some(database) = self.database.as_ref().filter(|database| database.port == port) {
-            let at = |of: &IpAddr| embedded(*of) == address;
+            let at = |of: &IpAddr| embedded_ipv4(*of) == address;
             let is_local_database =
                 database.addresses.iter().any(|of| of.is_loopback() || self.own.contains(of));
             // A database on this host answers at each of the host's addresses.
@@ -153,7 +153,7 @@ impl Policy {
 
 /// The IPv4 address embedded in an IPv6 address: mapped, compatible, NAT64 or 6to4. Returns any
 /// other address unchanged.
-fn embedded(address: IpAddr) -> IpAddr {
+fn embedded_ipv4(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let four = |at: usize| {
         let [a, b, c, d] = [0, 1, 2, 3].map(|n| v6.octets()[at + n]);

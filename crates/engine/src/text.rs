@@ -15,7 +15,7 @@ use std::fmt;
 /// Inclusive ranges of characters that are invisible or change the text direction, in ascending
 /// order. Also contains characters that most programs show as nothing: line separators other than
 /// newlines, the Braille blank, and annotation marks.
-const DECEIVING: [(char, char); 18] = [
+const DECEPTIVE_RANGES: [(char, char); 18] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
     ('\u{61c}', '\u{61c}'),
@@ -38,17 +38,17 @@ const DECEIVING: [(char, char); 18] = [
 
 /// Whether a character is invisible or makes a text look different from its content. Newlines and
 /// tabs do not count.
-pub fn deceives(c: char) -> bool {
+pub fn is_deceptive(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_control() && !matches!(c, '\n' | '\r' | '\t');
     }
-    let at = DECEIVING.partition_point(|(_, last)| *last < c);
-    c.is_control() || DECEIVING.get(at).is_some_and(|(first, _)| *first <= c)
+    let at = DECEPTIVE_RANGES.partition_point(|(_, last)| *last < c);
+    c.is_control() || DECEPTIVE_RANGES.get(at).is_some_and(|(first, _)| *first <= c)
 }
 
 /// The first character that [deceives].
 pub fn deceiving(text: &str) -> Option<char> {
-    text.chars().find(|c| deceives(*c))
+    text.chars().find(|c| is_deceptive(*c))
 }
 
 /// The text with a full stop, unless it ends like a sentence. The engine's errors have no final full
@@ -67,12 +67,12 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     if deceiving(text).is_none() {
         return Cow::Borrowed(text);
     }
-    let seen = |c: char| if deceives(c) { format!("<{}>", number(c)) } else { c.to_string() };
+    let seen = |c: char| if is_deceptive(c) { format!("<{}>", number(c)) } else { c.to_string() };
     Cow::Owned(text.chars().map(seen).collect())
 }
 
 /// Advice for users about such a text.
-pub const READ_OTHERWISE: &str =
+pub const REVIEW_ADVICE: &str =
     "Before you approve it, read it with a tool that shows such characters, such as cat -A";
 
 /// The number of characters in a file that [deceive](deceives), with the position of the first.
@@ -94,14 +94,14 @@ impl Deceit {
     /// only the valid parts are checked.
     pub fn within(body: &[u8]) -> Option<Self> {
         const LINES_NAMED: usize = 5;
-        if body.iter().all(|byte| byte.is_ascii() && !deceives(char::from(*byte))) {
+        if body.iter().all(|byte| byte.is_ascii() && !is_deceptive(char::from(*byte))) {
             return None;
         }
         let text = String::from_utf8_lossy(body);
         let found = text.split('\n').zip(1..).flat_map(|(line, number)| {
             line.chars()
                 .zip(1..)
-                .filter(|(c, _)| deceives(*c))
+                .filter(|(c, _)| is_deceptive(*c))
                 .map(move |(c, column)| (c, number, column))
         });
         let mut found = found.peekable();
@@ -165,8 +165,8 @@ mod tests {
 
     #[test]
     fn deceptive_ranges_are_ordered() {
-        assert!(DECEIVING.iter().all(|(first, last)| first <= last));
-        assert!(DECEIVING.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        assert!(DECEPTIVE_RANGES.iter().all(|(first, last)| first <= last));
+        assert!(DECEPTIVE_RANGES.windows(2).all(|pair| pair[0].1 < pair[1].0));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use engine::anneal::{
     AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment,
     NodeView, OpenRun, Reason, StepState, StepView, Taken, admit, why_not,
 };
-use engine::catalog::{LaneMode, Needs, OnError};
-use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
+use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
+use engine::ids::{ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -29,7 +29,10 @@ fn deployment_id(n: u128) -> DeploymentId {
 }
 
 fn lane(deployment: u128, name: &str) -> LaneKey {
-    LaneKey { deployment: deployment_id(deployment), name: LaneName::parse(name).unwrap() }
+    LaneKey {
+        deployment: deployment_id(deployment),
+        name: ConcurrencyGroupName::parse(name).unwrap(),
+    }
 }
 
 fn step(n: u128, node: u128) -> (StepId, StepView) {
@@ -72,7 +75,7 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
         };
         (node_id(n), view)
     };
-    let free = LaneView { max_running: None, mode: LaneMode::Rolling };
+    let free = LaneView { max_running: None, mode: ConcurrencyGroupMode::Rolling };
     AdmissionView {
         now: Moment(1_000_000_000),
         enabled: true,
@@ -87,7 +90,7 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
         budgets: [(BudgetId(1), BudgetView { name: "quorum".into(), max_down: 1 })].into(),
         nodes: (1..=5).map(node).collect(),
         jigs: [(JigName::parse("script").unwrap(), true)].into(),
-        unserved: Default::default(),
+        unsupported_jigs: Default::default(),
         steps: steps.into_iter().collect(),
         open: Vec::new(),
     }
@@ -201,7 +204,7 @@ fn every_rule_applies_and_is_reported() {
             |v| {
                 v.lanes.insert(
                     lane(1, "app"),
-                    LaneView { max_running: Some(2), mode: LaneMode::Chunk },
+                    LaneView { max_running: Some(2), mode: ConcurrencyGroupMode::Chunk },
                 );
                 v.open.push(open(9, 5));
             },
@@ -306,7 +309,10 @@ fn deployments_take_turns() {
 #[test]
 fn chunk_starts_together_and_waits_for_end() {
     let mut view = view((1..=5).map(|n| step(n, n)));
-    view.lanes.insert(lane(1, "app"), LaneView { max_running: Some(3), mode: LaneMode::Chunk });
+    view.lanes.insert(
+        lane(1, "app"),
+        LaneView { max_running: Some(3), mode: ConcurrencyGroupMode::Chunk },
+    );
     assert_eq!(admit(&view, LIMITS), [1, 2, 3].map(step_id));
     view.open.push(open(1, 1));
     view.steps.remove(&step_id(1));
@@ -345,7 +351,8 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
             (node.alive, node.available) = (alive, available);
         }
         for (n, (max_running, chunk)) in lanes.into_iter().enumerate() {
-            let mode = if chunk { LaneMode::Chunk } else { LaneMode::Rolling };
+            let mode =
+                if chunk { ConcurrencyGroupMode::Chunk } else { ConcurrencyGroupMode::Rolling };
             view.lanes.insert(
                 lane(1 + n as u128 % 2, ["app", "other"][n / 2]),
                 LaneView { max_running, mode },
@@ -424,7 +431,7 @@ proptest! {
             let lane = &view.lanes[&step.lane];
             let in_lane = after.iter().filter(|(_, s)| s.lane == step.lane).count();
             prop_assert!(lane.max_running.is_none_or(|max| in_lane <= max as usize));
-            prop_assert!(lane.mode == LaneMode::Rolling || !view.open.iter().any(|run| run.lane == step.lane));
+            prop_assert!(lane.mode == ConcurrencyGroupMode::Rolling || !view.open.iter().any(|run| run.lane == step.lane));
             for budget in &step.budgets {
                 let in_budget = || view.steps.iter().filter(|(_, s)| s.budgets.contains(budget));
                 let unwell = |s: &StepView| s.state != StepState::Todo || s.failures > 0 || !view.nodes[&s.node].alive;

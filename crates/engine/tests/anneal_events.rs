@@ -10,13 +10,13 @@ use engine::anneal::{
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind::{self, Hard, OrderOnly};
-use engine::ids::{NodeId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, NodeId, StepId};
 use uuid::Uuid;
 
 use StepState::{Active, Blocked, Error, Todo, Transition};
 
 const NODE: NodeId = NodeId(Uuid::from_u128(1));
-const NOW: TargetNo = TargetNo(7);
+const NOW: BlueprintNumber = BlueprintNumber(7);
 
 fn id(n: u128) -> StepId {
     StepId(Uuid::from_u128(n))
@@ -87,12 +87,12 @@ fn failed(retry: bool) -> Event {
 /// The result of each event on a plain step in each state; `None` if the event is refused.
 #[test]
 fn each_event_in_each_state_is_correct() {
-    let rerun = |n| Event::Rerun { generation: TargetNo(n), why: Why::Slice };
+    let rerun = |n| Event::Rerun { generation: BlueprintNumber(n), why: Why::Slice };
     let table: [(Event, [Option<StepState>; 5]); 11] = [
         // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
         (Event::Started, [None, Some(Transition), None, None, None]),
         (Event::Succeeded { generation: NOW }, [None, None, Some(Active), None, None]),
-        (Event::Succeeded { generation: TargetNo(6) }, [None, None, Some(Todo), None, None]),
+        (Event::Succeeded { generation: BlueprintNumber(6) }, [None, None, Some(Todo), None, None]),
         (failed(false), [None, None, Some(Error), None, None]),
         (Event::Lost { generation: NOW }, [None, None, Some(Todo), None, None]),
         (Event::NeverStarted, [None, None, Some(Todo), None, None]),
@@ -131,14 +131,20 @@ fn missing_parent_leads_to_blocked() {
     assert_eq!(after(Transition, Event::NeverStarted).state, Blocked);
     assert_eq!(after(Transition, failed(true)).state, Blocked);
     assert_eq!(after(Transition, Event::Lost { generation: NOW }).state, Blocked);
-    assert_eq!(after(Transition, Event::Succeeded { generation: TargetNo(6) }).state, Blocked);
+    assert_eq!(
+        after(Transition, Event::Succeeded { generation: BlueprintNumber(6) }).state,
+        Blocked
+    );
     assert_eq!(after(Transition, Event::Succeeded { generation: NOW }).state, Active);
     assert_eq!(after(Error, Event::Retry { why: Why::Retry }).state, Blocked);
     assert_eq!(
-        after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).state,
+        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice }).state,
         Blocked
     );
-    assert_eq!(after(Active, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).pending, 2);
+    assert_eq!(
+        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice }).pending,
+        2
+    );
 }
 
 #[test]
@@ -152,12 +158,13 @@ fn success_applies_to_own_generation_only() {
 
     // A commit over the running step: the run continues, but its result is not applied.
     let mut world = world(vec![running], &[]);
-    apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Changed }).unwrap();
+    apply_to(&mut world, 1, Event::Rerun { generation: BlueprintNumber(8), why: Why::Changed })
+        .unwrap();
     assert_eq!(world.steps[&id(1)].progress.state, Transition);
     assert_eq!(world.steps[&id(1)].progress.failures, 0);
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     let after = &world.steps[&id(1)].progress;
-    assert_eq!((after.state, after.applied, after.generation), (Todo, None, TargetNo(8)));
+    assert_eq!((after.state, after.applied, after.generation), (Todo, None, BlueprintNumber(8)));
     assert_eq!(after.cause, Some(Cause::new(Why::Changed)));
 }
 
@@ -218,8 +225,9 @@ fn lost_runs_are_repeated_until_limit() {
     apply_to(&mut world, 1, Event::Lost { generation: NOW }).unwrap();
     assert_eq!(states(&world), [(Error, 0)]);
     // A lost run of an older generation does not count.
-    let stale =
-        alone(step(1, Transition), Event::Lost { generation: TargetNo(6) }).unwrap().progress;
+    let stale = alone(step(1, Transition), Event::Lost { generation: BlueprintNumber(6) })
+        .unwrap()
+        .progress;
     assert_eq!((stale.state, stale.failures), (Todo, 0));
 }
 
@@ -229,7 +237,8 @@ fn permanent_failure_is_error_at_once() {
     one.retries = 2;
     assert_eq!(alone(one.clone(), failed(false)).unwrap().progress.state, Error);
     // A failure of an older generation says nothing about the current one.
-    let stale = Event::Failed { generation: TargetNo(6), reason: "exit 1".into(), retry: false };
+    let stale =
+        Event::Failed { generation: BlueprintNumber(6), reason: "exit 1".into(), retry: false };
     let after = alone(one.clone(), stale).unwrap().progress;
     assert_eq!((after.state, after.failures), (Todo, 0));
     let never = alone(one, Event::NeverStarted).unwrap().progress;
@@ -239,7 +248,7 @@ fn permanent_failure_is_error_at_once() {
 #[test]
 fn destructive_step_is_not_repeated_automatically() {
     let make = |state| Step { destructive: true, retries: 5, ..step(1, state) };
-    for generation in [NOW, TargetNo(6)] {
+    for generation in [NOW, BlueprintNumber(6)] {
         assert_eq!(
             alone(make(Transition), Event::Lost { generation }).unwrap().progress.state,
             Error
@@ -253,11 +262,11 @@ fn destructive_step_is_not_repeated_automatically() {
         "it was proven"
     );
     let drift = Event::Rerun { generation: NOW, why: Why::Drift };
-    assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::DoneForGood { .. })));
+    assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::AlreadyApplied { .. })));
     assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unasked { .. })));
     assert_eq!(alone(make(Error), Event::Retry { why: Why::Retry }).unwrap().progress.state, Todo);
     for state in [Active, Error] {
-        let again = Event::Rerun { generation: TargetNo(8), why: Why::Slice };
+        let again = Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice };
         assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
     }
     // Drift during a run does not cause a second run. A parent's re-run does not move the step in
@@ -272,12 +281,12 @@ fn destructive_step_is_not_repeated_automatically() {
 
 #[test]
 fn commit_reruns_destructive_step() {
-    for written in [NOW, TargetNo(8)] {
+    for written in [NOW, BlueprintNumber(8)] {
         for state in [Active, Error] {
             let mut one = Step { destructive: true, ..step(1, state) };
             one.progress.generation = written;
             let mut world = world(vec![one], &[]);
-            let rerun = Some((TargetNo(8), Why::Slice));
+            let rerun = Some((BlueprintNumber(8), Why::Slice));
             let outcome = apply(
                 &world,
                 &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }]),
@@ -285,7 +294,7 @@ fn commit_reruns_destructive_step() {
             .unwrap();
             world.take(&outcome);
             assert_eq!(world.steps[&id(1)].progress.state, Todo);
-            assert_eq!(world.steps[&id(1)].progress.generation, TargetNo(8));
+            assert_eq!(world.steps[&id(1)].progress.generation, BlueprintNumber(8));
         }
     }
 }
@@ -387,10 +396,11 @@ fn rerun_blocks_waiting_but_not_active_children() {
     let edges = [(1, 2, Hard), (1, 3, Hard), (1, 4, Hard)];
     let mut world =
         world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
-    apply_to(&mut world, 1, Event::Rerun { generation: TargetNo(8), why: Why::Slice }).unwrap();
+    apply_to(&mut world, 1, Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice })
+        .unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Active, 1), (Blocked, 1), (Transition, 1)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
-    apply_to(&mut world, 1, Event::Succeeded { generation: TargetNo(8) }).unwrap();
+    apply_to(&mut world, 1, Event::Succeeded { generation: BlueprintNumber(8) }).unwrap();
     assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Transition, 0)]);
 }
 
@@ -400,7 +410,7 @@ fn rerun_blocks_waiting_but_not_active_children() {
 fn barrier_propagates_reruns_and_errors() {
     let barrier = || Step { instant: true, ..step(2, Active) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
-    let rerun = || Event::Rerun { generation: TargetNo(8), why: Why::Slice };
+    let rerun = || Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice };
     for order in [[1, 3], [3, 1]] {
         let mut world =
             world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
@@ -409,7 +419,7 @@ fn barrier_propagates_reruns_and_errors() {
         }
         assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1), (Active, 1)]);
         apply_to(&mut world, 1, Event::Started).unwrap();
-        let succeeded = Event::Succeeded { generation: TargetNo(8) };
+        let succeeded = Event::Succeeded { generation: BlueprintNumber(8) };
         apply_to(&mut world, 1, succeeded.clone()).unwrap();
         assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Active, 1)]);
     }
@@ -498,7 +508,7 @@ fn retained_result_on_dead_node_is_not_restored() {
 fn commit_places_new_steps_in_one_pass() {
     // Step 1 exists and is ACTIVE. New: 2 (skipped), 3 (immediate), 4, 5, and an edge from 2 to 6
     // (TODO).
-    let fresh = |n| Step { progress: Progress::new(TargetNo(8), true), ..step(n, Blocked) };
+    let fresh = |n| Step { progress: Progress::new(BlueprintNumber(8), true), ..step(n, Blocked) };
     let steps = vec![
         step(1, Active),
         Step { skipped: true, ..fresh(2) },
@@ -526,7 +536,7 @@ fn commit_places_new_steps_in_one_pass() {
         states(&world),
         [(Active, 0), (Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Blocked, 1)]
     );
-    assert_eq!(world.steps[&id(3)].progress.applied, Some(TargetNo(8)));
+    assert_eq!(world.steps[&id(3)].progress.applied, Some(BlueprintNumber(8)));
 }
 
 #[test]

@@ -11,17 +11,19 @@ use engine::anneal::{
     LaneKey, LaneView, Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused,
     Step, StepState, StepView, Stop, Why, World, admit, apply, apply_each, why_not,
 };
-use engine::catalog::{Join, JoinAfter, JoinNeed, LaneMode, Needs, OnError};
+use engine::catalog::{ConcurrencyGroupMode, Join, JoinAfter, JoinNeed, Needs, OnError};
 use engine::cluster::EdgeKind;
-use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId, TargetNo};
+use engine::ids::{
+    BlueprintNumber, ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 
 const NODES: usize = 3;
-const LANES: [(&str, Option<u32>, LaneMode); 3] = [
-    ("free", None, LaneMode::Rolling),
-    ("one-by-one", Some(1), LaneMode::Rolling),
-    ("pairs", Some(2), LaneMode::Chunk),
+const LANES: [(&str, Option<u32>, ConcurrencyGroupMode); 3] = [
+    ("free", None, ConcurrencyGroupMode::Rolling),
+    ("one-by-one", Some(1), ConcurrencyGroupMode::Rolling),
+    ("pairs", Some(2), ConcurrencyGroupMode::Chunk),
 ];
 const LIMITS: Limits = Limits { running: 4, batch: 3 };
 const BUDGET: BudgetId = BudgetId(1);
@@ -151,12 +153,12 @@ fn node_id(index: usize) -> NodeId {
 fn lane_key(index: usize) -> LaneKey {
     LaneKey {
         deployment: DeploymentId(Uuid::from_u128(1)),
-        name: LaneName::parse(LANES[index].0).unwrap(),
+        name: ConcurrencyGroupName::parse(LANES[index].0).unwrap(),
     }
 }
 
 struct Run {
-    generation: TargetNo,
+    generation: BlueprintNumber,
     node: NodeId,
     exclusive: bool,
 }
@@ -175,7 +177,7 @@ struct Cluster {
     /// Destructive steps for which it is unknown whether they ran.
     uncertain: BTreeSet<StepId>,
     /// (step, generation) of every applied result of a destructive step.
-    destroyed: BTreeSet<(StepId, TargetNo)>,
+    destroyed: BTreeSet<(StepId, BlueprintNumber)>,
 }
 
 impl Cluster {
@@ -256,7 +258,7 @@ impl Cluster {
                 needs: drawn.needs,
                 retries: drawn.retries,
                 backoff: 5,
-                progress: Progress::new(TargetNo(self.target), self.up[drawn.node]),
+                progress: Progress::new(BlueprintNumber(self.target), self.up[drawn.node]),
             };
             self.world.on_node.entry(step.node).or_default().push(step.id);
             self.world.steps.insert(step.id, step);
@@ -359,7 +361,7 @@ impl Cluster {
                             "asked for what was there"
                         );
                     }
-                    for node in &missing.on_nodes {
+                    for node in &missing.by_node {
                         near.on_node.insert(
                             *node,
                             self.world.on_node.get(node).cloned().unwrap_or_default(),
@@ -449,7 +451,7 @@ impl Cluster {
             let passes = |id: &StepId| {
                 let step = &self.world.steps[id];
                 moved.contains(id)
-                    || (erred && step.is_instant() && step.progress.state == StepState::Blocked)
+                    || (erred && step.is_immediate() && step.progress.state == StepState::Blocked)
             };
             let near = parents[&delta.step].iter().any(|(parent, _)| passes(parent));
             assert!(near, "{change:?} reached {}", delta.step);
@@ -468,7 +470,7 @@ impl Cluster {
                         instant || erred,
                         "{change:?}: an ACTIVE step moved although nothing failed"
                     );
-                    assert!(!is.is_done_for_good());
+                    assert!(!is.is_final());
                     assert_eq!(was.progress.applied, is.progress.applied, "its result is kept");
                 }
                 (_, StepState::Active) => {
@@ -500,10 +502,10 @@ impl Cluster {
                 }
                 match step.progress.state {
                     StepState::Active => {
-                        assert!(step.is_done_for_good(), "{} stays ACTIVE below an error", step.id)
+                        assert!(step.is_final(), "{} stays ACTIVE below an error", step.id)
                     }
                     StepState::Todo => panic!("{} is TODO below an error", step.id),
-                    StepState::Blocked if moved.contains(&step.id) || step.is_instant() => {
+                    StepState::Blocked if moved.contains(&step.id) || step.is_immediate() => {
                         broken.push(step.id)
                     }
                     _ => {}
@@ -581,7 +583,7 @@ impl Cluster {
                         "ACTIVE without the result of its generation"
                     );
                     assert_eq!(*cause, None);
-                    assert!(!step.is_instant() || *pending == 0);
+                    assert!(!step.is_immediate() || *pending == 0);
                 }
                 StepState::Transition | StepState::Error => {}
             }
@@ -661,7 +663,7 @@ impl Cluster {
             budgets: [(BUDGET, BudgetView { name: "quorum".into(), max_down: 2 })].into(),
             nodes: (0..NODES).map(|n| (node_id(n), node(n))).collect(),
             jigs: [(JigName::parse("test").unwrap(), true)].into(),
-            unserved: Default::default(),
+            unsupported_jigs: Default::default(),
             steps: steps.collect(),
             open: open.collect(),
         }
@@ -690,7 +692,7 @@ impl Cluster {
         for id in &picks {
             let step = &self.world.steps[id];
             assert!(self.holds(step), "{id} starts before its join holds");
-            assert!(!step.is_instant());
+            assert!(!step.is_immediate());
             assert!(!self.uncertain.contains(id), "{id} may have been done, and is done again");
             assert!(
                 !self.destroyed.contains(&(*id, step.progress.generation)),
@@ -721,7 +723,7 @@ impl Cluster {
         }
     }
 
-    fn end(&mut self, step: StepId, event: impl FnOnce(TargetNo) -> Event) {
+    fn end(&mut self, step: StepId, event: impl FnOnce(BlueprintNumber) -> Event) {
         let Some(run) = self.runs.remove(&step) else { return };
         let event = event(run.generation);
         let applied = matches!(event, Event::Succeeded { generation } if generation == self.world.steps[&step].progress.generation);
@@ -756,11 +758,12 @@ impl Cluster {
             // uncertain than others.
             self.answered(*step);
         }
-        let rerun = Some((TargetNo(self.target), Why::Slice));
+        let rerun = Some((BlueprintNumber(self.target), Why::Slice));
         if picks[0].is_multiple_of(2) {
             // Like a database that first writes all intent.
             for step in &steps {
-                self.world.steps.get_mut(step).unwrap().progress.generation = TargetNo(self.target);
+                self.world.steps.get_mut(step).unwrap().progress.generation =
+                    BlueprintNumber(self.target);
             }
         }
         let change = Change::Commit(
@@ -769,7 +772,7 @@ impl Cluster {
         let before: Vec<Step> = self.world.steps.values().cloned().collect();
         self.change(&change).unwrap();
         for step in before.iter().filter(|step| !steps.contains(&step.id)) {
-            if step.progress.state == StepState::Active && !step.is_instant() {
+            if step.progress.state == StepState::Active && !step.is_immediate() {
                 assert_eq!(
                     self.state(step.id),
                     StepState::Active,
@@ -779,9 +782,9 @@ impl Cluster {
         }
         let older = Change::Step {
             step: *steps.first().unwrap(),
-            event: Event::Rerun { generation: TargetNo(1), why: Why::Slice },
+            event: Event::Rerun { generation: BlueprintNumber(1), why: Why::Slice },
         };
-        assert!(matches!(self.change(&older), Err(Refused::Older { .. })));
+        assert!(matches!(self.change(&older), Err(Refused::StaleGeneration { .. })));
     }
 
     fn skip(&mut self, pick: usize) {
@@ -794,7 +797,7 @@ impl Cluster {
         step.skipped = !step.skipped;
         let mut committed = vec![Committed {
             step: id,
-            rerun: Some((TargetNo(self.target), Why::Changed)),
+            rerun: Some((BlueprintNumber(self.target), Why::Changed)),
             parents: None,
         }];
         for (child, kind) in self.children(index) {
@@ -811,11 +814,11 @@ impl Cluster {
 
     fn drift(&mut self, step: StepId) {
         let generation = self.world.steps[&step].progress.generation;
-        let done = self.world.steps[&step].is_done_for_good();
+        let done = self.world.steps[&step].is_final();
         let event = Event::Rerun { generation, why: Why::Drift };
         match self.change(&Change::Step { step, event }) {
             Ok(()) => assert!(!done),
-            Err(Refused::DoneForGood { .. }) => assert!(done),
+            Err(Refused::AlreadyApplied { .. }) => assert!(done),
             Err(Refused::Unasked { .. }) => assert_eq!(self.state(step), StepState::Error),
             Err(other) => panic!("{other}"),
         }
@@ -826,12 +829,12 @@ impl Cluster {
         self.change(&Change::NodeDown { node: node_id(node) }).unwrap();
         for step in self.world.steps.values().filter(|s| s.node == node_id(node)) {
             assert!(!step.progress.node_up);
-            if step.needs != Needs::Alive || step.is_instant() {
+            if step.needs != Needs::Alive || step.is_immediate() {
                 continue;
             }
             match step.progress.state {
                 StepState::Transition => panic!("an attempt goes on on a dead node"),
-                StepState::Active => assert!(step.is_done_for_good()),
+                StepState::Active => assert!(step.is_final()),
                 StepState::Error => assert!(step.destructive),
                 StepState::Todo => {
                     assert!(!step.rests(), "a result on a dead node is taken for good")
@@ -1047,7 +1050,7 @@ fn settling_is_bounded_and_resumable() {
         needs: Needs::Alive,
         retries: 0,
         backoff: 0,
-        progress: Progress { state, pending, ..Progress::new(TargetNo(1), true) },
+        progress: Progress { state, pending, ..Progress::new(BlueprintNumber(1), true) },
     };
     let child = |n: usize| Child { step: id(n), kind: EdgeKind::Hard };
     let last = wide + 1;
@@ -1058,7 +1061,7 @@ fn settling_is_bounded_and_resumable() {
     }
     world.add(make(last, 2, false, StepState::Blocked, wide as u32), Vec::new());
 
-    let event = Event::Succeeded { generation: TargetNo(1) };
+    let event = Event::Succeeded { generation: BlueprintNumber(1) };
     let first = apply(&world, &Change::Step { step: id(0), event }).unwrap();
     world.take(&first);
     let active = |world: &World| {

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use engine::canonical::ObjectKind;
 use engine::catalog::read::{
-    Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED, MAX_FILE, MAX_FILES, MAX_FINDINGS,
-    MAX_SCRIPTS, Severity, Source, import, link, read,
+    Draft, Finding, Findings, Import, MAX_DEPTH, MAX_EXPANDED_BYTES, MAX_FILE_BYTES, MAX_FILES,
+    MAX_FINDINGS, MAX_SCRIPTS_BYTES, Severity, Source, import, link, read,
 };
-use engine::catalog::version::same_but_for_jigs;
+use engine::catalog::version::is_equal_except_jigs;
 use engine::catalog::{
-    Catalog, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, MAX_SCRIPT, Needs,
-    OnChange, OnError, Place, Role, RunPolicy,
+    Catalog, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed, Lane, MAX_ROLES,
+    MAX_SCRIPT_BYTES, Needs, OnChange, OnError, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
-use engine::ids::LaneName;
+use engine::ids::ConcurrencyGroupName;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -224,9 +224,9 @@ roles:
             place: Place::For,
             exclusive: false,
             lane: Some(Lane {
-                name: LaneName::parse("doors").expect("a name"),
+                name: ConcurrencyGroupName::parse("doors").expect("a name"),
                 max_running: 1,
-                mode: LaneMode::Chunk
+                mode: ConcurrencyGroupMode::Chunk
             }),
             on_error: OnError::Node,
             on_change: OnChange::Keep,
@@ -359,7 +359,7 @@ fn content_depends_on_own_files_only() {
         both.add(object).expect("what was imported is readable");
     }
     assert_ne!(stored, read);
-    assert_eq!(same_but_for_jigs(stored, read, &both), Ok(true));
+    assert_eq!(is_equal_except_jigs(stored, read, &both), Ok(true));
     for (from, to) in [
         ("name: mark", "name: spot"),
         ("requires: [app]", "requires: [client]"),
@@ -370,7 +370,7 @@ fn content_depends_on_own_files_only() {
             both.add(object).expect("what was imported is readable");
         }
         assert_eq!(
-            same_but_for_jigs(stored, &other.barclamps[0].barclamp, &both),
+            is_equal_except_jigs(stored, &other.barclamps[0].barclamp, &both),
             Ok(false),
             "{to}"
         );
@@ -491,19 +491,20 @@ fn each_import_limit_is_exact() {
     assert!(said.contains(&format!("has {} roles", MAX_ROLES + 1)), "{said}");
 
     let padded = |length: usize| pad("barclamp: {name: demo, version: '1'}\n", length);
-    import_text(&padded(MAX_FILE)).expect("as large as allowed");
+    import_text(&padded(MAX_FILE_BYTES)).expect("as large as allowed");
     assert_eq!(
-        complaint(import_text(&padded(MAX_FILE + 1))),
+        complaint(import_text(&padded(MAX_FILE_BYTES + 1))),
         format!(
-            "demo.yml:1:1: error: The file has {} bytes, and the limit is {MAX_FILE}",
-            MAX_FILE + 1
+            "demo.yml:1:1: error: The file has {} bytes, and the limit is {MAX_FILE_BYTES}",
+            MAX_FILE_BYTES + 1
         )
     );
 
     let roles = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let script = |length: usize| files(&[("scripts/app/10", &pad("#!/bin/sh\n", length))]);
-    import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT)).expect("as large as allowed");
-    let said = complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT + 1)));
+    import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT_BYTES))
+        .expect("as large as allowed");
+    let said = complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT_BYTES + 1)));
     assert!(said.starts_with("scripts/app/10:1:1: error: The script has"), "{said}");
 
     let data = format!(
@@ -514,12 +515,12 @@ fn each_import_limit_is_exact() {
     assert!(said.starts_with("demo.yml:3:36: error: The data has"), "{said}");
 
     let mut folder = Files::new();
-    for i in 0..=MAX_SCRIPTS / MAX_SCRIPT {
-        let body = pad("#!/bin/sh\n", MAX_SCRIPT);
+    for i in 0..=MAX_SCRIPTS_BYTES / MAX_SCRIPT_BYTES {
+        let body = pad("#!/bin/sh\n", MAX_SCRIPT_BYTES);
         folder.insert(format!("scripts/app/{i}"), body.into_bytes());
     }
     let said = complaint(import_one("demo.yml", roles.as_bytes(), &folder));
-    assert!(said.contains(&format!("is {MAX_SCRIPTS}")), "{said}");
+    assert!(said.contains(&format!("is {MAX_SCRIPTS_BYTES}")), "{said}");
 
     let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
     let none = Files::new();
@@ -542,24 +543,24 @@ fn hostile_files_are_read_quickly() {
     };
     let keys: String = (0..90_000).map(|i| format!("k{i}: 1\n")).collect();
     let texts = [
-        "[".repeat(MAX_FILE),
-        "- ".repeat(MAX_FILE / 2),
-        "? ".repeat(MAX_FILE / 2),
-        "{a: ".repeat(MAX_FILE / 4),
-        "&a ".repeat(MAX_FILE / 3),
-        "a: *a\n".repeat(MAX_FILE / 6),
-        "!!str ".repeat(MAX_FILE / 6),
-        "\"\\u0041".repeat(MAX_FILE / 7),
-        "'".repeat(MAX_FILE),
-        "#\n".repeat(MAX_FILE / 2),
-        "\n".repeat(MAX_FILE),
-        " ".repeat(MAX_FILE),
-        "a ".repeat(MAX_FILE / 2),
-        "a:\n".repeat(MAX_FILE / 3),
-        format!("a: [{}]\n", "b,".repeat(MAX_FILE / 2 - 10)),
-        format!("a: |\n{}", " b\n".repeat(MAX_FILE / 3 - 10)),
-        "%YAML 1.2\n".repeat(MAX_FILE / 10),
-        "---\n".repeat(MAX_FILE / 4),
+        "[".repeat(MAX_FILE_BYTES),
+        "- ".repeat(MAX_FILE_BYTES / 2),
+        "? ".repeat(MAX_FILE_BYTES / 2),
+        "{a: ".repeat(MAX_FILE_BYTES / 4),
+        "&a ".repeat(MAX_FILE_BYTES / 3),
+        "a: *a\n".repeat(MAX_FILE_BYTES / 6),
+        "!!str ".repeat(MAX_FILE_BYTES / 6),
+        "\"\\u0041".repeat(MAX_FILE_BYTES / 7),
+        "'".repeat(MAX_FILE_BYTES),
+        "#\n".repeat(MAX_FILE_BYTES / 2),
+        "\n".repeat(MAX_FILE_BYTES),
+        " ".repeat(MAX_FILE_BYTES),
+        "a ".repeat(MAX_FILE_BYTES / 2),
+        "a:\n".repeat(MAX_FILE_BYTES / 3),
+        format!("a: [{}]\n", "b,".repeat(MAX_FILE_BYTES / 2 - 10)),
+        format!("a: |\n{}", " b\n".repeat(MAX_FILE_BYTES / 3 - 10)),
+        "%YAML 1.2\n".repeat(MAX_FILE_BYTES / 10),
+        "---\n".repeat(MAX_FILE_BYTES / 4),
         format!("barclamp: {{name: demo, version: '1'}}\n{keys}"),
         wide("requires"),
         wide("wants-attribs"),
@@ -703,5 +704,5 @@ fn demo_barclamp_has_only_expected_notes() {
 /// The documentation contains these numbers too.
 #[test]
 fn documented_limits_are_unchanged() {
-    assert_eq!((MAX_FILE, MAX_EXPANDED, MAX_DEPTH), (1 << 20, 4 << 20, 32));
+    assert_eq!((MAX_FILE_BYTES, MAX_EXPANDED_BYTES, MAX_DEPTH), (1 << 20, 4 << 20, 32));
 }

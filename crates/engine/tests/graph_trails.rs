@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::graph::{Item, Unfold, fold};
-use engine::cluster::trail::{Trail, along, between, longest, waves};
+use engine::cluster::trail::{PathSet, along, between, longest, waves};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 use proptest::prelude::*;
@@ -67,7 +67,7 @@ fn weight(weights: &[u64], of: NoderoleId) -> u64 {
 proptest! {
     #[test]
     fn trail_contains_exactly_edges_on_paths(items in graph(), from in some(), to in some()) {
-        let mut wanted = Trail::default();
+        let mut wanted = PathSet::default();
         for way in every_way(&items) {
             if way.len() > 1 && from.contains(&way[0]) && to.contains(&way[way.len() - 1]) {
                 let one = along(&way);

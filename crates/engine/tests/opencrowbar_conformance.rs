@@ -2,7 +2,7 @@
 //!
 //! It reads all files `$GANTRY_CORPUS/opencrowbar/worked/*.json`. A scenario contains a folder of
 //! barclamp files, binding steps, three switches, and the expected noderoles, edges and cohorts.
-//! The test compares them with the result of [`resolve_by`], with barriers expanded to their
+//! The test compares them with the result of [`resolve_with_rules`], with barriers expanded to their
 //! members.
 //!
 //! Two things have no counterpart in files and are created here by the scenarios' assumptions.
@@ -31,7 +31,7 @@ use engine::ids::{
 };
 use engine::plan::effects::{Bound, Why};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_by};
+use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_with_rules};
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -221,7 +221,7 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
         roles: BTreeMap::new(),
         inactive_jigs: BTreeSet::new(),
     };
-    blueprint.put_deployment(deployment).unwrap();
+    blueprint.insert_deployment(deployment).unwrap();
     let fqdn = phantom_fqdn(SYSTEM);
     let phantom = NodeDoc {
         id: PHANTOM,
@@ -232,7 +232,7 @@ fn world(folder: &Path, names: BTreeSet<&str>) -> Result<World, String> {
         hints: serde_json::Map::new(),
         noderoles: BTreeMap::new(),
     };
-    blueprint.put_node(phantom).unwrap();
+    blueprint.insert_node(phantom).unwrap();
     let nodes: BTreeMap<String, NodeId> =
         (100..).zip(names).map(|(n, name)| (name.to_owned(), NodeId(Uuid::from_u128(n)))).collect();
     let bare = nodes.iter().map(|(name, id)| {
@@ -257,7 +257,7 @@ fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
     let edits = scenario.bind_steps.iter().map(edit).collect::<Result<Vec<_>, _>>()?;
     let numbered: Vec<NumberedEdit> =
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }).collect();
-    let effects = resolve_by(scenario.rules(), &world.skeleton, &world.catalog, &numbered);
+    let effects = resolve_with_rules(scenario.rules(), &world.skeleton, &world.catalog, &numbered);
     if let Some(refusal) = effects.refused.first() {
         return Err(format!("bind step {} is refused: {}", refusal.edit, refusal.reason));
     }
@@ -351,11 +351,11 @@ fn hard_edge_through_barrier_overrides_soft_edge() {
         if swapped {
             parents.reverse();
         }
-        let of_barrier = vec![to(&member, EdgeKind::Hard)];
+        let barrier_hash = vec![to(&member, EdgeKind::Hard)];
         let effects = Effects {
             bound: vec![
                 bound(&member, Vec::new()),
-                bound(&barrier, of_barrier),
+                bound(&barrier, barrier_hash),
                 bound(&child, parents),
             ],
             ..Effects::default()

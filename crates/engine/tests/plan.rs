@@ -16,13 +16,13 @@ use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName,
 };
 use engine::lint::{Check, Finding};
-use engine::plan::base::{Beyond, Scope, Within, base, beyond, outside, written};
+use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_by,
-    resolve_with,
+    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_with,
+    resolve_with_rules,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -116,8 +116,8 @@ impl World {
                 hints: serde_json::Map::new(),
                 noderoles: BTreeMap::new(),
             };
-            blueprint.put_node(phantom).unwrap();
-            blueprint.put_deployment(doc).unwrap();
+            blueprint.insert_node(phantom).unwrap();
+            blueprint.insert_deployment(doc).unwrap();
         }
         Self { catalog, blueprint, nodes: 4 }
     }
@@ -410,7 +410,7 @@ fn new_deployment_accepts_bindings_immediately() {
     );
     let skeleton = world.skeleton();
     let covers = |scope: DeploymentId, earlier: Option<&Edit>, edit: Edit| {
-        let mut within = Within::new(&skeleton, scope);
+        let mut within = ScopeChecker::new(&skeleton, scope);
         earlier.into_iter().for_each(|earlier| within.take_in(earlier));
         within.covers(&edit)
     };
@@ -450,7 +450,7 @@ fn node_scope_refuses_direct_service_binding() {
     let skeleton = world.skeleton();
     let beyond = |edits: &[Edit]| beyond(&skeleton, Scope::Node(node(1)), &world.effects(edits));
     assert_eq!(beyond(&[bind(SYSTEM, 1, "app")]), None, "it comes along with what the node needs");
-    let dns = Beyond::Service { role: name("dns"), deployment: SYSTEM };
+    let dns = ScopeViolation::Service { role: name("dns"), deployment: SYSTEM };
     assert_eq!(beyond(&[bind(SYSTEM, 1, "dns")]), Some(dns));
 }
 
@@ -820,8 +820,12 @@ fn service_binds_to_phantom_without_moving_node() {
     assert_eq!(on, [("dns", phantom), ("app", node(1)), ("app", node(2))]);
     assert_eq!(world.effects(&[bind(WEB, 3, "dns")]).refused[0].code, "already_bound");
     let rules = Rules { service_roles_to_phantom: false, ..Rules::default() };
-    let plain =
-        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(EDGE, 3, "app")]));
+    let plain = resolve_with_rules(
+        rules,
+        &world.skeleton(),
+        &world.catalog,
+        &numbered(&[bind(EDGE, 3, "app")]),
+    );
     assert_eq!(bound(&plain), ["dns@3", "app@3"]);
 }
 
@@ -865,8 +869,12 @@ fn preceding_role_adds_soft_edge_only() {
     let (_, later) = world.blueprint.noderole(node(1), &NoderoleKey::first(name("later"))).unwrap();
     assert_eq!((later.rank, later.parents.len()), (0, 0));
     let rules = Rules { preceeds_soft_edges: false, ..Rules::default() };
-    let plain =
-        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "first")]));
+    let plain = resolve_with_rules(
+        rules,
+        &world.skeleton(),
+        &world.catalog,
+        &numbered(&[bind(WEB, 1, "first")]),
+    );
     assert_eq!(plain.rewired, []);
 }
 
@@ -929,8 +937,12 @@ fn owners_of_wanted_attributes_become_parents() {
     let world = World::of(vec![owner, wants]);
     assert_eq!(bound(&world.effects(&[bind(WEB, 1, "wants")])), ["owner@1", "wants@1"]);
     let rules = Rules { wants_attribs_make_parents: false, ..Rules::default() };
-    let plain =
-        resolve_by(rules, &world.skeleton(), &world.catalog, &numbered(&[bind(WEB, 1, "wants")]));
+    let plain = resolve_with_rules(
+        rules,
+        &world.skeleton(),
+        &world.catalog,
+        &numbered(&[bind(WEB, 1, "wants")]),
+    );
     assert_eq!(bound(&plain), ["wants@1"]);
 }
 
@@ -1240,7 +1252,7 @@ fn visible_barclamps_cannot_share_role_name() {
     // If both were visible before, shared role names may stay, but no more may be added.
     let mut doc = (*world.blueprint.deployments[&WEB].doc).clone();
     doc.barclamps.insert(second.0.clone(), second.1);
-    world.blueprint.put_deployment(doc).unwrap();
+    world.blueprint.insert_deployment(doc).unwrap();
     let same = barclamp(&mut world, "second", "4", &["app"]);
     assert_eq!(world.effects(&[use_in(WEB, &same)]).refused, []);
     assert!(refused(&world, use_in(WEB, &worse)).contains("role db"));

@@ -34,10 +34,10 @@ use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId,
     RoleName,
 };
-use engine::plan::base::{Scope, Within, base, beyond, outside, written};
+use engine::plan::base::{Scope, ScopeChecker, base, beyond, outside, written};
 use engine::plan::effects::{Bound, Why};
 use engine::plan::ground::versions;
-use engine::plan::lift::{LiftRole, lift};
+use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Now, Restore, State, Wanted, restore};
 use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, materialise, resolve};
@@ -262,7 +262,7 @@ impl World {
         for (n, parent) in parents.iter().enumerate() {
             let pins = parent.is_none().then(|| (BarclampName::parse("b").unwrap(), pin));
             blueprint
-                .put_deployment(DeploymentDoc {
+                .insert_deployment(DeploymentDoc {
                     id: deployment(n),
                     name: deployment_name(n),
                     parent: parent.map(deployment),
@@ -282,7 +282,7 @@ impl World {
                 hints: serde_json::Map::new(),
                 noderoles: BTreeMap::new(),
             };
-            blueprint.put_node(doc).unwrap();
+            blueprint.insert_node(doc).unwrap();
         }
         for (n, home) in (0..).zip(&beginning.homes) {
             let fqdn = Fqdn::parse(&format!("n{n}.random.example.com")).unwrap();
@@ -296,7 +296,7 @@ impl World {
                 hints: serde_json::Map::new(),
                 noderoles: BTreeMap::new(),
             };
-            blueprint.put_node(doc).unwrap();
+            blueprint.insert_node(doc).unwrap();
         }
         Self { catalog, blueprint, versions: [pin, other], minted: parents.len() }
     }
@@ -443,7 +443,7 @@ impl World {
                         other.name
                     );
                     prop_assert!(
-                        one.names().all(|name| !other.answers_to(name)),
+                        one.names().all(|name| !other.satisfies(name)),
                         "{} and {} on {} answer to one name",
                         one.name,
                         other.name,
@@ -523,8 +523,8 @@ impl<'w> Bindings<'w> {
     fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
         let found = &self.all[&parent];
         let before =
-            || found.parents.iter().any(|edge| self.all[&edge.parent].role.answers_to(wanted));
-        found.role.answers_to(wanted) || found.role.gathers.is_some() && before()
+            || found.parents.iter().any(|edge| self.all[&edge.parent].role.satisfies(wanted));
+        found.role.satisfies(wanted) || found.role.gathers.is_some() && before()
     }
 
     fn check_parents(&self, id: NoderoleId, of: &Binding<'_>) -> Result<(), TestCaseError> {
@@ -546,10 +546,8 @@ impl<'w> Bindings<'w> {
             let service = meant.is_some_and(|role| role.flags.service);
             let phantom = service.then_some(self.skeleton.deployments[&of.deployment].phantom);
             let near = |node| node == of.node || Some(node) == phantom;
-            let own = self
-                .all
-                .iter()
-                .filter(|(_, other)| near(other.node) && other.role.answers_to(name));
+            let own =
+                self.all.iter().filter(|(_, other)| near(other.node) && other.role.satisfies(name));
             let own: BTreeSet<NoderoleId> = own.map(|(id, _)| *id).collect();
             let fits = |parent: &NoderoleId| {
                 let beside = own.contains(parent)
@@ -978,7 +976,7 @@ proptest! {
             other => other,
         };
         let edits: Vec<Edit> =
-            world.edits(&drawn).into_iter().map(here).filter(|edit| Within::new(&skeleton, scope).covers(edit)).collect();
+            world.edits(&drawn).into_iter().map(here).filter(|edit| ScopeChecker::new(&skeleton, scope).covers(edit)).collect();
         let effects = world.resolve(&edits);
         if beyond(&skeleton, scope, &effects).is_some() {
             return Ok(());
@@ -1014,7 +1012,7 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
             hints: serde_json::Map::new(),
             noderoles: BTreeMap::new(),
         };
-        world.blueprint.put_node(doc).unwrap();
+        world.blueprint.insert_node(doc).unwrap();
     }
     let on = |id: NodeId| {
         alike.iter().filter_map(move |edit| match edit {
@@ -1032,7 +1030,13 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
 
 /// A real drop: every node is bound to the role, one after the other, on top of the proposal's
 /// edits.
-fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[NodeId]) -> LiftRole {
+fn dropped(
+    world: &World,
+    edits: &[Edit],
+    d: usize,
+    role: &RoleName,
+    nodes: &[NodeId],
+) -> RoleDropPreview {
     let skeleton = world.skeleton();
     let bind =
         |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
@@ -1043,7 +1047,7 @@ fn dropped(world: &World, edits: &[Edit], d: usize, role: &RoleName, nodes: &[No
     let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
     let short =
         |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
-    let mut told = LiftRole {
+    let mut told = RoleDropPreview {
         role: role.clone(),
         legal: Vec::new(),
         illegal: Vec::new(),
@@ -1176,7 +1180,7 @@ fn restore_is_complete_or_reports_differences() {
         let effects = now.resolve(&edits);
         prop_assert_eq!(&effects.refused, &vec![], "every edit takes effect");
         let skeleton = now.skeleton();
-        let mut within = Within::new(&skeleton, deployment(d));
+        let mut within = ScopeChecker::new(&skeleton, deployment(d));
         for edit in &edits {
             prop_assert!(within.covers(edit), "{:?}", edit);
             within.take_in(edit);

@@ -72,7 +72,7 @@ fn world() -> (Catalog, Blueprint) {
             roles: BTreeMap::new(),
             inactive_jigs: BTreeSet::new(),
         };
-        blueprint.put_deployment(doc).unwrap();
+        blueprint.insert_deployment(doc).unwrap();
         let fqdn = phantom_fqdn(id);
         let doc = NodeDoc {
             id: phantom,
@@ -83,7 +83,7 @@ fn world() -> (Catalog, Blueprint) {
             hints: serde_json::Map::new(),
             noderoles: BTreeMap::new(),
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     for n in 0..NODES {
         let fqdn = Fqdn::parse(&format!("n{n:04}.many.example.com")).unwrap();
@@ -96,7 +96,7 @@ fn world() -> (Catalog, Blueprint) {
             hints: serde_json::Map::new(),
             noderoles: BTreeMap::new(),
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     (catalog, blueprint)
 }

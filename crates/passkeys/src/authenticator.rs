@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const USER_PRESENT: u8 = 0x01;
 const USER_VERIFIED: u8 = 0x04;
-const ATTESTED: u8 = 0x40;
+const ATTESTED_CREDENTIAL_DATA: u8 = 0x40;
 
 /// A key with its credential id. Its counter is always 0, like that of synced passkeys.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Authenticator {
     /// Responds to `navigator.credentials.create` with these options.
     pub fn create(&self, origin: &str, options: &Value) -> Value {
         let rp_id = options["rp"]["id"].as_str().unwrap_or_default();
-        let mut data = authenticator_data(rp_id, self.flags() | ATTESTED);
+        let mut data = authenticator_data(rp_id, self.flags() | ATTESTED_CREDENTIAL_DATA);
         data.extend([0; 16]);
         data.extend(u16::try_from(self.id.len()).unwrap_or_default().to_be_bytes());
         data.extend(&self.id);

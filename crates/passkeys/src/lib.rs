@@ -74,7 +74,7 @@ impl Site {
 
 /// A registered passkey that is not stored yet.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Registered {
+pub struct RegisteredCredential {
     /// The authenticator's id of the credential.
     pub credential_id: Vec<u8>,
     /// The public key and its properties, without nulls.
@@ -99,7 +99,11 @@ pub fn registration(
 }
 
 /// Finishes a registration with the browser's response (`PublicKeyCredential.toJSON()`).
-pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered, PasskeyError> {
+pub fn register(
+    site: &Site,
+    state: &Value,
+    answer: &Value,
+) -> Result<RegisteredCredential, PasskeyError> {
     let state: PasskeyRegistration = serde_json::from_value(state.clone())
         .map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
     let answer: RegisterPublicKeyCredential = serde_json::from_value(answer.clone())
@@ -108,7 +112,7 @@ pub fn register(site: &Site, state: &Value, answer: &Value) -> Result<Registered
     let made = made.map_err(|error| PasskeyError::Rejected(error.to_string()))?;
     let credential = without_nulls(written(&made)?);
     let counter = credential.pointer("/cred/counter").and_then(Value::as_u64).unwrap_or_default();
-    Ok(Registered {
+    Ok(RegisteredCredential {
         credential_id: made.cred_id().as_slice().to_vec(),
         counter: u32::try_from(counter).unwrap_or(u32::MAX),
         credential,

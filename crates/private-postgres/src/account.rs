@@ -22,7 +22,7 @@ pub(crate) struct Account {
     pub(crate) name: String,
     /// Connects to the server: the account of this process.
     pub(crate) client: String,
-    step_down: Option<(Uid, Gid)>,
+    switch_to: Option<(Uid, Gid)>,
     uid: Uid,
 }
 
@@ -34,12 +34,12 @@ impl Account {
         let owner = std::fs::metadata(data_dir).ok().map(|found| Uid::from_raw(found.uid()));
         if !me.is_root() {
             return match owner {
-                Some(owner) if owner != me => Err(Error::NotMine {
+                Some(owner) if owner != me => Err(Error::WrongOwner {
                     folder: data_dir.to_owned(),
                     owner: name_of(owner),
                     me: client,
                 }),
-                _ => Ok(Self { name: client.clone(), client, step_down: None, uid: me }),
+                _ => Ok(Self { name: client.clone(), client, switch_to: None, uid: me }),
             };
         }
         let user = owner
@@ -47,8 +47,8 @@ impl Account {
             .and_then(|owner| User::from_uid(owner).ok().flatten())
             .or_else(|| User::from_name("postgres").ok().flatten())
             .or_else(|| User::from_name("nobody").ok().flatten())
-            .ok_or(Error::NoAccount)?;
-        Ok(Self { name: user.name, client, step_down: Some((user.uid, user.gid)), uid: user.uid })
+            .ok_or(Error::NoUnprivilegedAccount)?;
+        Ok(Self { name: user.name, client, switch_to: Some((user.uid, user.gid)), uid: user.uid })
     }
 
     pub(crate) fn uid(&self) -> u32 {
@@ -65,7 +65,7 @@ impl Account {
         {
             command.env_remove(name);
         }
-        if let Some((uid, gid)) = self.step_down {
+        if let Some((uid, gid)) = self.switch_to {
             command.uid(uid.as_raw()).gid(gid.as_raw()).env("HOME", "/");
         }
         command
@@ -73,7 +73,7 @@ impl Account {
 
     /// Makes this account the owner of a path.
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
-        match self.step_down {
+        match self.switch_to {
             Some((uid, gid)) => {
                 chown(path, Some(uid), Some(gid)).at("Cannot change the owner of", path)
             }
@@ -82,8 +82,8 @@ impl Account {
     }
 
     /// Fails if this account can't enter a folder.
-    pub(crate) fn require_reach(&self, folder: &Path) -> Result<(), Error> {
-        if self.step_down.is_none() {
+    pub(crate) fn require_access(&self, folder: &Path) -> Result<(), Error> {
+        if self.switch_to.is_none() {
             return Ok(());
         }
         let entered = self
@@ -97,7 +97,7 @@ impl Account {
         if entered.success() {
             return Ok(());
         }
-        Err(Error::OutOfReach { folder: folder.to_owned(), account: self.name.clone() })
+        Err(Error::Inaccessible { folder: folder.to_owned(), account: self.name.clone() })
     }
 }
 

@@ -28,7 +28,7 @@ impl Binaries {
         self.dir.join("postgres")
     }
 
-    fn in_dir(dir: &Path) -> Option<Self> {
+    fn from_dir(dir: &Path) -> Option<Self> {
         if !dir.join("initdb").is_file() {
             return None;
         }
@@ -45,10 +45,10 @@ pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
         named.map(Path::to_owned).or_else(|| env::var_os("GANTRY_PG_BIN").map(PathBuf::from));
     let dirs = match named {
         Some(dir) => vec![dir],
-        None => usual_dirs(),
+        None => default_dirs(),
     };
     let mut found: Vec<Binaries> = Vec::new();
-    for binaries in dirs.iter().filter_map(|dir| Binaries::in_dir(dir)) {
+    for binaries in dirs.iter().filter_map(|dir| Binaries::from_dir(dir)) {
         if binaries.major >= OLDEST_MAJOR && !found.iter().any(|f| f.major == binaries.major) {
             found.push(binaries);
         }
@@ -60,7 +60,7 @@ pub(crate) fn find(named: Option<&Path>) -> Result<Vec<Binaries>, Error> {
     Ok(found)
 }
 
-fn usual_dirs() -> Vec<PathBuf> {
+fn default_dirs() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = env::split_paths(&path).filter(|dir| dir.is_absolute()).collect();
     let mut versioned: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")

@@ -29,10 +29,10 @@ pub(crate) fn write(folder: &Folder, account: &Account, settings: &Settings) -> 
         &data.join("pg_hba.conf"),
         &format!("{HEADER}local all all peer map=gantry\n"),
     )?;
-    write_file(account, &data.join("pg_ident.conf"), &identities(account))
+    write_file(account, &data.join("pg_ident.conf"), &pg_ident_conf(account))
 }
 
-fn identities(account: &Account) -> String {
+fn pg_ident_conf(account: &Account) -> String {
     let mut text = HEADER.to_owned();
     for role in [ADMIN_ROLE, OWNER_ROLE].into_iter().chain(PROGRAM_ROLES) {
         let _ = writeln!(text, "gantry {} {role}", quoted(&account.client, '"'));

@@ -28,7 +28,7 @@ pub enum Error {
          {data}.",
         folder.display()
     )]
-    OtherMajor {
+    MajorVersionMismatch {
         folder: PathBuf,
         data: u32,
         /// The installed major versions.
@@ -56,7 +56,7 @@ pub enum Error {
          another folder.",
         folder.display()
     )]
-    NotMine {
+    WrongOwner {
         folder: PathBuf,
         owner: String,
         /// The account of this process.
@@ -69,13 +69,13 @@ pub enum Error {
          ordinary user.",
         folder.display()
     )]
-    OutOfReach { folder: PathBuf, account: String },
+    Inaccessible { folder: PathBuf, account: String },
     /// The process runs as root, and there is no account to switch to.
     #[error(
         "PostgreSQL cannot run as root, and account `postgres` does not exist. Start Gantry as an \
          ordinary user."
     )]
-    NoAccount,
+    NoUnprivilegedAccount,
     #[error("The program {program} failed ({status}):\n{output}")]
     Program { program: String, status: String, output: String },
     /// The server did not start.
@@ -93,10 +93,10 @@ pub enum Error {
         seconds: u64,
     },
     /// A system call failed.
-    #[error("{doing} {}: {source}", path.display())]
+    #[error("{action} {}: {source}", path.display())]
     Io {
         /// The attempted operation.
-        doing: &'static str,
+        action: &'static str,
         path: PathBuf,
         source: io::Error,
     },
@@ -110,17 +110,17 @@ pub enum Error {
 
 /// Adds the attempted operation and the path to an I/O error.
 pub(crate) trait At<T> {
-    fn at(self, doing: &'static str, path: &Path) -> Result<T, Error>;
+    fn at(self, action: &'static str, path: &Path) -> Result<T, Error>;
 }
 
 impl<T> At<T> for io::Result<T> {
-    fn at(self, doing: &'static str, path: &Path) -> Result<T, Error> {
-        self.map_err(|source| Error::Io { doing, path: path.to_owned(), source })
+    fn at(self, action: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { action, path: path.to_owned(), source })
     }
 }
 
 impl<T> At<T> for nix::Result<T> {
-    fn at(self, doing: &'static str, path: &Path) -> Result<T, Error> {
-        self.map_err(io::Error::from).at(doing, path)
+    fn at(self, action: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(io::Error::from).at(action, path)
     }
 }

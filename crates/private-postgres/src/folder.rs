@@ -34,7 +34,7 @@ use crate::{ADMIN_ROLE, Durability, Error, Settings, configuration};
 /// Maximum length of a Unix socket's path, without the final NUL.
 const SOCKET_PATH_LIMIT: usize = 107;
 /// Timeout for the fast shutdown of a leftover postmaster, and again for its immediate shutdown.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open and locked folder.
 #[derive(Debug)]
@@ -51,24 +51,24 @@ impl Folder {
         let named = &settings.data_dir;
         let missing = !named.exists();
         if missing {
-            make_parents(named)?;
-            private_dir(named)?;
+            create_parents(named)?;
+            create_private_dir(named)?;
         }
         let root = named.canonicalize().at("Cannot find", named)?;
-        require_ours(&root)?;
-        if let Err(refused) = account.require_reach(root.parent().unwrap_or(&root)) {
+        require_own_folder(&root)?;
+        if let Err(refused) = account.require_access(root.parent().unwrap_or(&root)) {
             if missing {
                 let _ = fs::remove_dir(&root);
             }
             return Err(refused);
         }
-        let lock = take_lock(&root)?;
+        let lock = acquire_lock(&root)?;
         account.own(&root.join("lock"))?;
         account.own(&root)?;
         fs::set_permissions(&root, fs::Permissions::from_mode(0o700))
             .at("Cannot restrict the permissions of", &root)?;
-        account.require_reach(&root)?;
-        let socket_dir = socket_folder(&root, account)?;
+        account.require_access(&root)?;
+        let socket_dir = ensure_socket_dir(&root, account)?;
         let throwaway = settings.durability == Durability::Throwaway;
         Ok(Self { root, socket_dir, throwaway, _lock: lock })
     }
@@ -96,7 +96,7 @@ impl Folder {
         let data = written.and_then(|text| text.trim().parse::<u32>().ok());
         let installed = found.iter().map(|b| b.major.to_string()).collect::<Vec<_>>().join(", ");
         let chosen = found.into_iter().find(|b| data.is_none_or(|data| data == b.major));
-        chosen.ok_or(Error::OtherMajor {
+        chosen.ok_or(Error::MajorVersionMismatch {
             folder: self.data(),
             data: data.unwrap_or_default(),
             installed,
@@ -105,7 +105,7 @@ impl Folder {
 
     /// Creates the data folder if it is missing. `initdb` writes to a temporary folder, which is
     /// then renamed, so an interruption leaves no partial cluster.
-    pub(crate) fn ensure_initialised(
+    pub(crate) fn ensure_initialized(
         &self,
         binaries: &Binaries,
         account: &Account,
@@ -153,13 +153,13 @@ impl Folder {
         if self.server_processes().contains(&pid) {
             tracing::info!(pid, folder = %self.root.display(), "stopping a leftover PostgreSQL");
             signal(pid, Signal::SIGINT);
-            if !self.wait_until_quiet(STOP_LIMIT) {
+            if !self.wait_until_stopped(STOP_TIMEOUT) {
                 signal(pid, Signal::SIGQUIT);
             }
         }
         // The backends of a killed postmaster end by themselves, but with a delay.
-        if !self.wait_until_quiet(STOP_LIMIT) {
-            return Err(Error::NotStopped { pid, seconds: STOP_LIMIT.as_secs() });
+        if !self.wait_until_stopped(STOP_TIMEOUT) {
+            return Err(Error::NotStopped { pid, seconds: STOP_TIMEOUT.as_secs() });
         }
         match fs::remove_file(&pid_file) {
             Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -181,7 +181,7 @@ impl Folder {
         text
     }
 
-    fn wait_until_quiet(&self, limit: Duration) -> bool {
+    fn wait_until_stopped(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while !self.server_processes().is_empty() {
             if Instant::now() > deadline {
@@ -222,7 +222,7 @@ impl Drop for Folder {
     }
 }
 
-fn make_parents(folder: &Path) -> Result<(), Error> {
+fn create_parents(folder: &Path) -> Result<(), Error> {
     match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
             fs::create_dir_all(parent).at("Cannot create", parent)
@@ -231,7 +231,7 @@ fn make_parents(folder: &Path) -> Result<(), Error> {
     }
 }
 
-fn private_dir(folder: &Path) -> Result<(), Error> {
+fn create_private_dir(folder: &Path) -> Result<(), Error> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(there) if there.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         made => made.at("Cannot create", folder),
@@ -239,7 +239,7 @@ fn private_dir(folder: &Path) -> Result<(), Error> {
 }
 
 /// Accepts an empty folder, or one of an earlier private cluster.
-fn require_ours(root: &Path) -> Result<(), Error> {
+fn require_own_folder(root: &Path) -> Result<(), Error> {
     let mut entries = fs::read_dir(root).at("Cannot read", root)?;
     if entries.next().is_none() || root.join("lock").is_file() {
         return Ok(());
@@ -247,7 +247,7 @@ fn require_ours(root: &Path) -> Result<(), Error> {
     Err(Error::Foreign { folder: root.to_owned() })
 }
 
-fn take_lock(root: &Path) -> Result<File, Error> {
+fn acquire_lock(root: &Path) -> Result<File, Error> {
     let path = root.join("lock");
     let mut file = OpenOptions::new()
         .read(true)
@@ -270,15 +270,15 @@ fn take_lock(root: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-fn socket_folder(root: &Path, account: &Account) -> Result<PathBuf, Error> {
+fn ensure_socket_dir(root: &Path, account: &Account) -> Result<PathBuf, Error> {
     let note = root.join("socket-folder");
     if let Ok(left) = fs::read(&note) {
-        remove_left_socket_folder(Path::new(OsStr::from_bytes(&left)), account);
+        remove_stale_socket_dir(Path::new(OsStr::from_bytes(&left)), account);
         fs::remove_file(&note).at("Cannot remove", &note)?;
     }
     let usual = root.join("socket");
-    let dir = if fits_socket(&usual) {
-        private_dir(&usual)?;
+    let dir = if fits_socket_path(&usual) {
+        create_private_dir(&usual)?;
         usual
     } else {
         let template = Path::new("/tmp/gantry-XXXXXX");
@@ -291,13 +291,13 @@ fn socket_folder(root: &Path, account: &Account) -> Result<PathBuf, Error> {
     Ok(dir)
 }
 
-fn fits_socket(dir: &Path) -> bool {
+fn fits_socket_path(dir: &Path) -> bool {
     dir.as_os_str().len() + format!("/.s.PGSQL.{}", configuration::PORT).len() <= SOCKET_PATH_LIMIT
 }
 
 /// Removes a leftover socket folder, if it is a regular folder of the database's account with a
 /// name of ours.
-fn remove_left_socket_folder(left: &Path, account: &Account) {
+fn remove_stale_socket_dir(left: &Path, account: &Account) {
     let ours = left.parent() == Some(Path::new("/tmp"))
         && left.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
         && fs::symlink_metadata(left)

@@ -51,15 +51,15 @@ use postmaster::Postmaster;
 pub use binaries::OLDEST_MAJOR;
 pub use error::Error;
 pub use roles::{
-    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, connect_sql,
-    ensure_roles, set_up_sql,
+    DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, ensure_roles,
+    grant_connect_sql, setup_sql,
 };
 
 /// The superuser of a private cluster.
 pub const ADMIN_ROLE: &str = "postgres";
 
 /// Timeout of a start, including crash recovery.
-const START_LIMIT: Duration = Duration::from_secs(180);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The data that a power failure may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +198,7 @@ impl PrivatePostgres {
         let folder = Folder::open(&settings, &account)?;
         let binaries = folder.choose_binaries(all)?;
         folder.stop_stale_postmaster()?;
-        folder.ensure_initialised(&binaries, &account, &settings)?;
+        folder.ensure_initialized(&binaries, &account, &settings)?;
         configuration::write(&folder, &account, &settings)?;
         let postmaster = Postmaster::spawn(&binaries, &account, &folder, &settings)?;
         Ok(Self { postmaster, folder, binaries, account, settings })
@@ -214,7 +214,7 @@ impl PrivatePostgres {
     async fn wait_for_connection(&mut self) -> Result<PgConnection, Error> {
         let options: PgConnectOptions = self.admin_url("postgres").parse()?;
         let options = options.disable_statement_logging();
-        let deadline = tokio::time::Instant::now() + START_LIMIT;
+        let deadline = tokio::time::Instant::now() + START_TIMEOUT;
         loop {
             let refused = match PgConnection::connect_with(&options).await {
                 Ok(connection) => return Ok(connection),

@@ -23,11 +23,11 @@ use crate::folder::Folder;
 use crate::{Durability, Error, Settings};
 
 /// Timeout of the fast shutdown. After that, the immediate one follows.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// $1 process id, $2 folder, $3 socket folder. The wait is limited, because a server may remain as
 /// a zombie.
-const WATCH: &str = r#"
+const WATCHER_SCRIPT: &str = r#"
 read -r _
 kill -QUIT "$1" 2>/dev/null
 tries=0
@@ -87,7 +87,7 @@ impl Postmaster {
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        let stopped = self.end_server();
+        let stopped = self.stop_server();
         // The server has stopped, so the watcher is not needed. The folder's owner removes the
         // folder.
         if let Some(mut watcher) = self.watcher.take() {
@@ -97,18 +97,18 @@ impl Postmaster {
         stopped
     }
 
-    fn end_server(&mut self) -> Result<(), Error> {
+    fn stop_server(&mut self) -> Result<(), Error> {
         if !self.is_running() {
             return Ok(());
         }
         let pid = i32::try_from(self.server.id()).unwrap_or(i32::MAX);
         let _ = kill(Pid::from_raw(pid), self.shutdown);
-        if self.wait(STOP_LIMIT) {
+        if self.wait(STOP_TIMEOUT) {
             return Ok(());
         }
         let _ = kill(Pid::from_raw(pid), Signal::SIGQUIT);
         self.wait(Duration::from_secs(10));
-        Err(Error::NotStopped { pid, seconds: STOP_LIMIT.as_secs() })
+        Err(Error::NotStopped { pid, seconds: STOP_TIMEOUT.as_secs() })
     }
 
     fn wait(&mut self, limit: Duration) -> bool {
@@ -133,7 +133,7 @@ impl Drop for Postmaster {
 
 fn watch(server: &Child, folder: &Folder) -> Result<Child, Error> {
     Command::new("/bin/sh")
-        .args(["-c", WATCH, "gantry-database-watcher", &server.id().to_string()])
+        .args(["-c", WATCHER_SCRIPT, "gantry-database-watcher", &server.id().to_string()])
         .arg(folder.root())
         .arg(folder.socket_dir())
         .current_dir("/")

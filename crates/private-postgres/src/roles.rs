@@ -75,14 +75,14 @@ pub async fn ensure_roles(admin: &mut PgConnection) -> Result<(), Error> {
             .execute(AssertSqlSafe(format!("CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE}")))
             .await?;
     }
-    for statement in connect_sql(DATABASE, PROGRAM_ROLES) {
+    for statement in grant_connect_sql(DATABASE, PROGRAM_ROLES) {
         admin.execute(AssertSqlSafe(statement)).await?;
     }
     Ok(())
 }
 
 /// SQL that lets only these roles and the owner connect to a database.
-pub fn connect_sql(database: &str, programs: [&str; 3]) -> [String; 2] {
+pub fn grant_connect_sql(database: &str, programs: [&str; 3]) -> [String; 2] {
     [
         format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC"),
         format!("GRANT CONNECT ON DATABASE {database} TO {}", programs.map(identifier).join(", ")),
@@ -91,9 +91,9 @@ pub fn connect_sql(database: &str, programs: [&str; 3]) -> [String; 2] {
 
 /// SQL that a database administrator runs once (in psql, as superuser) to prepare another cluster
 /// for Gantry. It creates roles with these names for server, workers and monitoring.
-pub fn set_up_sql(programs: [&str; 3]) -> String {
+pub fn setup_sql(programs: [&str; 3]) -> String {
     let [server, worker, metrics] = programs.map(identifier);
-    let [revoke, connect] = connect_sql(DATABASE, programs);
+    let [revoke, connect] = grant_connect_sql(DATABASE, programs);
     format!(
         "{}\
          ALTER ROLE {OWNER_ROLE} PASSWORD 'choose one';   -- GANTRY_OWNER_URL: gantry migrate, gantry admin\n\
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn setup_quotes_unusual_role_names() {
-        let sql = set_up_sql(["shop_server", "Shop \"W\"", "it's"]);
+        let sql = setup_sql(["shop_server", "Shop \"W\"", "it's"]);
         for part in [
             "CREATE ROLE shop_server LOGIN",
             "CREATE ROLE \"Shop \"\"W\"\"\" LOGIN",
@@ -122,6 +122,6 @@ mod tests {
         ] {
             assert!(sql.contains(part), "{part}: {sql}");
         }
-        assert!(!sql.contains("RENAME") && set_up_sql(PROGRAM_ROLES).contains("RENAME"), "{sql}");
+        assert!(!sql.contains("RENAME") && setup_sql(PROGRAM_ROLES).contains("RENAME"), "{sql}");
     }
 }

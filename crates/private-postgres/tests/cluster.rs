@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const FOLDER: &str = "GANTRY_TEST_CLUSTER_FOLDER";
 
 /// A folder that every account may enter, because a server started by root runs as another account.
-fn open_folder() -> TempDir {
+fn shared_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     folder
@@ -61,7 +61,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn data_and_roles_survive_a_stop() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("db");
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE kept AS SELECT 7 AS n").await.unwrap();
@@ -106,7 +106,7 @@ async fn data_and_roles_survive_a_stop() {
 
 #[tokio::test]
 async fn the_application_role_owns_nothing() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let cluster =
         PrivatePostgres::start(Settings::throwaway(folder.path().join("db"))).await.unwrap();
     let app = cluster.server_url(DATABASE);
@@ -129,7 +129,7 @@ async fn the_application_role_owns_nothing() {
 
 #[tokio::test]
 async fn second_start_on_a_folder_fails() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("db");
     let mut first = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
     let second = PrivatePostgres::start(Settings::throwaway(&home)).await;
@@ -141,12 +141,12 @@ async fn second_start_on_a_folder_fails() {
 
 #[tokio::test]
 async fn dead_postmaster_is_restarted() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("db");
     let mut cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     execute(&cluster.owner_url(DATABASE), "CREATE TABLE kept AS SELECT 7 AS n").await.unwrap();
     assert!(!cluster.ensure_running().await.unwrap());
-    kill_hard(postmaster_pid(&home));
+    sigkill(postmaster_pid(&home));
     eventually("the death is seen", || !cluster.is_running());
     assert!(cluster.ensure_running().await.unwrap());
     assert_eq!(scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
@@ -155,7 +155,7 @@ async fn dead_postmaster_is_restarted() {
 
 #[tokio::test]
 async fn deep_folders_get_a_short_socket() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("d".repeat(100)).join("db");
     let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
     let socket = cluster.socket_dir().to_owned();
@@ -167,7 +167,7 @@ async fn deep_folders_get_a_short_socket() {
 
 #[tokio::test]
 async fn unusual_folder_names_work() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("it's a \"näme\" & 100%");
     let cluster = PrivatePostgres::start(Settings::throwaway(&home)).await.unwrap();
     assert_eq!(scalar::<i32>(&cluster.server_url(DATABASE), "SELECT 1").await, 1);
@@ -176,7 +176,7 @@ async fn unusual_folder_names_work() {
 
 #[tokio::test]
 async fn foreign_folder_is_rejected() {
-    let folder = open_folder();
+    let folder = shared_folder();
     fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
     let refused = PrivatePostgres::start(Settings::durable(folder.path())).await;
     assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
@@ -184,18 +184,18 @@ async fn foreign_folder_is_rejected() {
 
 #[tokio::test]
 async fn other_major_version_is_rejected() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     fs::write(home.join("data/PG_VERSION"), "9\n").unwrap();
     let refused = PrivatePostgres::start(Settings::durable(&home)).await.unwrap_err();
-    assert!(matches!(refused, Error::OtherMajor { data: 9, .. }), "{refused:?}");
+    assert!(matches!(refused, Error::MajorVersionMismatch { data: 9, .. }), "{refused:?}");
     assert!(refused.to_string().contains("pg_dumpall"));
 }
 
 #[tokio::test]
 async fn stale_pid_file_is_ignored() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     let data = home.join("data");
@@ -211,7 +211,7 @@ async fn stale_pid_file_is_ignored() {
 
 #[tokio::test]
 async fn failed_start_shows_the_log() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("db");
     PrivatePostgres::start(Settings::durable(&home)).await.unwrap().stop().await.unwrap();
     fs::write(home.join("data/local.conf"), "shared_buffers = 'plenty'\n").unwrap();
@@ -250,14 +250,14 @@ fn start_holder(home: &Path) -> Child {
     holder
 }
 
-fn kill_hard(pid: i32) {
+fn sigkill(pid: i32) {
     use nix::sys::signal::{Signal, kill};
     kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).unwrap();
 }
 
 #[tokio::test]
 async fn start_after_kill_takes_over() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("durable");
     let mut holder = start_holder(&home);
     let left = postmaster_pid(&home);
@@ -273,7 +273,7 @@ async fn start_after_kill_takes_over() {
 
 #[test]
 fn killed_throwaway_cluster_leaves_nothing() {
-    let folder = open_folder();
+    let folder = shared_folder();
     let home = folder.path().join("throwaway");
     let mut holder = start_holder(&home);
     let left = postmaster_pid(&home);
@@ -283,7 +283,7 @@ fn killed_throwaway_cluster_leaves_nothing() {
     eventually("folder gone", || !home.exists());
 }
 
-fn root_may_step_down() -> Option<nix::unistd::User> {
+fn unprivileged_user() -> Option<nix::unistd::User> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: needs root");
         return None;
@@ -293,25 +293,25 @@ fn root_may_step_down() -> Option<nix::unistd::User> {
 
 #[tokio::test]
 async fn inaccessible_folder_is_named_to_root() {
-    if root_may_step_down().is_none() {
+    if unprivileged_user().is_none() {
         return;
     }
-    let folder = open_folder();
+    let folder = shared_folder();
     let closed = folder.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     let refused = PrivatePostgres::start(Settings::durable(closed.join("db"))).await.unwrap_err();
-    assert!(matches!(refused, Error::OutOfReach { .. }), "{refused:?}");
+    assert!(matches!(refused, Error::Inaccessible { .. }), "{refused:?}");
     assert!(!closed.join("db").exists(), "nothing half-done");
 }
 
 /// Root, then a regular user, then root again, all on the regular user's folder.
 #[tokio::test]
 async fn regular_user_needs_no_root() {
-    let Some(nobody) = root_may_step_down() else {
+    let Some(nobody) = unprivileged_user() else {
         return;
     };
-    let folder = open_folder();
+    let folder = shared_folder();
     let program = folder.path().join("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let theirs = folder.path().join("theirs");

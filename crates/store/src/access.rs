@@ -17,7 +17,7 @@ pub const LISTED: i64 = 20;
 
 /// A change of a person's access, for their page.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct ChangeRow {
+pub struct AccessChangeRow {
     /// The name of an [`AccessKind`].
     pub kind: String,
     pub permission: Option<String>,
@@ -33,7 +33,7 @@ pub struct ChangeRow {
 
 /// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
 /// and the review.
-pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Access, StoreError> {
+pub async fn load_access(on: &mut PgConnection, people: &[PersonId]) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
     let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> = sqlx::query_as(
         "WITH RECURSIVE origin AS (
@@ -67,7 +67,10 @@ pub async fn access_of(on: &mut PgConnection, people: &[PersonId]) -> Result<Acc
 }
 
 /// The newest changes of a person's access.
-pub async fn listed(on: &mut PgConnection, person: PersonId) -> Result<Vec<ChangeRow>, StoreError> {
+pub async fn listed(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Vec<AccessChangeRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT c.kind, c.permission, d.name AS deployment, b.name AS by, c.at, k.name AS confirmed_by, c.confirmed_at
          FROM access_change c LEFT JOIN person b ON b.id = c.by LEFT JOIN person k ON k.id = c.confirmed_by

@@ -1,7 +1,7 @@
 //! Accounts: people, their grants, their passwords and their sessions.
 //!
 //! To change a person's permissions, a transaction first locks the person's row
-//! ([`lock_to_change`]). Permission checks lock it too ([`crate::people::lock_person`]). The
+//! ([`lock_people`]). Permission checks lock it too ([`crate::people::lock_person`]). The
 //! database itself ensures that an admin remains.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::people::{MOST_SESSIONS, TokenHash};
+use crate::people::{MAX_SESSIONS, TokenHash};
 
 /// A person in a list.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -35,13 +35,13 @@ pub struct AccountRow {
 
 /// A search for accounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FindAccounts {
+pub struct AccountListQuery {
     /// Text in the name.
     pub text: String,
     pub kind: Option<String>,
     pub disabled: Option<bool>,
     /// Descending order.
-    pub falling: bool,
+    pub descending: bool,
     /// Only names after this one.
     pub after: Option<String>,
 }
@@ -53,10 +53,10 @@ const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants
 /// Accounts ordered by name.
 pub async fn accounts(
     on: &mut PgConnection,
-    find: &FindAccounts,
+    find: &AccountListQuery,
     most: i64,
 ) -> Result<Vec<AccountRow>, StoreError> {
-    let (sign, way) = if find.falling { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, way) = if find.descending { ("<", "DESC") } else { (">", "ASC") };
     let sql = format!(
         "SELECT {ACCOUNT} FROM person p
          WHERE position($1 IN p.name) > 0 AND ($2::text IS NULL OR p.kind = $2) AND ($3::bool IS NULL OR p.disabled = $3)
@@ -109,7 +109,7 @@ pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Grant
 
 /// Locks the rows of these people in one order. No other transaction can change or check their
 /// permissions until this one ends.
-pub async fn lock_to_change(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), StoreError> {
+pub async fn lock_people(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE")
         .bind(ids)
@@ -163,7 +163,7 @@ pub async fn set_grants(
 
 /// The stored password of a person. `None`: they have no password, are disabled or are a service
 /// account.
-pub async fn password_of_name(
+pub async fn password_by_name(
     on: &mut PgConnection,
     name: &str,
 ) -> Result<Option<(PersonId, String)>, StoreError> {
@@ -210,7 +210,7 @@ pub async fn set_password(
 
 /// A session without its token.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct OwnSessionRow {
+pub struct SessionListRow {
     /// The id for requests.
     pub id: Uuid,
     /// SHA-256 of its token, to recognize the session of the request.
@@ -227,20 +227,20 @@ pub struct OwnSessionRow {
 pub async fn sessions(
     on: &mut PgConnection,
     person: PersonId,
-) -> Result<Vec<OwnSessionRow>, StoreError> {
+) -> Result<Vec<SessionListRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT id, token_hash, created_at, last_seen_at, expires_at, user_agent, address FROM session
          WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT $2",
     )
     .bind(person.0)
-    .bind(MOST_SESSIONS)
+    .bind(MAX_SESSIONS)
     .fetch_all(on)
     .await?;
     Ok(rows)
 }
 
 /// Ends a session of a person. Returns whether it existed.
-pub async fn end_session_named(
+pub async fn end_session_by_id(
     on: &mut PgConnection,
     person: PersonId,
     session: Uuid,
@@ -261,7 +261,7 @@ pub async fn deployment_named(
 }
 
 /// The name of an existing deployment.
-pub async fn name_of_deployment(
+pub async fn deployment_name(
     on: &mut PgConnection,
     id: DeploymentId,
 ) -> Result<Option<String>, StoreError> {
@@ -277,7 +277,10 @@ pub async fn top(on: &mut PgConnection) -> Result<Option<DeploymentId>, StoreErr
 }
 
 /// Revokes the unused sign-in links of a person.
-pub async fn revoke_sign_ins(on: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
+pub async fn revoke_sign_in_links(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE token SET revoked_at = now()
          WHERE person_id = $1 AND kind = 'sign_in' AND used_at IS NULL AND revoked_at IS NULL",

@@ -13,13 +13,13 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::people::{PERSON, PersonRow, RawPerson, TokenHash, VISITED};
+use crate::people::{PERSON_COLUMNS, PersonRow, RECORD_VISIT, RawPerson, TokenHash};
 
 /// The maximum number of valid tokens per person.
-pub const MOST_TOKENS: i64 = 50;
-/// The maximum number of tokens in a list: all valid ones ([`MOST_TOKENS`]) and the newest of the
+pub const MAX_TOKENS: i64 = 50;
+/// The maximum number of tokens in a list: all valid ones ([`MAX_TOKENS`]) and the newest of the
 /// others.
-const TOLD: i64 = api::limits::TOKENS_TOLD as i64;
+const TOLD: i64 = api::limits::LISTED_TOKENS as i64;
 
 /// A valid token with its person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl From<RawBearer> for BearerRow {
     }
 }
 
-const BELOW: &str = "CASE WHEN t.deployment_id IS NULL THEN NULL ELSE ARRAY(
+const TOKEN_DEPLOYMENTS: &str = "CASE WHEN t.deployment_id IS NULL THEN NULL ELSE ARRAY(
     WITH RECURSIVE below AS (
       SELECT t.deployment_id AS id UNION SELECT d.id FROM below b JOIN deployment d ON d.parent = b.id)
     SELECT id FROM below) END AS inside_token";
@@ -70,7 +70,7 @@ pub async fn bearer(pool: &PgPool, hash: &TokenHash) -> Result<Option<BearerRow>
 }
 
 /// The valid token with this id, for a client that presented it earlier.
-pub async fn bearer_of(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow>, StoreError> {
+pub async fn bearer_by_id(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow>, StoreError> {
     let sql = holding("t.id = $1");
     let row: Option<RawBearer> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(token).fetch_optional(pool).await?;
@@ -80,7 +80,7 @@ pub async fn bearer_of(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow>, 
 /// Selects a valid token by a condition.
 fn holding(named: &str) -> String {
     format!(
-        "SELECT {PERSON}, t.id AS token, t.scopes, {BELOW},
+        "SELECT {PERSON_COLUMNS}, t.id AS token, t.scopes, {TOKEN_DEPLOYMENTS},
            t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute' AS note_due
          FROM token t JOIN person p ON p.id = t.person_id
          WHERE {named} AND t.kind = 'api' AND t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled"
@@ -88,13 +88,13 @@ fn holding(named: &str) -> String {
 }
 
 /// Records a use of a token, at most once a minute.
-pub async fn note_use(pool: &PgPool, token: Uuid) -> Result<(), StoreError> {
+pub async fn record_use(pool: &PgPool, token: Uuid) -> Result<(), StoreError> {
     let sql = format!(
         "WITH noted AS (
            UPDATE token SET last_used_at = now()
            WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
            RETURNING person_id)
-         {VISITED}"
+         {RECORD_VISIT}"
     );
     sqlx::query(sqlx::AssertSqlSafe(sql)).bind(token).execute(pool).await?;
     Ok(())
@@ -134,7 +134,7 @@ pub async fn insert_token(
     .bind(new.deployment.map(|id| id.0))
     .bind(new.by.0)
     .bind(new.lifetime.as_secs_f64())
-    .bind(MOST_TOKENS)
+    .bind(MAX_TOKENS)
     .fetch_optional(on)
     .await?;
     Ok(made)
@@ -168,24 +168,24 @@ const TOKEN: &str =
     "t.id, t.person_id, p.name AS person, p.kind, t.name, t.scopes, d.name AS deployment, by.name AS by,
     t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
     t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled AS holds";
-const FROM: &str =
+const TOKEN_TABLES: &str =
     "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
     LEFT JOIN person by ON by.id = t.created_by";
 
 /// A person's tokens, valid ones first.
-pub async fn tokens_of(
+pub async fn list_tokens(
     on: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<ApiTokenRow>, StoreError> {
     let sql = format!(
-        "SELECT {TOKEN} FROM {FROM} WHERE t.person_id = $1 AND t.kind = 'api'
+        "SELECT {TOKEN} FROM {TOKEN_TABLES} WHERE t.person_id = $1 AND t.kind = 'api'
          ORDER BY t.revoked_at IS NULL AND t.expires_at > now() DESC, t.created_at DESC, t.id LIMIT $2"
     );
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).bind(TOLD).fetch_all(on).await?)
 }
 
 pub async fn token(on: &mut PgConnection, id: Uuid) -> Result<Option<ApiTokenRow>, StoreError> {
-    let sql = format!("SELECT {TOKEN} FROM {FROM} WHERE t.id = $1 AND t.kind = 'api'");
+    let sql = format!("SELECT {TOKEN} FROM {TOKEN_TABLES} WHERE t.id = $1 AND t.kind = 'api'");
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(on).await?)
 }
 
@@ -197,7 +197,7 @@ pub async fn revoke(on: &mut PgConnection, id: Uuid) -> Result<bool, StoreError>
 }
 
 /// Revokes all valid tokens of a person and returns their number. The caller has locked the person.
-pub async fn revoke_all_of(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
+pub async fn revoke_all(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
     let sql = "UPDATE token SET revoked_at = now()
                WHERE person_id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now()";
     Ok(sqlx::query(sql).bind(person.0).execute(on).await?.rows_affected())

@@ -65,7 +65,7 @@ impl StoreError {
 
     /// Whether a retry may help. It does not for rows that cannot be read, and for violations of
     /// the schema or of a guard. Those need a person to fix them.
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Database(error) => passes(error),
             Self::Orm(sea_orm::DbErr::Conn(_) | sea_orm::DbErr::ConnectionAcquire(_)) => true,

@@ -8,21 +8,21 @@ use sqlx::PgPool;
 use crate::StoreError;
 
 /// The number of audit rows that one statement seals.
-const SEALS: i32 = 1_000;
+const SEAL_BATCH: i32 = 1_000;
 /// The maximum number of sealing statements per round. Each run writes two rows, so a busy cluster
 /// has thousands between two rounds.
-const SEAL_STATEMENTS: usize = 100;
+const MAX_SEAL_BATCHES: usize = 100;
 /// The retention of events in days. A stream that was away for longer starts over.
-const EVENT_DAYS: i32 = 7;
+const EVENT_RETENTION_DAYS: i32 = 7;
 
 /// Seals the unsealed audit rows and returns their number.
 pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
     let mut all = 0;
-    for _ in 0..SEAL_STATEMENTS {
+    for _ in 0..MAX_SEAL_BATCHES {
         let sealed: i32 =
-            sqlx::query_scalar("SELECT seal_audit($1)").bind(SEALS).fetch_one(pool).await?;
+            sqlx::query_scalar("SELECT seal_audit($1)").bind(SEAL_BATCH).fetch_one(pool).await?;
         all += sealed;
-        if sealed < SEALS {
+        if sealed < SEAL_BATCH {
             break;
         }
     }
@@ -31,19 +31,19 @@ pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
 
 /// Days for which a worker is listed after its lease. A worker with a run stays as long as the run,
 /// which references it.
-const WORKER_DAYS: i32 = 7;
+const WORKER_RETENTION_DAYS: i32 = 7;
 /// The maximum number of workers that one round deletes.
 const WORKERS: i64 = 500;
 
 /// Deletes workers that are long gone and have no run. Returns their number.
-pub async fn forget_workers(pool: &PgPool) -> Result<u64, StoreError> {
+pub async fn delete_old_workers(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM worker WHERE id IN ( \
            SELECT w.id FROM worker w WHERE w.lease_until < now() - make_interval(days => $1) \
              AND NOT EXISTS (SELECT FROM run WHERE worker_id = w.id) \
            ORDER BY w.lease_until LIMIT $2 FOR UPDATE SKIP LOCKED)",
     )
-    .bind(WORKER_DAYS)
+    .bind(WORKER_RETENTION_DAYS)
     .bind(WORKERS)
     .execute(pool)
     .await?;
@@ -55,14 +55,14 @@ pub async fn forget_workers(pool: &PgPool) -> Result<u64, StoreError> {
 /// # Errors
 ///
 /// A task fails. The effects of earlier tasks stay.
-pub async fn keep_house(pool: &PgPool) -> Result<(), StoreError> {
+pub async fn run_housekeeping(pool: &PgPool) -> Result<(), StoreError> {
     seal(pool).await?;
     sqlx::query("SELECT ensure_run_log_room()").execute(pool).await?;
     sqlx::query("SELECT forget_events(make_interval(days => $1))")
-        .bind(EVENT_DAYS)
+        .bind(EVENT_RETENTION_DAYS)
         .execute(pool)
         .await?;
-    forget_workers(pool).await?;
+    delete_old_workers(pool).await?;
     Ok(())
 }
 
@@ -90,13 +90,13 @@ mod tests {
         ] {
             sqlx::query(sql).execute(database.owner()).await.expect(sql);
         }
-        assert_eq!(forget_workers(database.worker()).await.expect("a round"), 1);
+        assert_eq!(delete_old_workers(database.worker()).await.expect("a round"), 1);
         let left: Vec<String> = sqlx::query_scalar("SELECT name FROM worker ORDER BY name")
             .fetch_all(database.worker())
             .await
             .expect("names");
         assert_eq!(left, ["away", "here", "named"]);
-        assert_eq!(forget_workers(database.worker()).await.expect("a round"), 0);
+        assert_eq!(delete_old_workers(database.worker()).await.expect("a round"), 0);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Idempotency keys of people's requests.
 //!
 //! A request claims its key before it executes, and stores its answer with the key. A claim expires
-//! after [`LEASE`] unless it is renewed ([`renew_key`]), so a crashed server does not block the
+//! after [`LEASE`] unless it is renewed ([`renew_claim`]), so a crashed server does not block the
 //! key. The next request with the same key then executes again. A claim has its own id, so a late
 //! request cannot overwrite the answer of another one. All times are the database's.
 
@@ -21,7 +21,7 @@ pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of rows that one round deletes.
 pub const FORGOTTEN: i64 = 1_000;
 /// The maximum number of keys per person. Old keys are not deleted for new ones.
-pub const MOST_KEYS: i64 = 10_000;
+pub const MAX_KEYS: i64 = 10_000;
 
 /// A key of a person for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Key {
 
 /// The reason why a body is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Withheld {
+pub enum OmitReason {
     /// It contains a secret.
     Secret,
     Large,
@@ -46,13 +46,13 @@ pub struct Kept {
     pub status: u16,
     pub headers: Value,
     /// The body, or the reason why it is not stored.
-    pub body: Result<Vec<u8>, Withheld>,
+    pub body: Result<Vec<u8>, OmitReason>,
 }
 
 /// The result of claiming a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// Execute the request, then call [`keep_answer`] or [`free_key`] with this id.
+    /// Execute the request, then call [`store_response`] or [`release_key`] with this id.
     Yours(Uuid),
     /// The request was answered before.
     Answered(Kept),
@@ -95,7 +95,7 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     .bind(claim)
     .bind(LEASE.as_secs_f64())
     .bind(KEPT.as_secs_f64())
-    .bind(MOST_KEYS)
+    .bind(MAX_KEYS)
     .fetch_optional(&mut *on)
     .await?;
     if mine.is_some() {
@@ -109,7 +109,7 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     .bind(&key.key)
     .fetch_optional(&mut *on)
     .await?;
-    let Some(row) = row else { return without_row(on, key.person).await };
+    let Some(row) = row else { return claim_result_without_row(on, key.person).await };
     if row.request != key.request {
         return Ok(Claimed::Other);
     }
@@ -117,8 +117,8 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
         return Ok(Claimed::UnderWay(row.left.clamp(1.0, 600.0).ceil() as u64));
     };
     let withheld = match row.withheld.as_deref() {
-        Some("secret") => Withheld::Secret,
-        _ => Withheld::Large,
+        Some("secret") => OmitReason::Secret,
+        _ => OmitReason::Large,
     };
     let headers = row.headers.unwrap_or_default();
     Ok(Claimed::Answered(Kept {
@@ -130,22 +130,25 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
 
 /// Nothing was claimed and no row exists. Either the person has too many keys, or the key was freed
 /// just now and the next attempt gets it.
-async fn without_row(on: &mut PgConnection, person: PersonId) -> Result<Claimed, StoreError> {
+async fn claim_result_without_row(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<Claimed, StoreError> {
     let (count, left): (i64, Option<f64>) = sqlx::query_as(
         "SELECT count(*), extract(epoch FROM min(claimed_at) + make_interval(secs => $3) - now())::float8 \
          FROM (SELECT claimed_at FROM idempotency WHERE person_id = $1 LIMIT $2) k",
     )
     .bind(person.0)
-    .bind(MOST_KEYS)
+    .bind(MAX_KEYS)
     .bind(KEPT.as_secs_f64())
     .fetch_one(on)
     .await?;
     let left = left.unwrap_or_default().clamp(1.0, KEPT.as_secs_f64()).ceil() as u64;
-    Ok(if count < MOST_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
+    Ok(if count < MAX_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
 }
 
 /// Extends a claim by [`LEASE`] from now. `false`: the claim no longer exists.
-pub async fn renew_key(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, StoreError> {
+pub async fn renew_claim(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $4) \
          WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL",
@@ -160,7 +163,7 @@ pub async fn renew_key(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, St
 }
 
 /// Stores the answer of the request with this claim. `false`: the claim no longer exists.
-pub async fn keep_answer(
+pub async fn store_response(
     on: &mut PgConnection,
     key: &Key,
     claim: Uuid,
@@ -168,8 +171,8 @@ pub async fn keep_answer(
 ) -> Result<bool, StoreError> {
     let (body, withheld) = match &kept.body {
         Ok(body) => (Some(body.as_slice()), None),
-        Err(Withheld::Secret) => (None, Some("secret")),
-        Err(Withheld::Large) => (None, Some("large")),
+        Err(OmitReason::Secret) => (None, Some("secret")),
+        Err(OmitReason::Large) => (None, Some("large")),
     };
     let done = sqlx::query(
         "UPDATE idempotency SET status = $4, headers = $5, body = $6, withheld = $7 \
@@ -188,7 +191,7 @@ pub async fn keep_answer(
 }
 
 /// Frees the key of a request that was rejected without an effect.
-pub async fn free_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Result<(), StoreError> {
+pub async fn release_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM idempotency WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL")
         .bind(key.person.0)
         .bind(&key.key)
@@ -199,7 +202,7 @@ pub async fn free_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Result<(
 }
 
 /// Deletes keys past their retention and returns their number, at most [`FORGOTTEN`].
-pub async fn forget_keys(pool: &PgPool) -> Result<u64, StoreError> {
+pub async fn delete_expired_keys(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM idempotency WHERE (person_id, key) IN (SELECT person_id, key FROM idempotency \
          WHERE claimed_at < now() - make_interval(secs => $1) ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",

@@ -29,7 +29,7 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// The channel for notifications about new events.
-pub const CHANNEL: &str = "gantry_event";
+pub const EVENT_CHANNEL: &str = "gantry_event";
 /// The channel for notifications about log growth, with the run's number and the size of its log in
 /// bytes. The journal omits growth, which would outnumber all other events. A client that misses a
 /// notification gets the next one, or calls [`lengths`].
@@ -46,7 +46,7 @@ pub struct Position {
 
 impl Position {
     /// The position of a page's cursor.
-    pub fn of_cursor(cursor: i64) -> Self {
+    pub fn from_cursor(cursor: i64) -> Self {
         Self { xid: cursor, id: 0 }
     }
 }
@@ -60,16 +60,16 @@ impl fmt::Display for Position {
 /// A text that is not a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected the cursor of a page or the ID of an event, such as `812-4031`")]
-pub struct NoPosition;
+pub struct InvalidPosition;
 
 impl FromStr for Position {
-    type Err = NoPosition;
+    type Err = InvalidPosition;
 
-    fn from_str(text: &str) -> Result<Self, NoPosition> {
+    fn from_str(text: &str) -> Result<Self, InvalidPosition> {
         let (xid, id) = text.split_once('-').unwrap_or((text, "0"));
         let number = |part: &str| match part.bytes().all(|b| b.is_ascii_digit()) {
-            true => part.parse().map_err(|_| NoPosition),
-            false => Err(NoPosition),
+            true => part.parse().map_err(|_| InvalidPosition),
+            false => Err(InvalidPosition),
         };
         Ok(Self { xid: number(xid)?, id: number(id)? })
     }
@@ -167,7 +167,7 @@ fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
 
 /// Whether a stream can resume at a position with at most `most` missed events.
 pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume, StoreError> {
-    let (horizon, forgotten_xid, forgotten_id, behind): (i64, i64, i64, i64) = sqlx::query_as(
+    let (horizon, deleted_xid, deleted_id, behind): (i64, i64, i64, i64) = sqlx::query_as(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
                 (SELECT count(*) FROM (
                    SELECT FROM event WHERE (xid, id) > ($1::text::xid8, $2) LIMIT $3) few)
@@ -179,9 +179,9 @@ pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume,
     .fetch_one(pool)
     .await?;
     let foreign = after.xid > horizon;
-    let forgotten = after < Position { xid: forgotten_xid, id: forgotten_id };
+    let forgotten = after < Position { xid: deleted_xid, id: deleted_id };
     match foreign || forgotten || behind > most {
-        true => Ok(Resume::Reset(Position::of_cursor(horizon))),
+        true => Ok(Resume::Reset(Position::from_cursor(horizon))),
         false => Ok(Resume::There),
     }
 }
@@ -226,7 +226,7 @@ pub async fn append_event(
         .bind(&body)
         .execute(&mut *db)
         .await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(db).await?;
+    sqlx::query("SELECT pg_notify($1, '')").bind(EVENT_CHANNEL).execute(db).await?;
     Ok(())
 }
 
@@ -234,13 +234,13 @@ pub async fn append_event(
 mod tests {
     use super::*;
     use api::console::StepState;
-    use engine::ids::{NoderoleId, TargetNo};
+    use engine::ids::{BlueprintNumber, NoderoleId};
     use testdb::TestDatabase;
 
     const START: Position = Position { xid: 0, id: 0 };
 
     fn target(number: i64) -> Live {
-        Live::Target { target: TargetNo(number) }
+        Live::Target { target: BlueprintNumber(number) }
     }
 
     fn lives(part: &Part) -> Vec<Live> {
@@ -249,12 +249,12 @@ mod tests {
 
     #[test]
     fn position_round_trips_and_rejects_other_text() {
-        for place in [START, Position { xid: 7, id: 12 }, Position::of_cursor(99)] {
+        for place in [START, Position { xid: 7, id: 12 }, Position::from_cursor(99)] {
             assert_eq!(place.to_string().parse(), Ok(place));
         }
-        assert_eq!("99".parse(), Ok(Position::of_cursor(99)));
+        assert_eq!("99".parse(), Ok(Position::from_cursor(99)));
         for text in ["", "-", "1-", "-1", "1-2-3", "+1-2", "x", "1-99999999999999999999"] {
-            assert_eq!(text.parse::<Position>(), Err(NoPosition), "{text:?}");
+            assert_eq!(text.parse::<Position>(), Err(InvalidPosition), "{text:?}");
         }
     }
 
@@ -332,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn resume_works_if_first_event_is_not_one() {
         let db = TestDatabase::new().await;
-        let before = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
+        let before = Position::from_cursor(cursor(db.app()).await.expect("a cursor"));
         let mut elder = db.app().begin().await.expect("a transaction");
         sqlx::query("SELECT pg_current_xact_id()").execute(&mut *elder).await.expect("a number");
         let mut younger = db.app().begin().await.expect("a transaction");
@@ -365,7 +365,7 @@ mod tests {
         assert!(goes_on(START, 4).await);
         assert!(!goes_on(START, 3).await, "too much to catch up on");
         assert!(
-            !goes_on(Position::of_cursor(all.horizon + 1_000_000), 10).await,
+            !goes_on(Position::from_cursor(all.horizon + 1_000_000), 10).await,
             "of another database"
         );
 
@@ -380,12 +380,12 @@ mod tests {
         assert!(!goes_on(START, 10).await, "forgotten");
         assert!(!goes_on(all.next, 10).await, "a deleted event is not returned");
         // Open transactions of other tests in the cluster briefly hold back the cursor.
-        let goes_on_from_now = async || {
-            let now = Position::of_cursor(cursor(db.app()).await.expect("a cursor"));
+        let can_resume_from_now = async || {
+            let now = Position::from_cursor(cursor(db.app()).await.expect("a cursor"));
             goes_on(now, 10).await
         };
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while !goes_on_from_now().await {
+        while !can_resume_from_now().await {
             assert!(
                 std::time::Instant::now() < deadline,
                 "a reader without a cursor learns that events are missing"

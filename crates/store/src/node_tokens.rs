@@ -15,7 +15,7 @@ use crate::StoreError;
 use crate::people::TokenHash;
 
 /// The maximum number of valid tokens per node.
-pub const MOST_TOKENS: i64 = 10;
+pub const MAX_TOKENS: i64 = 10;
 /// The maximum number of tokens in a list, newest first. It always includes the valid ones.
 const TOLD: i64 = 50;
 
@@ -55,7 +55,7 @@ pub async fn insert_node_token(
     .bind(name)
     .bind(by.0)
     .bind(lifetime.as_secs_f64())
-    .bind(MOST_TOKENS)
+    .bind(MAX_TOKENS)
     .fetch_optional(on)
     .await?;
     Ok(made)
@@ -79,7 +79,7 @@ pub async fn revoke_node_token(
 }
 
 /// The node and the id of a valid token. Records its use at most once a minute.
-pub async fn node_of_token(
+pub async fn authenticate_node(
     on: &mut PgConnection,
     hash: &TokenHash,
 ) -> Result<Option<(NodeId, Uuid)>, StoreError> {

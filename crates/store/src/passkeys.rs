@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::Hash;
 use engine::gate::VerdictKind;
 use engine::gate::signature::{
-    Assertion, Confirmation, Nonce, Passkey, Reviewed, VerdictSignature,
+    Assertion, Confirmation, Nonce, Passkey, SignedReview, VerdictSignature,
 };
-use engine::ids::{PasskeyId, PersonId, SubmissionId};
+use engine::ids::{PasskeyId, PersonId, ReviewId};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
 use time::OffsetDateTime;
@@ -54,7 +54,7 @@ pub struct PasskeyRow {
 /// The signature of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureRow {
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     pub verdict: i64,
     /// The person who gave the verdict.
     pub person: PersonId,
@@ -163,7 +163,7 @@ pub async fn insert(
 }
 
 /// The passkeys of a person that are not revoked, oldest first.
-pub async fn of_person(
+pub async fn list_passkeys(
     on: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<PasskeyRow>, StoreError> {
@@ -192,7 +192,7 @@ pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyR
 
 /// These passkeys and all that confirmed them, revoked or not, for
 /// [`engine::gate::signature::check`].
-pub async fn with_confirmers(
+pub async fn load_with_confirmers(
     on: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
 ) -> Result<BTreeMap<PasskeyId, Passkey>, StoreError> {
@@ -281,7 +281,7 @@ pub async fn revoke(
 
 /// Records a use with the authenticator's counter. `false`: the counter did not rise, so the
 /// passkey may have been copied.
-pub async fn note_use(
+pub async fn record_use(
     on: &mut PgConnection,
     id: PasskeyId,
     counter: u32,
@@ -318,27 +318,27 @@ pub async fn insert_signature(
 /// covers.
 pub async fn demanded(
     on: &mut PgConnection,
-    submissions: &[SubmissionId],
-) -> Result<BTreeMap<SubmissionId, Reviewed>, StoreError> {
+    submissions: &[ReviewId],
+) -> Result<BTreeMap<ReviewId, SignedReview>, StoreError> {
     let ids: Vec<i64> = submissions.iter().map(|id| id.0).collect();
     let sql = "SELECT s.id, audit_submission(s) FROM submission s JOIN signature_demand g ON g.submission_id = s.id \
                WHERE s.id = ANY($1)";
     let rows: Vec<(i64, Value)> = sqlx::query_as(sql).bind(ids).fetch_all(on).await?;
-    rows.into_iter().map(|(id, image)| Ok((SubmissionId(id), reviewed_of(image)?))).collect()
+    rows.into_iter().map(|(id, image)| Ok((ReviewId(id), parse_signed_review(image)?))).collect()
 }
 
 /// The parts of a review that a signature covers. `None`: there is no such review.
 pub async fn reviewed(
     on: &mut PgConnection,
-    submission: SubmissionId,
-) -> Result<Option<Reviewed>, StoreError> {
+    submission: ReviewId,
+) -> Result<Option<SignedReview>, StoreError> {
     let sql = "SELECT audit_submission(s) FROM submission s WHERE s.id = $1";
     let image: Option<Value> =
         sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
-    image.map(reviewed_of).transpose()
+    image.map(parse_signed_review).transpose()
 }
 
-fn reviewed_of(image: Value) -> Result<Reviewed, StoreError> {
+fn parse_signed_review(image: Value) -> Result<SignedReview, StoreError> {
     serde_json::from_value(image).map_err(|error| StoreError::corrupt("submission", error))
 }
 
@@ -346,7 +346,7 @@ fn reviewed_of(image: Value) -> Result<Reviewed, StoreError> {
 /// passkeys that were revoked later.
 pub async fn signatures(
     on: &mut PgConnection,
-    submissions: &[SubmissionId],
+    submissions: &[ReviewId],
 ) -> Result<Vec<SignatureRow>, StoreError> {
     #[derive(FromRow)]
     struct Raw {
@@ -373,7 +373,7 @@ pub async fn signatures(
         let kind = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
         let kind = kind.into_iter().find(|kind| kind.as_str() == raw.kind);
         Ok(SignatureRow {
-            submission: SubmissionId(raw.submission_id),
+            submission: ReviewId(raw.submission_id),
             verdict: raw.verdict_id,
             person: PersonId(raw.person_id),
             kind: kind.ok_or_else(|| StoreError::corrupt("verdict.kind", raw.kind))?,

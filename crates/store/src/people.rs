@@ -12,7 +12,7 @@
 //!   (`person.permissions`) and in parts of the tree (`scoped_grant`, which includes descendants).
 //!
 //! The statement that records the use of a session or token also records the person's visit
-//! ([`VISITED`]). The visit outlives both and needs no additional write.
+//! ([`RECORD_VISIT`]). The visit outlives both and needs no additional write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use crate::StoreError;
 pub type TokenHash = [u8; 32];
 
 /// The purpose of a sign-in link that is made to set a password.
-pub const ASKS_PASSWORD: &str = "password";
+pub const REQUIRES_PASSWORD: &str = "password";
 
 /// A kind of person, as stored in the database.
 pub const HUMAN: &str = "human";
@@ -51,11 +51,11 @@ pub struct PersonRow {
 }
 
 /// The columns of a [`PersonRow`], for a person `p`.
-pub(crate) const PERSON: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
+pub(crate) const PERSON_COLUMNS: &str = "p.id, p.name, p.kind, p.disabled, p.permissions,
     (SELECT jsonb_object_agg(c.deployment_id, c.words) FROM
       (SELECT deployment_id, jsonb_agg(permission) AS words FROM covered(p.id) GROUP BY deployment_id) c) AS inside";
 
-type Inside = Json<BTreeMap<Uuid, Vec<String>>>;
+type ScopedPermissions = Json<BTreeMap<Uuid, Vec<String>>>;
 
 #[derive(Debug, sqlx::FromRow)]
 pub(crate) struct RawPerson {
@@ -64,7 +64,7 @@ pub(crate) struct RawPerson {
     kind: String,
     disabled: bool,
     permissions: Vec<String>,
-    inside: Option<Inside>,
+    inside: Option<ScopedPermissions>,
 }
 
 impl From<RawPerson> for PersonRow {
@@ -80,7 +80,7 @@ impl From<RawPerson> for PersonRow {
     }
 }
 
-fn spread(inside: Option<Inside>) -> BTreeMap<DeploymentId, Vec<String>> {
+fn spread(inside: Option<ScopedPermissions>) -> BTreeMap<DeploymentId, Vec<String>> {
     inside
         .map(|Json(inside)| inside)
         .unwrap_or_default()
@@ -116,18 +116,18 @@ pub struct Origin {
 
 /// Time limits of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionTimes {
+pub struct SessionTimeouts {
     /// Without a request.
     pub idle: Duration,
     /// In total.
     pub absolute: Duration,
     /// The minimum time between two recorded visits.
-    pub note_every: Duration,
+    pub visit_interval: Duration,
 }
 
 /// The reason why a sign-in link cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unspendable {
+pub enum LinkError {
     /// It does not exist.
     Unknown,
     /// It was used before.
@@ -159,14 +159,14 @@ pub async fn insert_person(
 }
 
 pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRow>, StoreError> {
-    let sql = format!("SELECT {PERSON} FROM person p WHERE p.name = $1");
+    let sql = format!("SELECT {PERSON_COLUMNS} FROM person p WHERE p.name = $1");
     let row: Option<RawPerson> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await?;
     Ok(row.map(PersonRow::from))
 }
 
 pub async fn person(pool: &PgPool, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
-    let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
+    let sql = format!("SELECT {PERSON_COLUMNS} FROM person p WHERE p.id = $1");
     let row: Option<RawPerson> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
     Ok(row.map(PersonRow::from))
@@ -183,8 +183,8 @@ pub async fn set_disabled(
     Ok(done.rows_affected() == 1)
 }
 
-/// Inserts a sign-in link. `asks` lists the steps required after its use ([`ASKS_PASSWORD`]).
-pub async fn insert_sign_in(
+/// Inserts a sign-in link. `asks` lists the steps required after its use ([`REQUIRES_PASSWORD`]).
+pub async fn insert_sign_in_link(
     db: &mut PgConnection,
     person: PersonId,
     hash: &TokenHash,
@@ -206,28 +206,25 @@ pub async fn insert_sign_in(
 
 /// The reason why [`begin_session_by_link`] found no valid link. The client has the link's token,
 /// so the answer reveals nothing to others.
-pub async fn unspendable(
-    db: &mut PgConnection,
-    hash: &TokenHash,
-) -> Result<Unspendable, StoreError> {
+pub async fn link_error(db: &mut PgConnection, hash: &TokenHash) -> Result<LinkError, StoreError> {
     let sql = "SELECT used_at IS NOT NULL FROM token WHERE hash = $1 AND kind = 'sign_in'";
     let used: Option<bool> =
         sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
     Ok(match used {
-        None => Unspendable::Unknown,
-        Some(true) => Unspendable::Used,
-        Some(false) => Unspendable::Expired,
+        None => LinkError::Unknown,
+        Some(true) => LinkError::Used,
+        Some(false) => LinkError::Expired,
     })
 }
 
 /// Follows a `WITH noted AS (... RETURNING person_id)` and records that person's visit. A
 /// concurrent later visit is not overwritten.
-pub(crate) const VISITED: &str =
+pub(crate) const RECORD_VISIT: &str =
     "INSERT INTO visit (person_id, at) SELECT person_id, now() FROM noted
      ON CONFLICT (person_id) DO UPDATE SET at = greatest(visit.at, excluded.at)";
 
 /// The maximum number of sessions per person.
-pub const MOST_SESSIONS: i64 = 100;
+pub const MAX_SESSIONS: i64 = 100;
 
 /// Uses a sign-in link and begins a session. Returns the person and the required steps. `None`: the
 /// link does not exist, was used, expired or is revoked, or its person is disabled or a service
@@ -236,13 +233,13 @@ pub async fn begin_session_by_link(
     db: &mut PgConnection,
     link: &str,
     hash: &TokenHash,
-    times: SessionTimes,
+    times: SessionTimeouts,
     origin: &Origin,
 ) -> Result<Option<(PersonId, Vec<String>)>, StoreError> {
     let sql = format!(
         "WITH begun AS (
            SELECT who, asks FROM begin_session_by_link($1, $2, make_interval(secs => $3), make_interval(secs => $4), $5, $6)),
-         noted AS (SELECT who AS person_id FROM begun), visited AS ({VISITED})
+         noted AS (SELECT who AS person_id FROM begun), visited AS ({RECORD_VISIT})
          SELECT who, asks FROM begun"
     );
     let begun: Option<(Uuid, Vec<String>)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -266,14 +263,14 @@ pub async fn begin_session_by_password(
     person: PersonId,
     proof: &[u8],
     hash: &TokenHash,
-    times: SessionTimes,
+    times: SessionTimeouts,
     origin: &Origin,
 ) -> Result<bool, StoreError> {
     let sql = format!(
         "WITH noted AS (
            SELECT $1::uuid AS person_id
            WHERE begin_session_by_password($1, $2, $3, make_interval(secs => $4), make_interval(secs => $5), $6, $7))
-         {VISITED}"
+         {RECORD_VISIT}"
     );
     let begun = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(person.0)
@@ -298,7 +295,7 @@ pub async fn insert_session(
     db: &mut PgConnection,
     person: PersonId,
     hash: &TokenHash,
-    times: SessionTimes,
+    times: SessionTimeouts,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, by_link, factor_at)
@@ -313,7 +310,7 @@ pub async fn insert_session(
     Ok(())
 }
 
-/// Removes a person's expired sessions, and the least recently used ones above [`MOST_SESSIONS`].
+/// Removes a person's expired sessions, and the least recently used ones above [`MAX_SESSIONS`].
 /// So sessions elsewhere never prevent a sign-in.
 async fn end_old_sessions(db: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM session WHERE person_id = $1 AND (expires_at <= now() OR idle_expires_at <= now())")
@@ -325,23 +322,23 @@ async fn end_old_sessions(db: &mut PgConnection, person: PersonId) -> Result<(),
            SELECT token_hash FROM session WHERE person_id = $1 ORDER BY last_seen_at DESC, created_at DESC, id OFFSET $2)",
     )
     .bind(person.0)
-    .bind(MOST_SESSIONS)
+    .bind(MAX_SESSIONS)
     .execute(db)
     .await?;
     Ok(())
 }
 
 /// The maximum number of sessions that one round deletes.
-const SESSIONS: i64 = 1_000;
+const SESSION_DELETE_BATCH: i64 = 1_000;
 
 /// Deletes a batch of sessions past their absolute limit and returns their number. Sessions past
 /// their idle limit stay until then, but are invalid.
-pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
+pub async fn delete_expired_sessions(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM session WHERE token_hash IN (
            SELECT token_hash FROM session WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)",
     )
-    .bind(SESSIONS)
+    .bind(SESSION_DELETE_BATCH)
     .execute(pool)
     .await?;
     Ok(gone.rows_affected())
@@ -351,10 +348,10 @@ pub async fn forget_sessions(pool: &PgPool) -> Result<u64, StoreError> {
 pub async fn session(
     pool: &PgPool,
     hash: &TokenHash,
-    times: SessionTimes,
+    times: SessionTimeouts,
 ) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
-        "SELECT {PERSON}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
+        "SELECT {PERSON_COLUMNS}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
                 s.last_seen_at < now() - make_interval(secs => $2) AS note_due, s.id AS session, s.by_link, s.link_by,
                 lacks_factor(s.person_id, s.factor_at) AS lacks_factor
          FROM session s JOIN person p ON p.id = s.person_id
@@ -362,7 +359,7 @@ pub async fn session(
     );
     let row: Option<RawSession> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
         .bind(hash.as_slice())
-        .bind(times.note_every.as_secs_f64())
+        .bind(times.visit_interval.as_secs_f64())
         .fetch_optional(pool)
         .await?;
     Ok(row.map(|row| SessionRow {
@@ -400,7 +397,7 @@ pub async fn lock_person(
     }
     // A statement of its own, because scoped grants may have changed while the first one waited for
     // the lock.
-    let sql = format!("SELECT {PERSON} FROM person p WHERE p.id = $1");
+    let sql = format!("SELECT {PERSON_COLUMNS} FROM person p WHERE p.id = $1");
     let row: Option<RawPerson> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
     Ok(row.map(PersonRow::from))
@@ -422,11 +419,11 @@ pub async fn act_as(
     Ok(person.map(|person| (PersonId(person), pending)))
 }
 
-/// Records a visit, at most once per `note_every`.
-pub async fn note_visit(
+/// Records a visit, at most once per `visit_interval`.
+pub async fn record_visit(
     pool: &PgPool,
     hash: &TokenHash,
-    times: SessionTimes,
+    times: SessionTimeouts,
 ) -> Result<(), StoreError> {
     let sql = format!(
         "WITH noted AS (
@@ -435,12 +432,12 @@ pub async fn note_visit(
            WHERE token_hash = $1 AND idle_expires_at > now()
              AND last_seen_at < now() - make_interval(secs => $3)
            RETURNING person_id)
-         {VISITED}"
+         {RECORD_VISIT}"
     );
     sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(hash.as_slice())
         .bind(times.idle.as_secs_f64())
-        .bind(times.note_every.as_secs_f64())
+        .bind(times.visit_interval.as_secs_f64())
         .execute(pool)
         .await?;
     Ok(())
@@ -461,7 +458,7 @@ pub async fn end_session(
 
 /// Ends all sessions of a person except `but`, and revokes their unused sign-in links. Returns the
 /// number of ended sessions.
-pub async fn end_everything_of(
+pub async fn end_all_sessions(
     db: &mut PgConnection,
     person: PersonId,
     but: Option<&TokenHash>,
@@ -492,7 +489,7 @@ pub async fn by_token<W: Future>(token: Uuid, work: W) -> W::Output {
 }
 
 /// Adds the API token of the request, if any, to the detail of an audit row.
-pub(crate) fn with_token(mut detail: Value) -> Value {
+pub(crate) fn add_token(mut detail: Value) -> Value {
     if let (Ok(token), Some(object)) = (TOKEN.try_get(), detail.as_object_mut()) {
         object.insert("by_token".into(), token.to_string().into());
     }
@@ -509,7 +506,7 @@ pub async fn append_audit(
     detail: &Value,
 ) -> Result<(), StoreError> {
     let detail = match actor {
-        Some(_) => with_token(detail.clone()),
+        Some(_) => add_token(detail.clone()),
         None => detail.clone(),
     };
     sqlx::query("INSERT INTO audit (actor, action, subject, detail) VALUES ($1, $2, $3, $4)")

@@ -31,7 +31,7 @@ impl fmt::Debug for Totp {
 
 /// The second factors of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
-pub struct Factors {
+pub struct SecondFactors {
     /// Whether they have a confirmed authenticator app.
     pub totp: bool,
     /// The number of passkeys that are not revoked.
@@ -40,7 +40,10 @@ pub struct Factors {
     pub demanded: bool,
 }
 
-pub async fn factors(on: &mut PgConnection, person: PersonId) -> Result<Factors, StoreError> {
+pub async fn second_factors(
+    on: &mut PgConnection,
+    person: PersonId,
+) -> Result<SecondFactors, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM totp t WHERE t.person_id = $1 AND t.confirmed_at IS NOT NULL) AS totp,
                       (SELECT count(*) FROM passkey k WHERE k.person_id = $1 AND k.revoked_at IS NULL) AS passkeys,
                       policy_demands_factor() AS demanded";
@@ -100,7 +103,7 @@ pub async fn confirm_totp(on: &mut PgConnection, step: i64) -> Result<bool, Stor
 /// # Errors
 ///
 /// The code was used before, or the database fails.
-pub async fn present_totp(on: &mut PgConnection, step: i64) -> Result<bool, StoreError> {
+pub async fn accept_totp(on: &mut PgConnection, step: i64) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT present_totp($1)").bind(step).fetch_one(on).await?)
 }
 

@@ -96,7 +96,7 @@ impl Testbed {
         fs::create_dir_all(&root).with_context(|| root.display().to_string())?;
         let key = folder.join("host_key");
         programs.ensure_key(&key)?;
-        let host_key = public_half(&key)?;
+        let host_key = public_key(&key)?;
         let address = address(&self.folder, number);
         let config = format!(
             "ListenAddress {address}:{PORT}\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\nStrictModes no\n\
@@ -152,7 +152,7 @@ impl Node {
     }
 
     /// Stops a server of an earlier start, unless its process id belongs to another process by now.
-    fn end_left(&self) -> Result<()> {
+    fn stop_leftover(&self) -> Result<()> {
         let Ok(text) = fs::read_to_string(self.pid_file()) else { return Ok(()) };
         let left = text.trim().parse().ok().filter(|pid| self.is_server(*pid));
         if let Some(pid) = left {
@@ -196,13 +196,13 @@ impl Node {
     ///
     /// # Errors
     /// If the key can't be created.
-    pub fn forget_host_key(&mut self) -> Result<()> {
+    pub fn replace_host_key(&mut self) -> Result<()> {
         fs::remove_file(self.folder.join("host_key"))?;
         Programs::find()?.ensure_key(&self.folder.join("host_key"))
     }
 
     fn start(&mut self, programs: &Programs) -> Result<()> {
-        self.end_left()?;
+        self.stop_leftover()?;
         let log = File::create(self.folder.join("sshd.log"))?;
         let mut command = Command::new(&programs.sshd);
         command.arg("-D").arg("-e").arg("-f").arg(self.config());
@@ -318,7 +318,7 @@ fn found(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_absolute() && path.is_file())
 }
 
-fn public_half(key: &Path) -> Result<String> {
+fn public_key(key: &Path) -> Result<String> {
     let text = fs::read_to_string(key.with_extension("pub"))?;
     let words: Vec<&str> = text.split_whitespace().take(2).collect();
     Ok(words.join(" "))
@@ -362,7 +362,7 @@ mod tests {
     }
 
     /// Processes with this folder in their arguments.
-    fn called_with(folder: &Path) -> Vec<u32> {
+    fn processes_with_argument(folder: &Path) -> Vec<u32> {
         let all = fs::read_dir("/proc")
             .unwrap()
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -378,7 +378,7 @@ mod tests {
     fn servers(folder: &Path, count: usize) -> Vec<u32> {
         let begun = Instant::now();
         loop {
-            let all = called_with(folder);
+            let all = processes_with_argument(folder);
             if all.len() == count {
                 return all;
             }

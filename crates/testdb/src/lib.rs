@@ -31,7 +31,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 /// The environment variable with the superuser URL of a shared cluster.
-pub const SHARED: &str = "GANTRY_TEST_POSTGRES";
+pub const SHARED_URL: &str = "GANTRY_TEST_POSTGRES";
 
 /// The advisory lock for creating a template.
 const TEMPLATE_LOCK: i64 = 0x6761_6e74_7279;
@@ -75,7 +75,7 @@ impl TestDatabase {
         let made = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER_ROLE}");
         admin.execute(AssertSqlSafe(made)).await.context("cloning the template")?;
         // A clone does not have the template's privileges.
-        for statement in private_postgres::connect_sql(&name, PROGRAM_ROLES) {
+        for statement in private_postgres::grant_connect_sql(&name, PROGRAM_ROLES) {
             admin.execute(AssertSqlSafe(statement)).await?;
         }
         admin.close().await?;
@@ -143,7 +143,7 @@ impl TestDatabase {
     }
 
     /// Ends every other session of this database, to simulate a restart of the database server.
-    pub async fn cut_connections(&self) -> Result<()> {
+    pub async fn terminate_connections(&self) -> Result<()> {
         let mut admin = PgConnection::connect_with(&self.admin).await?;
         sqlx::query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1")
             .bind(&self.name)
@@ -153,13 +153,13 @@ impl TestDatabase {
     }
 
     /// Blocks (`false`) or allows (`true`) new connections, to simulate an unavailable database.
-    pub async fn allow_connections(&self, allow: bool) -> Result<()> {
+    pub async fn set_connections_allowed(&self, allow: bool) -> Result<()> {
         let mut admin = PgConnection::connect_with(&self.admin).await?;
         let sql = format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS {allow}", self.name);
         admin.execute(AssertSqlSafe(sql)).await?;
         admin.close().await?;
         if !allow {
-            self.cut_connections().await?;
+            self.terminate_connections().await?;
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl SharedCluster {
         Ok(shared)
     }
 
-    /// The value for [`SHARED`].
+    /// The value for [`SHARED_URL`].
     pub fn url(&self) -> String {
         self.0.admin_url("postgres")
     }
@@ -227,7 +227,7 @@ async fn cluster() -> Result<&'static Cluster> {
     static CLUSTER: OnceCell<(Cluster, Option<PrivatePostgres>)> = OnceCell::const_new();
     let (cluster, _) = CLUSTER
         .get_or_try_init(|| async {
-            if let Ok(url) = std::env::var(SHARED) {
+            if let Ok(url) = std::env::var(SHARED_URL) {
                 return anyhow::Ok((Cluster::at(&url)?, None));
             }
             let own = start_private().await?;
@@ -277,7 +277,9 @@ impl Cluster {
         }
         sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut admin).await?;
         if !self.is_there(&mut admin, &name).await? {
-            self.make_template(&mut admin, &name).await.context("making the migrated template")?;
+            self.create_template(&mut admin, &name)
+                .await
+                .context("making the migrated template")?;
         }
         admin.close().await?;
         Ok(name)
@@ -289,7 +291,7 @@ impl Cluster {
     }
 
     /// Creates the template under a temporary name until it is complete.
-    async fn make_template(&self, admin: &mut PgConnection, name: &str) -> Result<()> {
+    async fn create_template(&self, admin: &mut PgConnection, name: &str) -> Result<()> {
         private_postgres::ensure_roles(admin).await?;
         let fresh = format!("{name}_new");
         admin

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use testdb::{SHARED, SharedCluster};
+use testdb::{SHARED_URL, SharedCluster};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -26,7 +26,7 @@ async fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
     let cluster = SharedCluster::start().await?;
     let mut child = Command::new(program)
         .args(arguments)
-        .env(SHARED, cluster.url())
+        .env(SHARED_URL, cluster.url())
         .spawn()
         .with_context(|| format!("cannot run {program}"))?;
     // Ctrl-C also reaches the command. Wait for its end, so that it can still use the database.

@@ -18,8 +18,8 @@ async fn clone_is_migrated() {
             sqlx::query_scalar("SELECT current_user::text").fetch_one(pool).await.unwrap();
         assert_eq!(user, name);
     }
-    let by_url = PgConnection::connect(db.owner_url()).await.unwrap();
-    by_url.close().await.unwrap();
+    let connection = PgConnection::connect(db.owner_url()).await.unwrap();
+    connection.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -44,15 +44,15 @@ async fn database_connections_can_be_blocked() {
     let db = TestDatabase::new().await;
     let one = "SELECT 1";
     assert!(db.app().execute(one).await.is_ok());
-    db.allow_connections(false).await.unwrap();
+    db.set_connections_allowed(false).await.unwrap();
     assert!(db.app().execute(one).await.is_err());
-    db.allow_connections(true).await.unwrap();
+    db.set_connections_allowed(true).await.unwrap();
     assert!(db.app().execute(one).await.is_ok());
 }
 
 #[tokio::test]
 async fn shared_cluster_serves_other_processes() {
-    if std::env::var_os(testdb::SHARED).is_some() {
+    if std::env::var_os(testdb::SHARED_URL).is_some() {
         return;
     }
     let shared = testdb::SharedCluster::start().await.unwrap();
@@ -62,7 +62,7 @@ async fn shared_cluster_serves_other_processes() {
             "clones_are_isolated_and_dropped",
             "shared_cluster_serves_other_processes",
         ])
-        .env(testdb::SHARED, shared.url())
+        .env(testdb::SHARED_URL, shared.url())
         .status()
         .unwrap();
     assert!(status.success());

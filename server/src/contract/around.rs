@@ -8,7 +8,7 @@
 //! * An operation that does not support `If-Match` rejects it, because the client relies on it.
 //! * A POST with an idempotency key is executed once ([`crate::idempotency`]).
 //!
-//! Compression changes the bytes of a response. [`coded`], the outer layer, gives these a tag of
+//! Compression changes the bytes of a response. [`add_encoding_to_etag`], the outer layer, gives these a tag of
 //! their own.
 
 use std::sync::Arc;
@@ -30,9 +30,9 @@ use crate::state::AppState;
 /// Maximum length of an idempotency key in characters.
 pub(crate) const LONGEST_KEY: usize = 255;
 /// Maximum number of known parameters that an error lists.
-const WORDS_NAMED: usize = 20;
+const MAX_LISTED_PARAMETERS: usize = 20;
 /// Encodings that may be the suffix of a tag.
-const CODINGS: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
+const ENCODING_SUFFIXES: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
 
 /// Rules of one operation.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ struct Of {
     words: Vec<String>,
     on_version: bool,
     reads: bool,
-    takes_key: bool,
+    accepts_idempotency_key: bool,
     secret: bool,
 }
 
@@ -56,11 +56,14 @@ impl Rules {
             words: sketch.query.keys().cloned().collect(),
             on_version: operation.op.on_version,
             reads: operation.method == Method::GET,
-            takes_key: document::takes_key(&operation.method, sketch.asker),
+            accepts_idempotency_key: document::accepts_idempotency_key(
+                &operation.method,
+                sketch.asker,
+            ),
             secret: operation.op.secret,
         };
         debug_assert!(
-            of.takes_key || !of.secret || sketch.asker != Asker::Person,
+            of.accepts_idempotency_key || !of.secret || sketch.asker != Asker::Person,
             "an operation that returns a secret must be a POST"
         );
         Self { state: state.clone(), of: Arc::new(of) }
@@ -81,7 +84,7 @@ pub(crate) async fn pass(State(rules): State<Rules>, request: Request, next: Nex
         ))
         .into_response();
     }
-    if of.takes_key && headers.contains_key(idempotency::KEY) {
+    if of.accepts_idempotency_key && headers.contains_key(idempotency::KEY) {
         return idempotency::once(&rules.state, request, next, of.secret).await;
     }
     let wanted = of.reads.then(|| headers.get(header::IF_NONE_MATCH).cloned()).flatten();
@@ -99,7 +102,7 @@ fn known(words: &[String], query: &str) -> Result<(), Problem> {
         return Ok(());
     };
     let unknown: String = unknown.chars().take(60).collect();
-    let known = words.iter().take(WORDS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let known = words.iter().take(MAX_LISTED_PARAMETERS).cloned().collect::<Vec<_>>().join(", ");
     let known = match known.as_str() {
         "" => "This operation has no parameters.".to_owned(),
         known => format!("Valid parameters: {known}."),
@@ -151,16 +154,19 @@ fn named(wanted: &HeaderValue, tag: &str) -> Option<String> {
         return Some(tag.to_owned());
     }
     let plain = tag.trim_matches('"');
-    let strong = |given: &str| given.trim().trim_start_matches("W/").to_owned();
-    wanted.split(',').map(strong).find(|given| without_coding(given.trim_matches('"')) == plain)
+    let without_weak_prefix = |given: &str| given.trim().trim_start_matches("W/").to_owned();
+    wanted
+        .split(',')
+        .map(without_weak_prefix)
+        .find(|given| strip_encoding_suffix(given.trim_matches('"')) == plain)
 }
 
-fn without_coding(tag: &str) -> &str {
-    CODINGS.iter().find_map(|coding| tag.strip_suffix(coding)).unwrap_or(tag)
+fn strip_encoding_suffix(tag: &str) -> &str {
+    ENCODING_SUFFIXES.iter().find_map(|coding| tag.strip_suffix(coding)).unwrap_or(tag)
 }
 
 /// Gives a compressed response its own tag, because its bytes differ.
-pub(crate) async fn coded(request: Request, next: Next) -> Response {
+pub(crate) async fn add_encoding_to_etag(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers();
     let coding = headers.get(header::CONTENT_ENCODING).and_then(|coding| coding.to_str().ok());

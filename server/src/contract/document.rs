@@ -6,7 +6,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use api::Problem;
-use api::names::{COOKIE_FAR, COOKIE_NEAR};
+use api::names::{LOCAL_SESSION_COOKIE, SESSION_COOKIE};
 
 use super::told::{Asker, Forms, Sketch};
 use super::{Operation, ROOT};
@@ -14,7 +14,7 @@ use super::{Operation, ROOT};
 const SCHEMAS: &str = "#/components/schemas/";
 
 /// Descriptions of the error statuses.
-const REFUSALS: &[(u16, &str)] = &[
+const ERROR_RESPONSES: &[(u16, &str)] = &[
     (400, "Invalid request. The problem names the error and the solution."),
     (401, "Not signed in, or the token is invalid."),
     (403, "The client lacks the permission, or the request is cross-site."),
@@ -94,7 +94,7 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": schemes(),
+            "securitySchemes": security_schemes(),
             "parameters": parameters(),
             "responses": responses(&problem),
             "headers": headers(),
@@ -163,7 +163,7 @@ fn changes(method: &Method) -> bool {
 
 fn security(operation: &Operation, asker: Asker) -> Value {
     let who = match asker {
-        Asker::Anybody => return json!([]),
+        Asker::Anonymous => return json!([]),
         Asker::Person => &["session", "token"][..],
         Asker::Machine => &["machine"][..],
     };
@@ -181,7 +181,7 @@ pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether requests may have an idempotency key.
-pub(crate) fn takes_key(method: &Method, asker: Asker) -> bool {
+pub(crate) fn accepts_idempotency_key(method: &Method, asker: Asker) -> bool {
     *method == Method::POST && asker == Asker::Person
 }
 
@@ -205,7 +205,7 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     if operation.op.on_version {
         parameters.push(shared("IfMatch"));
     }
-    if takes_key(&operation.method, sketch.asker) {
+    if accepts_idempotency_key(&operation.method, sketch.asker) {
         parameters.push(shared("IdempotencyKey"));
     }
     if is_tagged(operation, sketch) {
@@ -236,7 +236,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     if sketch.located {
         headers.insert("Location".into(), header("Location"));
     }
-    if takes_key(&operation.method, sketch.asker) {
+    if accepts_idempotency_key(&operation.method, sketch.asker) {
         headers.insert("Idempotency-Replayed".into(), header("IdempotencyReplayed"));
     }
     let mut content = Map::new();
@@ -278,14 +278,14 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
         }
     };
     // Tokens of people and machines are rate-limited, as is the use of keys.
-    on(sketch.asker != Asker::Anybody, &[401, 403, 429]);
+    on(sketch.asker != Asker::Anonymous, &[401, 403, 429]);
     on(changes, &[403, 409]);
     on(places(operation.path).next().is_some(), &[404]);
     // A query or a body may name an unknown resource.
     on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
     on(sketch.body.is_some(), &[408, 413, 415]);
     on(op.on_version, &[412]);
-    on(takes_key(&operation.method, sketch.asker), &[409, 422]);
+    on(accepts_idempotency_key(&operation.method, sketch.asker), &[409, 422]);
     on(true, op.also);
     statuses
 }
@@ -309,15 +309,15 @@ fn responses(problem: &Value) -> Value {
         }
         (response(status), answer)
     };
-    REFUSALS.iter().map(|(status, about)| said(*status, about)).collect::<Map<_, _>>().into()
+    ERROR_RESPONSES.iter().map(|(status, about)| said(*status, about)).collect::<Map<_, _>>().into()
 }
 
-fn schemes() -> Value {
+fn security_schemes() -> Value {
     json!({
         "session": {
-            "type": "apiKey", "in": "cookie", "name": COOKIE_NEAR,
+            "type": "apiKey", "in": "cookie", "name": LOCAL_SESSION_COOKIE,
             "description": format!("The session cookie that `POST /sign-in` sets. Over HTTPS, its \
-                name is `{COOKIE_FAR}`."),
+                name is `{SESSION_COOKIE}`."),
         },
         "program": {
             "type": "apiKey", "in": "header", "name": "X-Gantry",
@@ -398,7 +398,7 @@ fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSe
         .collect();
     loop {
         let holds = |(name, schema): &(&String, &Value)| {
-            !differ.contains(*name) && mentions(schema, &differ)
+            !differ.contains(*name) && has_reference_to(schema, &differ)
         };
         let more: Vec<String> = read.iter().filter(holds).map(|(name, _)| name.clone()).collect();
         if more.is_empty() {
@@ -408,17 +408,17 @@ fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSe
     }
 }
 
-fn mentions(schema: &Value, names: &BTreeSet<String>) -> bool {
+fn has_reference_to(schema: &Value, names: &BTreeSet<String>) -> bool {
     match schema {
         Value::Object(fields) => {
             fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
                 ("$ref", Some(to)) => {
                     to.strip_prefix(SCHEMAS).is_some_and(|name| names.contains(name))
                 }
-                _ => mentions(value, names),
+                _ => has_reference_to(value, names),
             })
         }
-        Value::Array(items) => items.iter().any(|item| mentions(item, names)),
+        Value::Array(items) => items.iter().any(|item| has_reference_to(item, names)),
         _ => false,
     }
 }

@@ -18,7 +18,7 @@ mod around;
 mod document;
 mod told;
 
-pub(crate) use around::{LONGEST_KEY, Version, coded, version};
+pub(crate) use around::{LONGEST_KEY, Version, add_encoding_to_etag, version};
 pub(crate) use document::document;
 pub(crate) use told::{Asker, Asks, Created, Sketch, Told, Versioned};
 
@@ -64,7 +64,7 @@ pub(crate) fn op(id: &'static str, summary: &'static str) -> Op {
         about: "",
         on_version: false,
         secret: false,
-        body: limits::BODY,
+        body: limits::MAX_BODY_BYTES,
         content: &[],
         also: &[],
     }

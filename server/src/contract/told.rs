@@ -41,7 +41,7 @@ impl Forms {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Asker {
     #[default]
-    Anybody,
+    Anonymous,
     /// A signed-in user, or their token.
     Person,
     /// A machine with its own token.
@@ -85,7 +85,7 @@ pub(crate) trait Asks {
 }
 
 /// A response that describes itself.
-pub(crate) trait Says {
+pub(crate) trait OperationOutput {
     /// Adds the response.
     fn say(sketch: &mut Sketch<'_>);
 }
@@ -102,7 +102,7 @@ macro_rules! told {
         where
             F: Fn($($argument),*) -> R,
             R: Future<Output = A>,
-            A: Says,
+            A: OperationOutput,
             $($argument: Asks,)*
         {
             fn tell(sketch: &mut Sketch<'_>) {
@@ -205,7 +205,7 @@ impl<T: JsonSchema> Asks for Perhaps<T> {
     }
 }
 
-impl<T: JsonSchema> Says for Json<T> {
+impl<T: JsonSchema> OperationOutput for Json<T> {
     fn say(sketch: &mut Sketch<'_>) {
         let schema = sketch.forms.written.subschema_for::<T>();
         sketch.answer = Some((StatusCode::OK, schema.into()));
@@ -213,7 +213,7 @@ impl<T: JsonSchema> Says for Json<T> {
 }
 
 /// A response with an explicit status is about a created resource.
-impl<T: JsonSchema> Says for (StatusCode, Json<T>) {
+impl<T: JsonSchema> OperationOutput for (StatusCode, Json<T>) {
     fn say(sketch: &mut Sketch<'_>) {
         let schema = sketch.forms.written.subschema_for::<T>();
         sketch.answer = Some((StatusCode::CREATED, schema.into()));
@@ -235,7 +235,7 @@ impl<T: Serialize> IntoResponse for Created<T> {
     }
 }
 
-impl<T: JsonSchema> Says for Created<T> {
+impl<T: JsonSchema> OperationOutput for Created<T> {
     fn say(sketch: &mut Sketch<'_>) {
         <(StatusCode, Json<T>)>::say(sketch);
         sketch.located = true;
@@ -254,33 +254,33 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
     }
 }
 
-impl<T: JsonSchema> Says for Versioned<T> {
+impl<T: JsonSchema> OperationOutput for Versioned<T> {
     fn say(sketch: &mut Sketch<'_>) {
         Json::<T>::say(sketch);
     }
 }
 
 /// With extra headers.
-impl<const N: usize, T: Says> Says for ([(HeaderName, HeaderValue); N], T) {
+impl<const N: usize, T: OperationOutput> OperationOutput for ([(HeaderName, HeaderValue); N], T) {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);
     }
 }
 
 /// With a renewed session cookie.
-impl<T: Says> Says for (CookieJar, T) {
+impl<T: OperationOutput> OperationOutput for (CookieJar, T) {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);
     }
 }
 
-impl<T: Says> Says for Result<T, Refusal> {
+impl<T: OperationOutput> OperationOutput for Result<T, Refusal> {
     fn say(sketch: &mut Sketch<'_>) {
         T::say(sketch);
     }
 }
 
 /// [`Op`](super::Op) has the content types.
-impl Says for Response {
+impl OperationOutput for Response {
     fn say(_: &mut Sketch<'_>) {}
 }

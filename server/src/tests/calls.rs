@@ -15,7 +15,7 @@ use super::*;
 /// A call: name, required permission, and body (JSON if it starts with a brace, otherwise a form).
 type Row = (&'static str, Takes, &'static str);
 
-const READING: &[Row] = &[
+const READ_CALLS: &[Row] = &[
     ("frame", Takes::Open, "{}"),
     ("overview", Takes::Look, "{}"),
     ("deployments", Takes::Look, r#"{"wanted":{}}"#),
@@ -58,18 +58,18 @@ const READING: &[Row] = &[
     ("search", Takes::Look, r#"{"text":"app"}"#),
     ("workers", Takes::Look, r#"{"wanted":{}}"#),
     ("worker", Takes::Look, r#"{"id":"$worker"}"#),
-    ("audit", Takes::Answers, r#"{"wanted":{}}"#),
-    ("chain", Takes::Answers, r#"{"after":0}"#),
+    ("audit", Takes::MoreThanView, r#"{"wanted":{}}"#),
+    ("chain", Takes::MoreThanView, r#"{"after":0}"#),
     ("account", Takes::SignedIn, "{}"),
     ("second-factor", Takes::SignedIn, "{}"),
-    ("people", Takes::Admins, r#"{"wanted":{}}"#),
-    ("person", Takes::Admins, r#"{"id":"$victim"}"#),
+    ("people", Takes::Administer, r#"{"wanted":{}}"#),
+    ("person", Takes::Administer, r#"{"id":"$victim"}"#),
 ];
 
-const WRITING: &[Row] = &[
+const WRITE_CALLS: &[Row] = &[
     ("put_first_steps_away", Takes::Open, "back=false"),
-    ("look", Takes::LookInPerson, r#"{"id":$submission}"#),
-    ("open_changes", Takes::LookInPerson, "submission=$submission&anchors="),
+    ("look", Takes::ViewInSession, r#"{"id":$submission}"#),
+    ("open_changes", Takes::ViewInSession, "submission=$submission&anchors="),
     ("open_thread", Takes::OperateOrReview, "submission=$submission&body=why"),
     ("reply", Takes::OperateOrReview, "thread=$thread&body=so"),
     ("resolve_thread", Takes::Review, "thread=$thread&resolved=true"),
@@ -86,27 +86,27 @@ const WRITING: &[Row] = &[
     ("commit", Takes::OperateOrReview, "submission=$submission"),
     ("submit", Takes::Operate, "proposal=$proposal&version=$version&title=again"),
     ("discard", Takes::Operate, "proposal=$proposal&version=$version"),
-    ("import", Takes::OperateAll, "path=x.yml&text=barclamp"),
+    ("import", Takes::OperateEverywhere, "path=x.yml&text=barclamp"),
     ("retry", Takes::Operate, "noderole=$binding&reason=because"),
     ("cancel", Takes::Operate, "run=$run"),
     ("hold", Takes::Operate, "deployment=$place&held=true&reason=because"),
     ("prioritise", Takes::Operate, "deployment=$place&priority=1&reason=because"),
-    ("switch", Takes::OperateAll, "enabled=false&reason=because"),
-    ("add-node", Takes::OperateAll, "fqdn=m9.house.example.com&root=/srv/m9"),
-    ("add-nodes", Takes::OperateAll, "text=m8.house.example.com+root%3D/srv/m8"),
+    ("switch", Takes::OperateEverywhere, "enabled=false&reason=because"),
+    ("add-node", Takes::OperateEverywhere, "fqdn=m9.house.example.com&root=/srv/m9"),
+    ("add-nodes", Takes::OperateEverywhere, "text=m8.house.example.com+root%3D/srv/m8"),
     ("change-node", Takes::Operate, "node=$node&version=1&description=x"),
     ("propose-change", Takes::Operate, "node=$node&root=/srv/other"),
     ("set-available", Takes::Operate, "node=$node&available=false&reason=because"),
     ("mint-node-token", Takes::OperateOrAdmin, "node=$node&name=x"),
     ("revoke-node-token", Takes::OperateOrAdmin, "node=$node&token=$its_token"),
-    ("take-out-node", Takes::OperateAll, "node=$node"),
-    ("add-person", Takes::Admins, "name=someone-new&kind=human&viewer=on"),
-    ("change-grants", Takes::Admins, "person=$victim&version=1&viewer=on"),
-    ("confirm-person", Takes::Admins, "person=$victim"),
+    ("take-out-node", Takes::OperateEverywhere, "node=$node"),
+    ("add-person", Takes::Administer, "name=someone-new&kind=human&viewer=on"),
+    ("change-grants", Takes::Administer, "person=$victim&version=1&viewer=on"),
+    ("confirm-person", Takes::Administer, "person=$victim"),
     ("dismiss-notices", Takes::InPerson, ""),
     ("factor-options", Takes::InPerson, "{}"),
     ("present-passkey", Takes::InPerson, r#"{"passkey":{}}"#),
-    ("reset-factor", Takes::Admins, "person=$victim"),
+    ("reset-factor", Takes::Administer, "person=$victim"),
     ("passkey-options", Takes::InPerson, "{}"),
     ("register-passkey", Takes::InPerson, r#"{"wish":{"name":"x","answer":{}}}"#),
     ("revoke-passkey", Takes::InPerson, "passkey=$passkey"),
@@ -116,17 +116,17 @@ const WRITING: &[Row] = &[
         Takes::InPerson,
         r#"{"passkey":"$passkey","signature":{"nonce":"x","answer":{}}}"#,
     ),
-    ("verdict-options", Takes::LookInPerson, r#"{"submission":$submission,"kind":"approve"}"#),
+    ("verdict-options", Takes::ViewInSession, r#"{"submission":$submission,"kind":"approve"}"#),
     (
         "sign-verdict",
         Takes::Review,
         r#"{"submission":$submission,"kind":"approve","reason":"","signature":{"nonce":"x","answer":{}}}"#,
     ),
-    ("set-disabled", Takes::Admins, "person=$victim&disabled=true"),
-    ("new-link", Takes::Admins, "person=$victim"),
+    ("set-disabled", Takes::Administer, "person=$victim&disabled=true"),
+    ("new-link", Takes::Administer, "person=$victim"),
     ("set-password", Takes::InPerson, "new=short&again=short"),
     ("end-session", Takes::InPerson, "session=$session"),
-    ("make-token", Takes::Admins, "name=x&admin=on"),
+    ("make-token", Takes::Administer, "name=x&admin=on"),
     ("revoke-token", Takes::InPerson, "token=$api_token"),
     ("end-other-sessions", Takes::InPerson, ""),
     ("sign-out", Takes::InPerson, ""),
@@ -173,14 +173,15 @@ impl World {
 
 /// Whether a client may call it. Server functions accept only a session.
 fn lets(takes: Takes, who: Who, own: bool) -> bool {
-    let is_token = matches!(who, Who::ServiceToken | Who::OwnToken | Who::FullToken);
+    let is_token = matches!(who, Who::ServiceToken | Who::ScopedToken | Who::FullToken);
     takes == Takes::Open || (!is_token && takes.lets(who, own))
 }
 
 #[test]
 fn every_server_function_is_in_the_matrix() {
-    let known: BTreeSet<&str> = READING.iter().chain(WRITING).map(|(name, ..)| *name).collect();
-    assert_eq!(known.len(), READING.len() + WRITING.len(), "each once");
+    let known: BTreeSet<&str> =
+        READ_CALLS.iter().chain(WRITE_CALLS).map(|(name, ..)| *name).collect();
+    assert_eq!(known.len(), READ_CALLS.len() + WRITE_CALLS.len(), "each once");
     let there: BTreeSet<&str> =
         server_fn_paths().filter_map(|(path, _)| path.strip_prefix("/call/")).collect();
     assert!(there.len() > 60, "{there:?}");
@@ -188,7 +189,7 @@ fn every_server_function_is_in_the_matrix() {
     assert!(unknown.is_empty(), "the tables do not say who may ask these: {unknown:?}");
     let gone: Vec<_> = known.difference(&there).collect();
     assert!(gone.is_empty(), "there are none of these: {gone:?}");
-    let open: Vec<_> = WRITING
+    let open: Vec<_> = WRITE_CALLS
         .iter()
         .filter(|(_, takes, _)| *takes == Takes::Open)
         .map(|(name, ..)| *name)
@@ -200,7 +201,7 @@ fn every_server_function_is_in_the_matrix() {
 async fn clients_call_only_permitted_server_functions() {
     let world = World::new().await;
     let before = world.house.state().await;
-    let all = || READING.iter().chain(WRITING);
+    let all = || READ_CALLS.iter().chain(WRITE_CALLS);
     for row in all() {
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
             if lets(row.1, who, place == 0) {

@@ -14,7 +14,7 @@ use super::streaming::Tab;
 use super::*;
 
 const PASSWORD: &str = "canary-password-aurora-4711";
-const WRONG: &str = "canary-guess-borealis-4712";
+const WRONG_PASSWORD: &str = "canary-guess-borealis-4712";
 
 /// Where each credential was found, and the source of each expected one.
 struct Cage {
@@ -118,12 +118,12 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
         .execute(house.db.owner())
         .await
         .expect("the owner may");
-    let data = house.ask_get(&format!("/api/v1/runs/{run}/data"), &root).await.json();
+    let data = house.send_get(&format!("/api/v1/runs/{run}/data"), &root).await.json();
     assert_eq!(data["page"]["values"][0]["value"], "(secret)", "{data}");
     let value = |cookie: &str| cookie.split('=').next_back().expect("a value").to_owned();
     let canaries = vec![
         ("the password", PASSWORD.to_owned()),
-        ("a wrong password", WRONG.to_owned()),
+        ("a wrong password", WRONG_PASSWORD.to_owned()),
         ("the token", token),
         ("the link", link),
         ("the machine's token", node_token.as_str().expect("a token").to_owned()),
@@ -197,12 +197,12 @@ async fn credentials_are_leaked_nowhere() {
     // Errors that contain their input.
     let (put, post) = (Method::PUT, Method::POST);
     let wrong = [
-        (put.clone(), "/api/v1/me/password", json!({"old": WRONG, "new": PASSWORD})),
-        (put.clone(), "/api/v1/me/password", json!({"new": {"text": WRONG}})),
-        (put.clone(), "/api/v1/me/password", json!({"new": [WRONG]})),
-        (put, "/api/v1/me/password", json!({"old": 4_712, "new": WRONG, "more": 1})),
+        (put.clone(), "/api/v1/me/password", json!({"old": WRONG_PASSWORD, "new": PASSWORD})),
+        (put.clone(), "/api/v1/me/password", json!({"new": {"text": WRONG_PASSWORD}})),
+        (put.clone(), "/api/v1/me/password", json!({"new": [WRONG_PASSWORD]})),
+        (put, "/api/v1/me/password", json!({"old": 4_712, "new": WRONG_PASSWORD, "more": 1})),
         (post.clone(), "/api/v1/tokens", json!({"name": 1, "scopes": ["viewer"]})),
-        (post, "/sign-in", json!({"name": "root", "password": WRONG})),
+        (post, "/sign-in", json!({"name": "root", "password": WRONG_PASSWORD})),
     ];
     for (method, path, body) in wrong {
         let answer = cage.ask(method, path, &as_root, body).await;
@@ -213,9 +213,9 @@ async fn credentials_are_leaked_nowhere() {
         .await;
     assert!(!number.text().contains("987654321012"), "{}", number.text());
     for form in [
-        format!("name=root&password={WRONG}"),
+        format!("name=root&password={WRONG_PASSWORD}"),
         format!("name=root&password={PASSWORD}&password=x"),
-        format!("token={WRONG}"),
+        format!("token={WRONG_PASSWORD}"),
         format!("name=nobody&password={PASSWORD}"),
     ] {
         let request = cage

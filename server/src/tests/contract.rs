@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::rest;
 
-const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+const STORED_DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
 
 #[tokio::test]
 async fn committed_openapi_document_is_current() {
@@ -17,9 +17,9 @@ async fn committed_openapi_document_is_current() {
     assert_eq!(served.header(header::CONTENT_TYPE), "application/json");
     assert_eq!(served.text(), rest::described());
     if std::env::var_os("GANTRY_WRITE").is_some() {
-        std::fs::write(COMMITTED, served.text()).expect("written");
+        std::fs::write(STORED_DOCUMENT, served.text()).expect("written");
     }
-    let committed = std::fs::read_to_string(COMMITTED).expect("docs/openapi.json");
+    let committed = std::fs::read_to_string(STORED_DOCUMENT).expect("docs/openapi.json");
     assert!(
         committed == served.text(),
         "docs/openapi.json is not what is served: GANTRY_WRITE=1 cargo test -p server committed_openapi_document writes it"
@@ -203,7 +203,7 @@ async fn location_of_created_resource_works() {
             place.starts_with("/api/v1/") && place.ends_with(&format!("/{}", id.trim_matches('"'))),
             "{path}: {place}"
         );
-        assert_eq!(house.ask_get(place, &root).await.status, StatusCode::OK, "{place}");
+        assert_eq!(house.send_get(place, &root).await.status, StatusCode::OK, "{place}");
     }
     let made =
         house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
@@ -305,10 +305,10 @@ async fn version_in_if_match_needs_no_body() {
         (refused.status.as_u16(), refused.problem()["code"].as_str()),
         (428, Some("version_wanted"))
     );
-    let tag = house.ask_get(place, &ada).await.header(header::ETAG).to_owned();
+    let tag = house.send_get(place, &ada).await.header(header::ETAG).to_owned();
     let done = discard(Some(&tag)).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.text());
-    assert_eq!(house.ask_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
+    assert_eq!(house.send_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     for path in ["undo", "redo", "discard"] {
         let told = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
@@ -326,7 +326,7 @@ async fn unknown_query_parameter_is_rejected() {
         ("/api/v1/deployments?name=web", "after, filter, sort, state"),
         ("/api/v1/nodes?x", "filter"),
     ] {
-        let refused = house.ask_get(path, &ada).await.problem();
+        let refused = house.send_get(path, &ada).await.problem();
         let detail = refused["detail"].as_str().unwrap_or_default();
         assert!(refused["status"] == 400 && detail.contains(known), "{path}: {detail}");
     }
@@ -358,7 +358,7 @@ async fn lists_filter_by_parameters() {
     let house = House::new().await;
     let bo = house.furnish().await;
     let (ada, _) = (house.cookie().await, bo);
-    let of = async |path: &str| house.ask_get(&format!("/api/v1/{path}"), &ada).await.json();
+    let of = async |path: &str| house.send_get(&format!("/api/v1/{path}"), &ada).await.json();
     let names = |page: &Value| {
         page["deployments"]
             .as_array()
@@ -409,7 +409,7 @@ async fn lists_filter_by_parameters() {
         "runs?since=x",
     ] {
         assert_eq!(
-            house.ask_get(&format!("/api/v1/{refused}"), &ada).await.status,
+            house.send_get(&format!("/api/v1/{refused}"), &ada).await.status,
             StatusCode::BAD_REQUEST,
             "{refused}"
         );
@@ -422,7 +422,7 @@ async fn lists_filter_by_parameters() {
         "targets?deployment=x",
     ] {
         assert_eq!(
-            house.ask_get(&format!("/api/v1/{nowhere}"), &ada).await.status,
+            house.send_get(&format!("/api/v1/{nowhere}"), &ada).await.status,
             StatusCode::NOT_FOUND,
             "{nowhere}"
         );

@@ -11,7 +11,7 @@ use super::streaming::Tab;
 use super::*;
 
 /// The interfaces that accept commands.
-const WAYS: [Way; 2] = [Way::Rest, Way::Page];
+const INTERFACES: [Way; 2] = [Way::Rest, Way::Page];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
@@ -41,7 +41,7 @@ impl House {
         self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await
     }
 
-    async fn commit_by(&self, way: Way, cookie: &str, id: i64) -> Outcome {
+    async fn commit_via(&self, way: Way, cookie: &str, id: i64) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 self.tell(&format!("/api/v1/submissions/{id}/commit"), cookie, json!({})).await
@@ -50,7 +50,7 @@ impl House {
         })
     }
 
-    async fn judge_by(&self, way: Way, cookie: &str, id: i64, kind: &str) -> Outcome {
+    async fn give_verdict_via(&self, way: Way, cookie: &str, id: i64, kind: &str) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 let verdict = json!({"kind": kind, "reason": "because"});
@@ -73,7 +73,7 @@ impl House {
         let proposal =
             self.tell(&path, cookie, json!({})).await.json()["proposal"].as_i64().expect("an id");
         let board =
-            self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
+            self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
         (
             proposal,
             self.append(
@@ -109,11 +109,16 @@ impl House {
     /// An edit that sets new data of a deployment's `app`.
     async fn data(&self, cookie: &str, deployment: &str, n: i64) -> Value {
         let board =
-            self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
+            self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
         json!([{"edit": "set_role_data", "deployment": board["id"], "role": "app", "data": {"n": n}}])
     }
 
-    async fn discard_by(&self, way: Way, cookie: &str, (proposal, version): (i64, i64)) -> Outcome {
+    async fn discard_via(
+        &self,
+        way: Way,
+        cookie: &str,
+        (proposal, version): (i64, i64),
+    ) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 let given = json!({"version": version});
@@ -131,12 +136,12 @@ impl House {
     }
 
     pub(super) async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
-        self.ask_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"]
+        self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"]
             .clone()
     }
 
     pub(super) async fn n1(&self, cookie: &str) -> Value {
-        self.ask_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
+        self.send_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
     }
 
     pub(super) async fn person(
@@ -146,7 +151,7 @@ impl House {
     ) -> String {
         let new = NewPerson::human(name, permissions);
         let id = self.people.create_person(None, &new).await.expect("a person");
-        self.cookie_of(id).await
+        self.cookie_for(id).await
     }
 
     /// Takes edits to the target. The named people approve.
@@ -154,7 +159,7 @@ impl House {
         let draft = self.draft(ada, deployment, edits).await;
         let id = self.submit(ada, draft).await;
         for who in approve {
-            self.judge_by(Way::Rest, who, id, "approve").await;
+            self.give_verdict_via(Way::Rest, who, id, "approve").await;
         }
         let name = json!({"name": deployment});
         self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
@@ -185,8 +190,8 @@ impl House {
     /// Checks that every interface rejects the commit with this result and creates no target.
     async fn refuses(&self, cookie: &str, id: i64, wanted: &Outcome, why: &str) {
         let before = self.count("target").await;
-        for way in WAYS {
-            assert_eq!(self.commit_by(way, cookie, id).await, *wanted, "{way:?}: {why}");
+        for way in INTERFACES {
+            assert_eq!(self.commit_via(way, cookie, id).await, *wanted, "{way:?}: {why}");
         }
         assert_eq!(self.count("target").await, before, "{why}");
     }
@@ -196,44 +201,48 @@ impl House {
 async fn every_interface_enforces_the_gate() {
     let house = House::new().await;
     let bo_is = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo_is).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
     let eve = house
         .people
         .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
         .await
         .expect("a person");
-    let eve = house.cookie_of(eve).await;
+    let eve = house.cookie_for(eve).await;
     let edits = house.data(&ada, "web", 1).await;
     let (proposal, version) = house.draft(&ada, "web", edits).await;
     let first = house.submit(&ada, (proposal, version)).await;
     let not_approved = no(409, "not_approved");
 
     house.refuses(&ada, first, &not_approved, "nobody looked at it").await;
-    for way in WAYS {
-        assert_eq!(house.judge_by(way, &ada, first, "approve").await, no(403, "author"), "{way:?}");
+    for way in INTERFACES {
         assert_eq!(
-            house.judge_by(way, &eve, first, "approve").await,
+            house.give_verdict_via(way, &ada, first, "approve").await,
+            no(403, "author"),
+            "{way:?}"
+        );
+        assert_eq!(
+            house.give_verdict_via(way, &eve, first, "approve").await,
             no(403, "not_a_reviewer"),
             "{way:?}"
         );
         assert_eq!(
-            house.judge_by(way, "", first, "approve").await,
+            house.give_verdict_via(way, "", first, "approve").await,
             no(401, "signed_out"),
             "{way:?}"
         );
         assert_eq!(
-            house.judge_by(way, &bo, first + 7, "approve").await,
+            house.give_verdict_via(way, &bo, first + 7, "approve").await,
             no(404, "not_found"),
             "{way:?}"
         );
     }
     house.refuses(&ada, first, &not_approved, "only its author did").await;
-    for (way, kind) in WAYS.into_iter().zip(["reject", "request_changes"]) {
-        house.judge_by(way, &bo, first, "approve").await;
-        house.judge_by(way, &bo, first, kind).await;
+    for (way, kind) in INTERFACES.into_iter().zip(["reject", "request_changes"]) {
+        house.give_verdict_via(way, &bo, first, "approve").await;
+        house.give_verdict_via(way, &bo, first, kind).await;
         house.refuses(&ada, first, &not_approved, kind).await;
     }
-    house.judge_by(Way::Rest, &bo, first, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, first, "approve").await;
     house.refuses(&eve, first, &no(403, "forbidden"), "a viewer commits").await;
     house.refuses("", first, &no(401, "signed_out"), "nobody commits").await;
     house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await;
@@ -250,34 +259,34 @@ async fn every_interface_enforces_the_gate() {
     house.refuses(&ada, first, &no(409, "not_newest"), "it was edited").await;
     let second = house.submit(&ada, (proposal, version)).await;
     house.refuses(&ada, second, &not_approved, "the approval was of the first").await;
-    house.judge_by(Way::Page, &bo, second, "approve").await;
+    house.give_verdict_via(Way::Page, &bo, second, "approve").await;
 
     let other = "INSERT INTO proposal (deployment_id, kind, created_by)
                  SELECT deployment_id, 'autopilot', created_by FROM proposal RETURNING id";
     let other: i64 =
         sqlx::query_scalar(other).fetch_one(house.db.owner()).await.expect("a proposal");
-    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let node =
-        house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
     let sooner = house.append(&ada, other, 0, edits).await;
     let sooner = house.submit(&ada, (other, sooner)).await;
-    house.judge_by(Way::Page, &bo, sooner, "approve").await;
-    assert_eq!(house.commit_by(Way::Page, &ada, sooner).await.0, 200);
+    house.give_verdict_via(Way::Page, &bo, sooner, "approve").await;
+    assert_eq!(house.commit_via(Way::Page, &ada, sooner).await.0, 200);
     house.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
     house.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
     assert_eq!(
-        house.judge_by(Way::Rest, &bo, second, "approve").await,
+        house.give_verdict_via(Way::Rest, &bo, second, "approve").await,
         no(409, "not_newest"),
         "nor is it approved"
     );
 
-    let review = house.ask_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
+    let review = house.send_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
     // The same documents change, but a new node now re-runs a step, which is another risk. So the
     // author must check and submit again.
     assert_eq!((&review["state"], &review["became"]["after"]), (&json!("sent_back"), &Value::Null));
     let third = house.submit(&ada, (proposal, version + 1)).await;
-    let review = house.ask_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
+    let review = house.send_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
     assert_eq!(
         (&review["came_from"]["before"], &review["came_from"]["dropped"]),
         (&json!(second), &json!(["bo (approved)"]))
@@ -285,11 +294,11 @@ async fn every_interface_enforces_the_gate() {
     assert_eq!(review["authors"], json!(["ada"]));
     house.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
     let version = version + 1;
-    house.judge_by(Way::Rest, &bo, third, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, third, "approve").await;
     house.sql("UPDATE head SET epoch = epoch + 1").await;
     house.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
     let fourth = house.submit(&ada, (proposal, version)).await;
-    house.judge_by(Way::Rest, &bo, fourth, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, fourth, "approve").await;
     let path = format!("/api/v1/proposals/{proposal}/discard");
     house.tell(&path, &ada, json!({"version": version + 1})).await.json();
     house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
@@ -304,14 +313,14 @@ async fn every_interface_enforces_the_gate() {
 async fn parameters_never_widen_an_approval() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let web = house.draft(&ada, "web", edits).await;
     let approved = house.submit(&ada, web).await;
     let edits = house.data(&ada, "edge", 1).await;
     let edge = house.draft(&ada, "edge", edits).await;
     let other = house.submit(&ada, edge).await;
-    house.judge_by(Way::Rest, &bo, approved, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, approved, "approve").await;
 
     let path = format!("/api/v1/submissions/{other}");
     let forced =
@@ -360,18 +369,18 @@ async fn parameters_never_widen_an_approval() {
     let beyond = house.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
     assert_eq!(outcome(&beyond), no(422, "edit_refused"));
     assert_eq!((house.count("verdict").await, house.count("target").await), (verdicts, 1));
-    assert_eq!(house.commit_by(Way::Rest, &ada, approved).await.0, 201);
+    assert_eq!(house.commit_via(Way::Rest, &ada, approved).await.0, 201);
 }
 
 #[tokio::test]
 async fn crafted_ids_return_404() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let web = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, web).await;
-    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let verdicts = house.count("verdict").await;
     let near = [".0", "e0", "%20", "%00", ";", ",1", "%2f..%2f1", "'", "%EF%BC%91"]
         .map(|end| format!("{id}{end}"));
@@ -401,14 +410,14 @@ async fn crafted_ids_return_404() {
         }
     }
     assert_eq!((house.count("target").await, house.count("verdict").await), (1, verdicts));
-    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
+    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
 }
 
 #[tokio::test]
 async fn cross_site_verdict_and_commit_are_rejected() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let web = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, web).await;
@@ -448,7 +457,7 @@ async fn cross_site_verdict_and_commit_are_rejected() {
             assert_eq!(answer.problem()["code"], "other_origin", "{path} {kind} {from:?}");
         }
         let query = if body.starts_with('{') { "" } else { body };
-        let read = house.ask_get(&format!("{path}?{query}"), &bo).await;
+        let read = house.send_get(&format!("{path}?{query}"), &bo).await;
         assert!(matches!(read.status.as_u16(), 400 | 404 | 405), "{path}: {}", read.status);
     }
     let own = house.post(&format!("{rest}/verdicts")).header(header::COOKIE, &bo);
@@ -462,15 +471,15 @@ async fn cross_site_verdict_and_commit_are_rejected() {
 async fn commit_after_lost_permission_is_rejected() {
     let rhythm = live::Rhythm {
         heartbeat: Duration::from_millis(40),
-        still_signed_in: Duration::from_millis(100),
+        session_check: Duration::from_millis(100),
     };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let web = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, web).await;
-    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let mut tab = Tab::open(&house, &ada, "", "").await;
 
     house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
@@ -483,29 +492,29 @@ async fn commit_after_lost_permission_is_rejected() {
     house.sql("UPDATE person SET disabled = false WHERE name = 'ada'").await;
     house.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
     let again = house.cookie().await;
-    assert_eq!(house.commit_by(Way::Rest, &again, id).await.0, 201);
+    assert_eq!(house.commit_via(Way::Rest, &again, id).await.0, 201);
 }
 
 #[tokio::test]
 async fn irreversible_commit_requires_the_name() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let node =
-        house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let bind = json!([{"edit": "bind", "deployment": web, "node": node, "role": "app"}]);
     let draft = house.draft(&ada, "web", bind).await;
     let id = house.submit(&ada, draft).await;
-    house.judge_by(Way::Rest, &bo, id, "approve").await;
-    assert_eq!(house.commit_by(Way::Rest, &ada, id).await.0, 201);
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    assert_eq!(house.commit_via(Way::Rest, &ada, id).await.0, 201);
     let draft = house
         .draft(&ada, "web", json!([{"edit": "unbind", "node": node, "noderole": "app"}]))
         .await;
     let id = house.submit(&ada, draft).await;
-    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let path = format!("/api/v1/submissions/{id}");
-    assert_eq!(house.ask_get(&path, &ada).await.json()["type_to_commit"], "web");
+    assert_eq!(house.send_get(&path, &ada).await.json()["type_to_commit"], "web");
     house.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
     let empty = house
         .post(&format!("{path}/commit"))

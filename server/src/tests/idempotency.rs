@@ -14,7 +14,7 @@ impl House {
     }
 
     /// The path that creates tokens of a new node.
-    async fn tokens_of_a_machine(&self, cookie: &str) -> String {
+    async fn node_tokens_path(&self, cookie: &str) -> String {
         let host_key =
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": host_key});
@@ -38,7 +38,7 @@ async fn repeated_request_is_executed_once() {
         NewPerson::human("cy", [Permission::Viewer, Permission::Operator, Permission::Admin]);
     let cy = house.people.create_person(None, &admin).await.expect("cy");
     let (ada, bo, cy) =
-        (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(cy).await);
+        (house.cookie().await, house.cookie_for(bo).await, house.cookie_for(cy).await);
     let first = house.keyed(NODES, &cy, "k-1", node("n2")).await;
     assert_eq!((first.status, first.header("idempotency-replayed")), (StatusCode::CREATED, ""));
     let again = house.keyed(NODES, &cy, "k-1", node("n2")).await;
@@ -79,12 +79,12 @@ async fn repeated_request_is_executed_once() {
     assert_eq!(house.ask(twice).await.status, StatusCode::BAD_REQUEST);
     let nobody = house.keyed(NODES, "", "k-9", node("n5")).await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
-    let large = json!({"fqdn": "x".repeat(limits::BODY)});
+    let large = json!({"fqdn": "x".repeat(limits::MAX_BODY_BYTES)});
     assert_eq!(house.keyed(NODES, &cy, "k-9", large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
     // A key is forgotten after a day, even before the sweep deletes it.
     house.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
     assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
-    assert!(store::idempotency::forget_keys(house.db.app()).await.expect("swept") >= 2);
+    assert!(store::idempotency::delete_expired_keys(house.db.app()).await.expect("swept") >= 2);
     assert_eq!(
         house.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"),
         "true"
@@ -132,7 +132,7 @@ async fn version_and_token_distinguish_requests() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let path = house.tokens_of_a_machine(&ada).await;
+    let path = house.node_tokens_path(&ada).await;
     let send = async |name: header::HeaderName, value: &str| {
         let mut request = house.post_json(&path, &ada, r#"{"name": "a sensor"}"#);
         request.headers_mut().insert("idempotency-key", "one".parse().expect("a value"));
@@ -162,7 +162,7 @@ async fn version_and_token_distinguish_requests() {
 /// A request that takes longer than a claim is not executed a second time.
 #[tokio::test]
 async fn long_request_renews_its_claim() {
-    use store::idempotency::{Claimed, Key, claim_key, renew_key};
+    use store::idempotency::{Claimed, Key, claim_key, renew_claim};
     let house = House::new().await;
     let mut on = house.db.app().acquire().await.expect("a connection");
     let key = Key { person: house.ada, key: "long".into(), request: [7; 32] };
@@ -170,10 +170,10 @@ async fn long_request_renews_its_claim() {
         panic!("it is new")
     };
     house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
-    assert!(renew_key(house.db.app(), &key, claim).await.expect("renewed"));
+    assert!(renew_claim(house.db.app(), &key, claim).await.expect("renewed"));
     assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::UnderWay(_)));
     assert!(
-        !renew_key(house.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"),
+        !renew_claim(house.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"),
         "it is another's"
     );
     house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
@@ -181,7 +181,10 @@ async fn long_request_renews_its_claim() {
         matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::Yours(_)),
         "whose bearer is dead"
     );
-    assert!(!renew_key(house.db.app(), &key, claim).await.expect("an answer"), "it was taken over");
+    assert!(
+        !renew_claim(house.db.app(), &key, claim).await.expect("an answer"),
+        "it was taken over"
+    );
 }
 
 #[tokio::test]
@@ -189,7 +192,7 @@ async fn response_with_secret_is_not_stored() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let path = house.tokens_of_a_machine(&ada).await;
+    let path = house.node_tokens_path(&ada).await;
     let made = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
     let token = made.json()["token"].as_str().expect("a token").to_owned();
     let again = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;

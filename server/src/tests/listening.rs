@@ -16,14 +16,14 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 thread_local! {
-    static HEARD: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+    static CAPTURED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
 struct Ear;
 
 impl Write for Ear {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        HEARD.with_borrow_mut(|heard| {
+        CAPTURED.with_borrow_mut(|heard| {
             if let Some(heard) = heard {
                 heard.extend_from_slice(bytes)
             }
@@ -43,7 +43,7 @@ impl Listening {
     pub(super) fn begin() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            let wanted = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some))
+            let wanted = dynamic_filter_fn(|_, _| CAPTURED.with_borrow(Option::is_some))
                 .with_max_level_hint(LevelFilter::TRACE);
             let layer = tracing_subscriber::fmt::layer()
                 .with_ansi(false)
@@ -51,17 +51,20 @@ impl Listening {
                 .with_filter(wanted);
             tracing_subscriber::registry().with(layer).init();
         });
-        HEARD.set(Some(Vec::new()));
+        CAPTURED.set(Some(Vec::new()));
         Self(())
     }
 
     pub(super) fn end(self) -> String {
-        HEARD.take().map(|heard| String::from_utf8_lossy(&heard).into_owned()).unwrap_or_default()
+        CAPTURED
+            .take()
+            .map(|heard| String::from_utf8_lossy(&heard).into_owned())
+            .unwrap_or_default()
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        HEARD.set(None);
+        CAPTURED.set(None);
     }
 }

@@ -1,6 +1,6 @@
 //! Lists over REST: fixed sort orders, and cursors.
 
-use super::the_way::committed;
+use super::change_flow::committed;
 use super::*;
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn unknown_sort_order_is_rejected() {
         ("nodes/n1.house.example.com/results", "run, -run"),
         ("nodes/n1.house.example.com/noderoles", "order, -order"),
     ] {
-        let refused = house.ask_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
+        let refused = house.send_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
         assert!(
@@ -34,11 +34,11 @@ async fn unknown_sort_order_is_rejected() {
             "{path}: {detail}"
         );
         for word in known.split(", ").chain([""]) {
-            let taken = house.ask_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
+            let taken = house.send_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
             assert_eq!(taken.status, StatusCode::OK, "{path} by {word}");
         }
         assert_eq!(
-            house.ask_get(&format!("/api/v1/{path}?order=name"), &ada).await.status,
+            house.send_get(&format!("/api/v1/{path}?order=name"), &ada).await.status,
             StatusCode::BAD_REQUEST
         );
     }
@@ -50,7 +50,7 @@ async fn node_filter_matches_literally() {
     committed(&house).await;
     let ada = house.cookie().await;
     let found = async |text: &str| {
-        let nodes = house.ask_get(&format!("/api/v1/nodes?filter={text}"), &ada).await.json();
+        let nodes = house.send_get(&format!("/api/v1/nodes?filter={text}"), &ada).await.json();
         nodes["nodes"].as_array().expect("a list").len()
     };
     assert!(found("n1").await > 0);
@@ -95,11 +95,11 @@ async fn cursor_of_other_sort_order_is_rejected() {
         ),
     ] {
         assert_eq!(
-            house.ask_get(&format!("/api/v1/{good}"), &ada).await.status,
+            house.send_get(&format!("/api/v1/{good}"), &ada).await.status,
             StatusCode::OK,
             "{good}"
         );
-        let refused = house.ask_get(&format!("/api/v1/{bad}"), &ada).await;
+        let refused = house.send_get(&format!("/api/v1/{bad}"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{bad}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
         assert!(
@@ -116,10 +116,10 @@ async fn stale_cursor_returns_documented_409() {
     let ada = house.cookie().await;
     let asked =
         "/api/v1/deployments/system/carriers?role=app&after=00000000-0000-0000-0000-000000000001";
-    let refused = house.ask_get(asked, &ada).await;
+    let refused = house.send_get(asked, &ada).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert_eq!(refused.problem()["code"], "moved");
-    let document = house.ask_get("/api/v1/openapi.json", &ada).await.json();
+    let document = house.send_get("/api/v1/openapi.json", &ada).await.json();
     let answers = &document["paths"]["/api/v1/deployments/{name}/carriers"]["get"]["responses"];
     assert!(answers["409"].is_object(), "{answers}");
 }
@@ -129,22 +129,22 @@ async fn role_and_role_graph_are_returned() {
     let house = House::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
-    let roles = house.ask_get("/api/v1/roles", &ada).await.json();
+    let roles = house.send_get("/api/v1/roles", &ada).await.json();
     let first = roles["roles"][0]["name"].as_str().expect("a name").to_owned();
-    let role = house.ask_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
+    let role = house.send_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
     assert_eq!(role["role"]["name"], first);
-    assert_eq!(house.ask_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
-    let elsewhere = house.ask_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
+    assert_eq!(house.send_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    let elsewhere = house.send_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
     assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
     let detail = elsewhere.problem()["detail"].as_str().expect("a text").to_owned();
     assert!(detail.contains("no barclamp \"nope\""), "the barclamp is what is wrong: {detail}");
-    let graph = house.ask_get("/api/v1/catalog/graph", &ada).await.json();
+    let graph = house.send_get("/api/v1/catalog/graph", &ada).await.json();
     assert_eq!(graph["count"], roles["count"]);
     assert_eq!(
-        house.ask_get("/api/v1/catalog/graph?role=nothing", &ada).await.status,
+        house.send_get("/api/v1/catalog/graph?role=nothing", &ada).await.status,
         StatusCode::NOT_FOUND
     );
-    let imports = house.ask_get("/api/v1/imports", &ada).await.json();
+    let imports = house.send_get("/api/v1/imports", &ada).await.json();
     assert_eq!(imports["imports"][0]["barclamps"][0]["new"], true);
 }
 
@@ -178,7 +178,7 @@ async fn nul_character_causes_no_server_error() {
             addresses.push(format!("{there}?{query}=a%00b"));
         }
         for address in addresses {
-            let status = house.ask_get(&address, &root).await.status;
+            let status = house.send_get(&address, &root).await.status;
             assert!(!status.is_server_error(), "{address}: {status}");
             asked += 1;
         }
@@ -187,7 +187,7 @@ async fn nul_character_causes_no_server_error() {
     for page in ["/reviews?text=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"] {
         assert!(!house.visit(page, &root).await.status.is_server_error(), "{page}");
     }
-    let refused = house.ask_get("/api/v1/submissions?text=%00", &root).await;
+    let refused = house.send_get("/api/v1/submissions?text=%00", &root).await;
     assert_eq!(
         refused.problem()["status"],
         400,

@@ -8,12 +8,12 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
 use store::running::{self, RunEnd};
 
-use super::the_way::under_way;
+use super::change_flow::under_way;
 use super::*;
 
 /// Size of a stored chunk, with lines of 128 bytes.
-const PIECE: i64 = 8192;
-const LINES: i64 = PIECE / 128;
+const CHUNK_BYTES: i64 = 8192;
+const LINES: i64 = CHUNK_BYTES / 128;
 
 /// Writes a log with this number of chunks, as workers store them.
 async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
@@ -31,11 +31,11 @@ async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
     .expect("a log");
     sqlx::query("UPDATE run SET log_bytes = $2 WHERE id = $1")
         .bind(run.0)
-        .bind(pieces * PIECE)
+        .bind(pieces * CHUNK_BYTES)
         .execute(house.db.owner())
         .await
         .expect("its length");
-    pieces * PIECE
+    pieces * CHUNK_BYTES
 }
 
 fn cancelled() -> RunEnd {
@@ -54,13 +54,13 @@ async fn rows_read(pool: &PgPool) -> i64 {
     .expect("statistics")
 }
 
-async fn a_log_opens_at_its_end(pieces: i64) {
+async fn check_log_opens_at_end(pieces: i64) {
     let house = House::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
     let length = write(&house, run, pieces).await;
 
-    let answer = house.ask_get(&format!("/api/v1/runs/{run}/log?offset=-65536"), &cookie).await;
+    let answer = house.send_get(&format!("/api/v1/runs/{run}/log?offset=-65536"), &cookie).await;
     assert!(answer.body.len() < 80 * 1024, "{} bytes sent for 64 KiB", answer.body.len());
     let part: LogPart = serde_json::from_value(answer.json()).expect("a part");
     assert_eq!((part.pieces[0].offset, part.next), (length - 65536, length));
@@ -86,7 +86,7 @@ async fn a_log_opens_at_its_end(pieces: i64) {
     let before = rows_read(&alone).await;
     let from = (length - 65536).unsigned_abs();
     let read =
-        running::read_log_span(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
+        running::read_log_range(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
     assert_eq!(read.len(), 8);
     let rows = rows_read(&alone).await - before;
     assert!((8..=12).contains(&rows), "{rows} rows read for 8 of {pieces}");
@@ -94,13 +94,13 @@ async fn a_log_opens_at_its_end(pieces: i64) {
 
 #[tokio::test]
 async fn log_of_64_mib_opens_at_end() {
-    a_log_opens_at_its_end(8_192).await;
+    check_log_opens_at_end(8_192).await;
 }
 
 #[tokio::test]
 #[ignore = "a gigabyte in the database: by hand"]
 async fn log_of_1_gib_opens_at_end() {
-    a_log_opens_at_its_end(131_072).await;
+    check_log_opens_at_end(131_072).await;
 }
 
 #[tokio::test]
@@ -110,11 +110,11 @@ async fn offset_after_log_end_is_rejected() {
     let cookie = house.cookie().await;
     let length = write(&house, run, 2).await;
     let behind =
-        house.ask_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
+        house.send_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
     assert_eq!(behind.status, StatusCode::BAD_REQUEST);
     assert!(behind.text().contains(&format!("has {length} bytes so far")), "{}", behind.text());
     let end =
-        house.ask_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
+        house.send_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
     assert_eq!(
         (end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)),
         (Some(length), Some(0))
@@ -145,7 +145,7 @@ async fn canceling_unknown_run_is_not_audited() {
 
 async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFound {
     let path = format!("/api/v1/runs/{run}/log/search?{query}");
-    serde_json::from_value(house.ask_get(&path, cookie).await.json()).expect("an answer")
+    serde_json::from_value(house.send_get(&path, cookie).await.json()).expect("an answer")
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn search_reads_large_log_in_bounded_parts() {
             format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
         let found = search(&house, run, &cookie, &query).await;
         assert!(
-            found.searched - searched <= control::logs::SEARCHED as i64,
+            found.searched - searched <= control::logs::MAX_SEARCHED as i64,
             "one request searches so much"
         );
         (asked, searched, after) = (asked + 1, found.searched, found.next);
@@ -221,10 +221,10 @@ async fn search_hits_are_paged() {
         "text=a&regex=true",
     ] {
         let answer =
-            house.ask_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
+            house.send_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text());
     }
-    let nobody = house.ask_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
+    let nobody = house.send_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
 }
 
@@ -276,7 +276,7 @@ async fn interrupted_download_resumes_exactly() {
     );
 
     running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
-    let whole = house.ask_get(&path, &cookie).await;
+    let whole = house.send_get(&path, &cookie).await;
     let tag = whole.header(header::ETAG).to_owned();
     assert!(whole.body == log && tag.contains(&log.len().to_string()), "{tag}");
     let rest = get("bytes=9-", &tag).await;
@@ -298,7 +298,7 @@ async fn downloads_are_limited() {
     let cookie = house.cookie().await;
     let admin = async |name: &str| {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
-        house.cookie_of(house.people.create_person(None, &new).await.expect("a person")).await
+        house.cookie_for(house.people.create_person(None, &new).await.expect("a person")).await
     };
     let (fay, gil) = (admin("fay").await, admin("gil").await);
     let (log, export) = (format!("/runs/{run}/log"), "/api/v1/audit/export");
@@ -309,7 +309,7 @@ async fn downloads_are_limited() {
     };
     let first = begin(&log, &cookie).await;
     assert_eq!((first.status(), downloads.free()), (StatusCode::OK, 1));
-    let more = house.ask_get(&log, &cookie).await;
+    let more = house.send_get(&log, &cookie).await;
     assert_eq!(
         (more.status.as_u16(), more.problem()["code"].as_str()),
         (429, Some("too_many_downloads"))
@@ -319,21 +319,21 @@ async fn downloads_are_limited() {
     assert_eq!((second.status(), downloads.free()), (StatusCode::OK, 0));
     for path in [log.as_str(), export] {
         assert_eq!(
-            house.ask_get(path, &gil).await.status,
+            house.send_get(path, &gil).await.status,
             StatusCode::SERVICE_UNAVAILABLE,
             "{path}"
         );
     }
     // One is read to its end, and the client of the other disconnects.
-    let whole = to_bytes(first.into_body(), limits::BODY).await.expect("the log");
-    assert_eq!((whole.len() as i64, downloads.free()), (2 * PIECE, 1));
+    let whole = to_bytes(first.into_body(), limits::MAX_BODY_BYTES).await.expect("the log");
+    assert_eq!((whole.len() as i64, downloads.free()), (2 * CHUNK_BYTES, 1));
     drop(second);
     assert_eq!(downloads.free(), 2);
-    assert_eq!(house.ask_get(export, &gil).await.status, StatusCode::OK);
+    assert_eq!(house.send_get(export, &gil).await.status, StatusCode::OK);
     let behind = house
         .get(&log)
         .header(header::COOKIE, &gil)
-        .header(header::RANGE, format!("bytes={}-", 2 * PIECE));
+        .header(header::RANGE, format!("bytes={}-", 2 * CHUNK_BYTES));
     let behind = house.ask(behind.body(Body::empty()).expect("a request")).await;
     assert_eq!(
         (behind.status, downloads.free()),

@@ -45,10 +45,10 @@ async fn node_change_requires_current_version() {
     house.furnish().await;
     let ada = house.cookie().await;
     let path = house.machine(&ada).await;
-    let seen = house.ask_get(&path, &ada).await;
+    let seen = house.send_get(&path, &ada).await;
     assert!(seen.header(header::ETAG).starts_with("\"1."), "{}", seen.header(header::ETAG));
     assert_eq!(seen.json()["version"], 1);
-    let by_name = house.ask_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
+    let by_name = house.send_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
     // The cursor of the live stream changes with every event.
     let without_cursor = |answer: &Answer| {
         let mut node = answer.json();
@@ -101,13 +101,13 @@ async fn node_change_requires_current_version() {
     house.send(Method::POST, &tokens, &on("\"3\""), json!({"name": "its unit"})).await.json();
     house.send(Method::PUT, &availability, &own, out.clone()).await.json();
     assert_eq!(house.send(Method::PUT, &availability, &own, out).await.problem()["code"], "state");
-    let shown = house.ask_get(&path, &ada).await.json();
+    let shown = house.send_get(&path, &ada).await.json();
     assert_eq!(shown["life"]["unavailable"]["reason"], "new disks");
     assert_eq!(shown["way"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
-    let looks = house.ask_get(&format!("{path}/looks"), &ada).await.json();
+    let looks = house.send_get(&format!("{path}/looks"), &ada).await.json();
     assert_eq!(looks, json!({"looks": [], "next": null}));
     assert_eq!(
-        house.ask_get(&format!("{path}/looks?before=x"), &ada).await.status,
+        house.send_get(&format!("{path}/looks?before=x"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
@@ -117,14 +117,14 @@ async fn node_change_requires_current_version() {
         412
     );
     house.send(delete, &path, &on("\"3\""), Value::Null).await.json();
-    assert_eq!(house.ask_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.send_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn connection_in_a_blueprint_needs_a_proposal() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let (n1, web) = (house.n1(&ada).await, house.id_of("web", &ada).await);
     let bind = json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]);
     house.passes(&ada, "web", bind, &[&bo]).await;
@@ -173,7 +173,7 @@ async fn node_name_works_everywhere() {
         house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
     let token = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
     house.send(Method::DELETE, &token, &own, Value::Null).await.json();
-    assert_eq!(house.ask_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
+    assert_eq!(house.send_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
     let proposed = house.tell(&format!("{path}/proposals"), &ada, json!({})).await;
     assert!(
         proposed.status != StatusCode::BAD_REQUEST && proposed.status != StatusCode::NOT_FOUND,
@@ -196,10 +196,11 @@ async fn node_list_is_added_atomically() {
     const MANY: &str = "/api/v1/nodes/many";
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let text = |text: &str| json!({"text": text});
     let there = async || {
-        let nodes = house.ask_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
+        let nodes =
+            house.send_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
         nodes
             .as_array()
             .expect("a list")
@@ -234,7 +235,7 @@ async fn node_list_is_added_atomically() {
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let names = ["m1.rack1.example.com", "m2.rack1.example.com"];
     for (at, name) in names.iter().enumerate() {
-        let shown = house.ask_get(&format!("/api/v1/nodes/{name}"), &ada).await.json();
+        let shown = house.send_get(&format!("/api/v1/nodes/{name}"), &ada).await.json();
         assert_eq!(made.json()["nodes"][at], json!({"fqdn": name, "node": shown["id"]}));
     }
     assert_eq!(there().await, names);
@@ -324,7 +325,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
             assert!(text.contains(&format!("{address}\\\" is not allowed: ")), "{address}: {text}");
         }
     }
-    let nodes = house.ask_get("/api/v1/nodes?filter=m2.rack1", &ada).await.json();
+    let nodes = house.send_get("/api/v1/nodes?filter=m2.rack1", &ada).await.json();
     assert_eq!(nodes["nodes"], json!([]));
 }
 
@@ -353,7 +354,7 @@ async fn node_token_only_permits_reports() {
     assert_eq!(made.status, StatusCode::CREATED);
     let made = made.json();
     let token = made["token"].as_str().expect("a token").to_owned();
-    assert!(!house.ask_get(&path, &ada).await.text().contains(&token), "shown once");
+    assert!(!house.send_get(&path, &ada).await.text().contains(&token), "shown once");
     let bearer = format!("Bearer {token}");
     let itself = [("authorization", bearer.as_str()), ("x-gantry", "1")];
 
@@ -394,7 +395,7 @@ async fn node_token_only_permits_reports() {
     let refused = house.send(Method::PUT, "/api/v1/self/facts", &itself, large).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(
-        house.ask_get(&path, &ada).await.json()["facts"][0]["facts"],
+        house.send_get(&path, &ada).await.json()["facts"][0]["facts"],
         json!({"cpu": {"cores": 4}})
     );
 

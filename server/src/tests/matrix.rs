@@ -15,7 +15,7 @@ use axum::http::Method;
 use control::people::{Actor, PersonKind};
 use serde_json::json;
 
-use super::the_way::working;
+use super::change_flow::working;
 use super::*;
 
 /// The clients.
@@ -29,13 +29,13 @@ pub(super) enum Who {
     Reviewer,
     Admin,
     /// An operator of `web` only.
-    OwnOperator,
+    ScopedOperator,
     /// A reviewer of `web` only.
-    OwnReviewer,
+    ScopedReviewer,
     /// A service account's token, operator everywhere.
     ServiceToken,
     /// A token of a person with all permissions, restricted to operating `web`.
-    OwnToken,
+    ScopedToken,
     /// A token of the same person, with all permissions that a token can have.
     FullToken,
 }
@@ -49,10 +49,10 @@ pub(super) const ALL: [Who; 11] = [
     Operator,
     Reviewer,
     Admin,
-    OwnOperator,
-    OwnReviewer,
+    ScopedOperator,
+    ScopedReviewer,
     ServiceToken,
-    OwnToken,
+    ScopedToken,
     FullToken,
 ];
 
@@ -72,33 +72,33 @@ pub(super) enum Takes {
     /// Viewer.
     Look,
     /// Viewer, in a session.
-    LookInPerson,
+    ViewInSession,
     /// Operator of the resource's deployment.
     Operate,
     /// Operator everywhere.
-    OperateAll,
+    OperateEverywhere,
     /// Reviewer of the resource's deployment, in a session.
     Review,
     /// Operator or reviewer of the resource's deployment.
     OperateOrReview,
     /// Operator of the resource's deployment or admin, in a session.
-    OperateOrAdminInPerson,
+    OperateOrAdminInSession,
     /// Operator of the resource's deployment or admin.
     OperateOrAdmin,
     /// Any permission except viewer, in any deployment.
-    Answers,
+    MoreThanView,
     /// Admin.
-    Admins,
+    Administer,
     /// Admin, in a session.
-    AdminsInPerson,
+    AdministerInSession,
 }
 
 impl Takes {
     pub(super) fn lets(self, who: Who, own: bool) -> bool {
-        let operates = matches!(who, Operator | ServiceToken | FullToken)
-            || (own && matches!(who, OwnOperator | OwnToken));
-        let reviews = who == Reviewer || (own && who == OwnReviewer);
-        let token = matches!(who, ServiceToken | OwnToken | FullToken);
+        let is_operator = matches!(who, Operator | ServiceToken | FullToken)
+            || (own && matches!(who, ScopedOperator | ScopedToken));
+        let reviews = who == Reviewer || (own && who == ScopedReviewer);
+        let token = matches!(who, ServiceToken | ScopedToken | FullToken);
         let admin = matches!(who, Admin | FullToken);
         match self {
             Self::Open => true,
@@ -106,16 +106,16 @@ impl Takes {
             Self::SignedIn => who != Nobody,
             Self::InPerson => who != Nobody && !token,
             Self::Look => !matches!(who, Nobody | Nothing),
-            Self::LookInPerson => !matches!(who, Nobody | Nothing) && !token,
-            Self::Operate => operates,
-            Self::OperateAll => matches!(who, Operator | ServiceToken | FullToken),
+            Self::ViewInSession => !matches!(who, Nobody | Nothing) && !token,
+            Self::Operate => is_operator,
+            Self::OperateEverywhere => matches!(who, Operator | ServiceToken | FullToken),
             Self::Review => reviews,
-            Self::OperateOrReview => operates || reviews,
-            Self::OperateOrAdmin => operates || admin,
-            Self::OperateOrAdminInPerson => (operates || admin) && !token,
-            Self::Answers => !matches!(who, Nobody | Nothing | Viewer),
-            Self::Admins => admin,
-            Self::AdminsInPerson => admin && !token,
+            Self::OperateOrReview => is_operator || reviews,
+            Self::OperateOrAdmin => is_operator || admin,
+            Self::OperateOrAdminInSession => (is_operator || admin) && !token,
+            Self::MoreThanView => !matches!(who, Nobody | Nothing | Viewer),
+            Self::Administer => admin,
+            Self::AdministerInSession => admin && !token,
         }
     }
 }
@@ -164,9 +164,9 @@ fn table() -> Vec<Row> {
         get("/api/v1/workers", Look, &[]),
         get("/api/v1/workers/{id}", Look, &["worker"]),
         get("/api/v1/policy", Look, &[]),
-        get("/api/v1/audit", Answers, &[]),
-        get("/api/v1/audit/chain", Answers, &[]),
-        get("/api/v1/audit/export", Answers, &[]),
+        get("/api/v1/audit", MoreThanView, &[]),
+        get("/api/v1/audit/chain", MoreThanView, &[]),
+        get("/api/v1/audit/export", MoreThanView, &[]),
         get("/api/v1/targets/{number}", Look, &["target"]),
         get("/api/v1/watch?after=x", Look, &[]),
         get("/events?after=x", Look, &[]),
@@ -226,17 +226,17 @@ fn table() -> Vec<Row> {
         get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
         post(
             "/api/v1/submissions/{id}/verdicts/options",
-            LookInPerson,
+            ViewInSession,
             &["submission"],
             json!({"kind": "approve"}),
         ),
         post(
             "/api/v1/submissions/{id}/opened",
-            LookInPerson,
+            ViewInSession,
             &["submission"],
             json!({"anchors": []}),
         ),
-        post("/api/v1/submissions/{id}/look", LookInPerson, &["submission"], Value::Null),
+        post("/api/v1/submissions/{id}/look", ViewInSession, &["submission"], Value::Null),
         post(
             "/api/v1/submissions/{id}/threads",
             OperateOrReview,
@@ -291,19 +291,19 @@ fn table() -> Vec<Row> {
         get("/api/v1/imports", Look, &[]),
         post(
             "/api/v1/barclamps",
-            OperateAll,
+            OperateEverywhere,
             &[],
             json!({"files": {"b.yml": "barclamp: {name: b, version: '1', description: x}\nroles: []\n"}}),
         ),
         post(
             "/api/v1/nodes",
-            OperateAll,
+            OperateEverywhere,
             &[],
             json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}),
         ),
         post(
             "/api/v1/nodes/many",
-            OperateAll,
+            OperateEverywhere,
             &[],
             json!({"text": "m8.house.example.com root=/srv/m8"}),
         ),
@@ -315,7 +315,7 @@ fn table() -> Vec<Row> {
             &["node"],
             json!({"available": false, "reason": "x"}),
         ),
-        post("/api/v1/nodes/{id}/tokens", OperateOrAdminInPerson, &["node"], json!({"name": "x"})),
+        post("/api/v1/nodes/{id}/tokens", OperateOrAdminInSession, &["node"], json!({"name": "x"})),
         row(
             delete.clone(),
             "/api/v1/nodes/{id}/tokens/{token}",
@@ -323,7 +323,7 @@ fn table() -> Vec<Row> {
             &["node", "node_token"],
             Value::Null,
         ),
-        row(delete.clone(), "/api/v1/nodes/{id}", OperateAll, &["spare"], Value::Null),
+        row(delete.clone(), "/api/v1/nodes/{id}", OperateEverywhere, &["spare"], Value::Null),
         post("/api/v1/self/startup", Machine, &[], json!({"boot_id": "x"})),
         post("/api/v1/self/shutdown", Machine, &[], json!({})),
         post("/api/v1/self/bootenv", Machine, &[], json!({"bootenv": "x"})),
@@ -334,7 +334,12 @@ fn table() -> Vec<Row> {
             &["deployment"],
             json!({"held": true, "reason": "because"}),
         ),
-        post("/api/v1/execution", OperateAll, &[], json!({"enabled": false, "reason": "because"})),
+        post(
+            "/api/v1/execution",
+            OperateEverywhere,
+            &[],
+            json!({"enabled": false, "reason": "because"}),
+        ),
     ];
     rows.extend(of_people());
     rows
@@ -344,23 +349,23 @@ fn of_people() -> Vec<Row> {
     use Takes::*;
     let (delete, put, patch) = (Method::DELETE, Method::PUT, Method::PATCH);
     vec![
-        get("/api/v1/people", Admins, &[]),
-        post("/api/v1/people", AdminsInPerson, &[], json!({"name": "someone-new"})),
+        get("/api/v1/people", Administer, &[]),
+        post("/api/v1/people", AdministerInSession, &[], json!({"name": "someone-new"})),
         get("/api/v1/people/me", SignedIn, &[]),
-        get("/api/v1/people/{id}", Admins, &["victim"]),
+        get("/api/v1/people/{id}", Administer, &["victim"]),
         row(
             patch,
             "/api/v1/people/{id}/grants",
-            AdminsInPerson,
+            AdministerInSession,
             &["victim"],
             json!({"grants": [{"permission": "viewer"}]}),
         ),
-        post("/api/v1/people/{id}/confirm", AdminsInPerson, &["victim"], Value::Null),
+        post("/api/v1/people/{id}/confirm", AdministerInSession, &["victim"], Value::Null),
         row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
         row(
             delete.clone(),
             "/api/v1/people/{id}/second-factor",
-            AdminsInPerson,
+            AdministerInSession,
             &["victim"],
             Value::Null,
         ),
@@ -376,7 +381,7 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
         post(
             "/api/v1/submissions/{id}/verdicts/options",
-            LookInPerson,
+            ViewInSession,
             &["submission"],
             json!({"kind": "approve"}),
         ),
@@ -387,16 +392,16 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/me/totp/confirm", InPerson, &[], json!({"code": "12345"})),
         row(delete.clone(), "/api/v1/me/totp", InPerson, &[], Value::Null),
         post("/second-factor", InPerson, &[], Value::Null),
-        post("/api/v1/people/{id}/link", AdminsInPerson, &["victim"], Value::Null),
-        post("/api/v1/people/{id}/disable", AdminsInPerson, &["victim"], Value::Null),
-        post("/api/v1/people/{id}/enable", AdminsInPerson, &["victim"], Value::Null),
+        post("/api/v1/people/{id}/link", AdministerInSession, &["victim"], Value::Null),
+        post("/api/v1/people/{id}/disable", AdministerInSession, &["victim"], Value::Null),
+        post("/api/v1/people/{id}/enable", AdministerInSession, &["victim"], Value::Null),
         get("/api/v1/me/sessions", SignedIn, &[]),
-        // Of another person with viewer permission only. `what_is_another_s` checks the results.
+        // Of another person with viewer permission only. `check_foreign_resources` checks the results.
         row(delete.clone(), "/api/v1/me/sessions/{id}", InPerson, &["victim_session"], Value::Null),
         row(put, "/api/v1/me/password", InPerson, &[], json!({"new": "too short"})),
         get("/api/v1/tokens", SignedIn, &[]),
-        get("/api/v1/tokens?person=$victim", Admins, &[]),
-        post("/api/v1/tokens", AdminsInPerson, &[], json!({"name": "x", "scopes": ["admin"]})),
+        get("/api/v1/tokens?person=$victim", Administer, &[]),
+        post("/api/v1/tokens", AdministerInSession, &[], json!({"name": "x", "scopes": ["admin"]})),
         row(delete.clone(), "/api/v1/tokens/{id}", InPerson, &["victim_token"], Value::Null),
         row(delete, "/api/v1/me/sessions", InPerson, &[], Value::Null),
         post("/sign-in", Open, &[], Value::Null),
@@ -407,7 +412,7 @@ fn of_people() -> Vec<Row> {
 }
 
 /// Endpoints that never succeed here, with the reason.
-const NEVER: [(&str, &str); 17] = [
+const NEVER_SUCCEED: [(&str, &str); 17] = [
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
@@ -462,11 +467,11 @@ pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
 }
 
 /// The header of each client.
-pub(super) type Everybody = BTreeMap<Who, (&'static str, String)>;
+pub(super) type Credentials = BTreeMap<Who, (&'static str, String)>;
 
 pub(super) struct World {
     pub(super) house: House,
-    pub(super) everybody: Everybody,
+    pub(super) everybody: Credentials,
     /// Ids in `web` and in `edge`.
     pub(super) places: [BTreeMap<&'static str, String>; 2],
     pub(super) versions: [i64; 2],
@@ -486,7 +491,7 @@ impl World {
         let n1 = house.n1(&ada).await;
         let victim = NewPerson::human("victim", [Permission::Viewer]);
         let victim = house.people.create_person(None, &victim).await.expect("a person");
-        house.cookie_of(victim).await;
+        house.cookie_for(victim).await;
         let sql = "SELECT id::text FROM session WHERE person_id = (SELECT id FROM person WHERE name = 'victim')";
         let victim_session: String =
             sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
@@ -653,7 +658,7 @@ impl World {
     }
 
     /// Prepares `web` so that a call can succeed.
-    async fn make_ready(&mut self, wanted: &Row) {
+    async fn prepare_for(&mut self, wanted: &Row) {
         let table = table();
         let of = |path: &str| {
             table.iter().find(|row| row.method == Method::POST && row.path == path).expect("a row")
@@ -683,7 +688,7 @@ impl World {
 
     /// For another person's resource, a session gets 404 and the resource stays. Only an admin may
     /// revoke any token.
-    async fn what_is_another_s(&self, table: &[Row]) {
+    async fn check_foreign_resources(&self, table: &[Row]) {
         for (path, unless) in
             [("/api/v1/me/sessions/{id}", None), ("/api/v1/tokens/{id}", Some(Admin))]
         {
@@ -774,16 +779,16 @@ impl House {
     }
 }
 
-async fn everybody(house: &House) -> Everybody {
-    let mut everybody = Everybody::new();
+async fn everybody(house: &House) -> Credentials {
+    let mut everybody = Credentials::new();
     for (who, name, permissions) in [
         (Nothing, "nothing", &[][..]),
         (Viewer, "viewer", &[Permission::Viewer][..]),
         (Operator, "operator", &[Permission::Operator]),
         (Reviewer, "reviewer", &[Permission::Reviewer]),
         (Admin, "admin", &[Permission::Admin]),
-        (OwnOperator, "own-operator", &[]),
-        (OwnReviewer, "own-reviewer", &[]),
+        (ScopedOperator, "own-operator", &[]),
+        (ScopedReviewer, "own-reviewer", &[]),
     ] {
         everybody.insert(who, ("cookie", house.person(name, permissions.iter().copied()).await));
     }
@@ -812,7 +817,7 @@ async fn everybody(house: &House) -> Everybody {
         ("authorization", format!("Bearer {}", made.token))
     };
     everybody.insert(ServiceToken, token(&all, &["operator"], None, Some(service)).await);
-    everybody.insert(OwnToken, token(&all, &["operator"], Some("web"), None).await);
+    everybody.insert(ScopedToken, token(&all, &["operator"], Some("web"), None).await);
     everybody.insert(FullToken, token(&all, &["viewer", "operator", "admin"], None, None).await);
     everybody
 }
@@ -859,7 +864,7 @@ async fn clients_use_only_permitted_endpoints() {
             }
         }
     }
-    world.what_is_another_s(&table).await;
+    world.check_foreign_resources(&table).await;
     assert_eq!(world.house.state().await, before, "whoever is refused changes nothing");
     let mut nothing = Vec::new();
     for row in &table {
@@ -884,13 +889,13 @@ async fn clients_use_only_permitted_endpoints() {
             nothing.push(row);
         }
     }
-    gets_done(nothing).await;
+    check_each_succeeds(nothing).await;
 }
 
 /// Some endpoints did not succeed because their resource was missing or used up. Calls each of them
 /// in its own world.
-async fn gets_done(rows: Vec<&Row>) {
-    let known: BTreeSet<&str> = NEVER.iter().map(|(name, _)| *name).collect();
+async fn check_each_succeeds(rows: Vec<&Row>) {
+    let known: BTreeSet<&str> = NEVER_SUCCEED.iter().map(|(name, _)| *name).collect();
     let (mut never, mut failed) = (BTreeSet::new(), Vec::new());
     for row in rows {
         let who = ALL.into_iter().find(|who| row.takes.lets(*who, true));
@@ -901,7 +906,7 @@ async fn gets_done(rows: Vec<&Row>) {
             continue;
         }
         let mut world = World::new().await;
-        world.make_ready(row).await;
+        world.prepare_for(row).await;
         let answer = world.ask(row, who, 0).await;
         if !answer.status.is_success() {
             failed.push(format!("{who:?} {name}: {} {}", answer.status, answer.text()));
@@ -925,8 +930,8 @@ async fn each_ends_what_is_their_own() {
         house.ask(request.body(Body::empty()).expect("a request")).await
     };
     let viewer = house.people.actor_by_name("viewer").await.expect("an actor").person;
-    let other = house.cookie_of(viewer).await;
-    let sessions = house.ask_get("/api/v1/me/sessions", &of(Viewer)).await.json();
+    let other = house.cookie_for(viewer).await;
+    let sessions = house.send_get("/api/v1/me/sessions", &of(Viewer)).await.json();
     let sessions = sessions["sessions"].as_array().expect("a list");
     let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"]
         .clone();
@@ -935,13 +940,13 @@ async fn each_ends_what_is_their_own() {
         assert_eq!(delete(&of(who), &path).await.status, StatusCode::NOT_FOUND, "{who:?}");
     }
     assert!(
-        house.ask_get("/api/v1/people/me", &other).await.status.is_success(),
+        house.send_get("/api/v1/people/me", &other).await.status.is_success(),
         "it is still there"
     );
     assert!(delete(&of(Viewer), &path).await.status.is_success());
-    assert_eq!(house.ask_get("/api/v1/people/me", &other).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/api/v1/people/me", &other).await.status, StatusCode::UNAUTHORIZED);
     assert!(
-        house.ask_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(),
+        house.send_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(),
         "this one goes on"
     );
 

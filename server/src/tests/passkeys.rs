@@ -34,7 +34,7 @@ impl House {
     /// Submits a change as ada. Returns the review and the path of its verdicts.
     async fn verdicts(&self, ada: &str) -> (i64, String) {
         let node = self.n1(ada).await;
-        let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
+        let board = self.send_get("/api/v1/deployments/web/board", ada).await.json();
         let bind =
             json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
         let draft = self.draft(ada, "web", bind).await;
@@ -60,11 +60,11 @@ fn code(answer: &Answer) -> (u16, String) {
 async fn signed_approval_passes_the_gate() {
     let house = house().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let key = Authenticator::new();
     let passkey = house.registered(&bo, &key).await;
     assert_eq!((&passkey["host"], &passkey["confirmed"]), (&json!("localhost"), &json!(false)));
-    let me = house.ask_get("/api/v1/people/me", &bo).await.json();
+    let me = house.send_get("/api/v1/people/me", &bo).await.json();
     assert_eq!(me["passkeys"][0]["fingerprint"], passkey["fingerprint"]);
 
     let (id, verdicts) = house.verdicts(&ada).await;
@@ -78,7 +78,7 @@ async fn signed_approval_passes_the_gate() {
     let signed =
         house.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
     assert_eq!(signed.status, StatusCode::CREATED, "{}", signed.text());
-    let review = house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json();
+    let review = house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await.json();
     assert_eq!(
         (&review["may_sign"], &review["verdicts"][0]["signed"]),
         (&json!(true), &json!("Laptop"))
@@ -95,14 +95,14 @@ async fn signed_approval_passes_the_gate() {
     };
     assert_eq!(code(&house.ask(request(&ada)).await), (404, "not_found".into()), "ada is no admin");
     house.ask(request(&bo)).await.json();
-    assert_eq!(house.ask_get("/api/v1/people/me", &bo).await.json()["passkeys"], json!([]));
+    assert_eq!(house.send_get("/api/v1/people/me", &bo).await.json()["passkeys"], json!([]));
 }
 
 #[tokio::test]
 async fn wrong_signature_is_rejected() {
     let house = house().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let key = Authenticator::new();
     house.confirmed(&house.registered(&bo, &key).await).await;
     let (_, verdicts) = house.verdicts(&ada).await;

@@ -114,7 +114,7 @@ async fn concurrent_permission_change_conflicts() {
     let house = House::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
-    let seen = house.ask_get(&place, &root).await;
+    let seen = house.send_get(&place, &root).await;
     let (tag, version) =
         (seen.header(header::ETAG).to_owned(), seen.json()["version"].as_i64().expect("a version"));
     assert!(tag.starts_with(&format!("\"{version}.")), "{tag}");
@@ -129,7 +129,7 @@ async fn concurrent_permission_change_conflicts() {
     assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
     assert_eq!(changed.json()["version"], version + 1);
     assert_eq!(code(&change("operator", Some(&tag)).await), (412, "changed_meanwhile".into()));
-    let now = house.ask_get(&place, &root).await.json();
+    let now = house.send_get(&place, &root).await.json();
     assert_eq!(now["grants"], json!([{"permission": "viewer"}]), "nobody's word is lost");
 }
 
@@ -143,7 +143,7 @@ async fn disabling_requires_current_version() {
         headers.extend(on.map(|tag| ("if-match", tag)));
         house.bare(Method::POST, &format!("{place}/{what}"), &headers, json!({})).await
     };
-    let tag = async || house.ask_get(&place, &root).await.header(header::ETAG).to_owned();
+    let tag = async || house.send_get(&place, &root).await.header(header::ETAG).to_owned();
     let seen = tag().await;
     assert_eq!(decide("link", Some(&seen)).await.status, StatusCode::CREATED);
     assert_eq!(
@@ -158,7 +158,7 @@ async fn disabling_requires_current_version() {
             "{what}"
         );
     }
-    assert_eq!(house.ask_get(&place, &root).await.json()["disabled"], true, "nothing was done");
+    assert_eq!(house.send_get(&place, &root).await.json()["disabled"], true, "nothing was done");
     assert_eq!(decide("enable", Some(&tag().await)).await.status, StatusCode::OK);
     assert_eq!(
         decide("disable", None).await.status,
@@ -214,7 +214,7 @@ async fn first_link_requires_setting_a_password() {
     // The session may do nothing else.
     for path in ["/api/v1/nodes", "/api/v1/me/sessions", "/events?after=1"] {
         assert_eq!(
-            code(&house.ask_get(path, &dee).await),
+            code(&house.send_get(path, &dee).await),
             (403, "password_needed".into()),
             "{path}"
         );
@@ -246,18 +246,18 @@ async fn first_link_requires_setting_a_password() {
     let rotated = set.cookie().split(';').next().expect("a pair").to_owned();
     assert!(rotated.starts_with("gantry_session=") && rotated != dee);
     assert_eq!(
-        house.ask_get("/api/v1/people/me", &dee).await.status,
+        house.send_get("/api/v1/people/me", &dee).await.status,
         StatusCode::UNAUTHORIZED,
         "the one before"
     );
-    let me = house.ask_get("/api/v1/people/me", &rotated).await.json();
+    let me = house.send_get("/api/v1/people/me", &rotated).await.json();
     assert_eq!((&me["asks_old"], &me["notices"][0]["by"]), (&json!(true), &json!("root")));
     let page = house.visit("/settings/account", &rotated).await;
     assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
     let headers = [("cookie", rotated.as_str()), ("x-gantry", "1")];
     let dismissed = house.bare(Method::DELETE, "/api/v1/me/notices", &headers, json!({})).await;
     assert_eq!(dismissed.status, StatusCode::OK);
-    assert_eq!(house.ask_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
+    assert_eq!(house.send_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
 
     let wrong = house.form("/sign-in", "", "name=dee&password=nonsense&next=/runs").await;
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
@@ -283,12 +283,12 @@ async fn first_link_requires_setting_a_password() {
         house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/runs"));
     assert_eq!(
-        house.ask_get("/api/v1/people/me", &rotated).await.status,
+        house.send_get("/api/v1/people/me", &rotated).await.status,
         StatusCode::UNAUTHORIZED,
         "ended by it"
     );
     let dee = begun.cookie().split(';').next().expect("a pair").to_owned();
-    let sessions = house.ask_get("/api/v1/me/sessions", &dee).await.json();
+    let sessions = house.send_get("/api/v1/me/sessions", &dee).await.json();
     assert_eq!(
         (sessions["sessions"].as_array().map(Vec::len), &sessions["next"]),
         (Some(1), &Value::Null)
@@ -306,7 +306,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
         .expect("an id")
         .to_owned();
     let place = format!("/api/v1/people/{id}");
-    let seen = house.ask_get(&place, &root).await.json();
+    let seen = house.send_get(&place, &root).await.json();
     assert_eq!(seen["approvals_limited"][0]["admin"], "root", "{seen}");
     assert!(
         seen["approvals_limited"][0]["until"].is_i64()
@@ -347,19 +347,19 @@ async fn people_list_is_filtered_and_paged() {
         let new = NewPerson::human(format!("p{n:02}"), [Permission::Viewer]);
         house.people.create_person(None, &new).await.expect("a person");
     }
-    let first = house.ask_get("/api/v1/people?filter=p", &root).await.json();
+    let first = house.send_get("/api/v1/people?filter=p", &root).await.json();
     assert_eq!(
         (first["people"].as_array().map(Vec::len), &first["next"]),
         (Some(50), &json!("p49"))
     );
-    let rest = house.ask_get("/api/v1/people?filter=p&after=p49", &root).await.json();
+    let rest = house.send_get("/api/v1/people?filter=p&after=p49", &root).await.json();
     assert_eq!((rest["people"].as_array().map(Vec::len), &rest["next"]), (Some(10), &Value::Null));
     assert_eq!(
-        house.ask_get("/api/v1/people?kind=service", &root).await.json()["people"],
+        house.send_get("/api/v1/people?kind=service", &root).await.json()["people"],
         json!([])
     );
     assert_eq!(
-        house.ask_get("/api/v1/people?kind=robot", &root).await.status,
+        house.send_get("/api/v1/people?kind=robot", &root).await.status,
         StatusCode::BAD_REQUEST
     );
     let page = house.visit("/settings/people?filter=p0", &root).await;

@@ -8,9 +8,9 @@ use super::*;
 async fn node_proposal_is_opened_and_listed() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let node =
-        house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let path = format!("/api/v1/nodes/{}/proposals", node.as_str().expect("an id"));
     assert_eq!(house.tell(&path, &bo, json!({})).await.problem()["code"], "forbidden");
     let opened = house.tell(&path, &ada, json!({})).await;
@@ -18,14 +18,15 @@ async fn node_proposal_is_opened_and_listed() {
     let id = opened.json()["proposal"].as_i64().expect("an id");
     house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json();
 
-    let system = house.ask_get("/api/v1/deployments/system/board", &ada).await.json()["id"].clone();
-    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let system =
+        house.send_get("/api/v1/deployments/system/board", &ada).await.json()["id"].clone();
+    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let edits = |deployment| json!({"version": 0, "edits": [{"edit": "bind", "deployment": deployment, "node": node, "role": "app"}]});
     let refused = house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(web)).await;
     assert_eq!(refused.problem()["code"], "edit_refused", "that would take it to web");
     house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
 
-    let list = house.ask_get("/api/v1/proposals", &bo).await.json();
+    let list = house.send_get("/api/v1/proposals", &bo).await.json();
     let scopes: Vec<(&Value, &Value)> = list["proposals"]
         .as_array()
         .expect("a list")
@@ -36,7 +37,7 @@ async fn node_proposal_is_opened_and_listed() {
         scopes,
         [(&json!("web"), &Value::Null), (&json!("system"), &json!("n1.house.example.com"))]
     );
-    let shown = house.ask_get(&format!("/api/v1/proposals/{id}"), &bo).await.json();
+    let shown = house.send_get(&format!("/api/v1/proposals/{id}"), &bo).await.json();
     assert_eq!(
         (&shown["scope"]["node"]["id"], &shown["added"], &shown["version"]),
         (&node, &json!(1), &json!(1))
@@ -49,13 +50,13 @@ async fn node_proposal_is_opened_and_listed() {
         )
         .await;
     let review = format!("/api/v1/submissions/{}", submitted.json()["submission"]);
-    assert_eq!(house.ask_get(&review, &bo).await.json()["node"], "n1.house.example.com");
+    assert_eq!(house.send_get(&review, &bo).await.json()["node"], "n1.house.example.com");
     assert_eq!(
-        house.ask_get("/api/v1/submissions", &bo).await.json()["reviews"][0]["node"],
+        house.send_get("/api/v1/submissions", &bo).await.json()["reviews"][0]["node"],
         "n1.house.example.com"
     );
     let found = async |query: &str| {
-        let page = house.ask_get(&format!("/api/v1/{query}"), &bo).await.json();
+        let page = house.send_get(&format!("/api/v1/{query}"), &bo).await.json();
         let list = page.get("reviews").or(page.get("proposals")).expect("a list");
         (list.as_array().expect("a list").len(), page["next"].clone())
     };
@@ -71,7 +72,7 @@ async fn node_proposal_is_opened_and_listed() {
     assert_eq!(found("proposals?mine=true").await, none);
     for wrong in ["submissions?whose=nobody", "submissions?of=web", "proposals?before=x"] {
         assert_eq!(
-            house.ask_get(&format!("/api/v1/{wrong}"), &bo).await.status,
+            house.send_get(&format!("/api/v1/{wrong}"), &bo).await.status,
             StatusCode::BAD_REQUEST,
             "{wrong}"
         );
@@ -89,8 +90,8 @@ async fn overriding_edits_are_reported() {
         .create_person(None, &NewPerson::human("cy", [Permission::Operator]))
         .await
         .expect("a person");
-    let (ada, cy) = (house.cookie().await, house.cookie_of(cy).await);
-    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let (ada, cy) = (house.cookie().await, house.cookie_for(cy).await);
+    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let id =
         house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
@@ -99,7 +100,7 @@ async fn overriding_edits_are_reported() {
         let edit = json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": port}});
         house.tell(&path, who, json!({"version": version, "edits": [edit]})).await.json();
     }
-    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let clash = json!({
         "earlier": 1, "earlier_by": "ada", "later": 2, "later_by": "cy", "about": "/port of app",
         "over": {"over": "role_value", "deployment": web, "role": "app", "path": "/port"},
@@ -111,8 +112,8 @@ async fn overriding_edits_are_reported() {
 async fn priority_is_set_and_shown_on_board() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let board = async || house.ask_get("/api/v1/deployments/web/board", &bo).await.json();
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let board = async || house.send_get("/api/v1/deployments/web/board", &bo).await.json();
     let web = board().await;
     assert_eq!(web["priority"], 0);
     let form = |priority: &str| {
@@ -167,7 +168,7 @@ async fn priority_is_set_and_shown_on_board() {
 async fn hold_is_set_and_released_with_reason() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let path = "/api/v1/deployments/web/hold";
     let held = json!({"held": true, "reason": "the switch is replaced"});
     assert_eq!(
@@ -189,7 +190,7 @@ async fn hold_is_set_and_released_with_reason() {
             "{wrong}"
         );
     }
-    let board = |name: &'static str| house.ask_get(name, &ada);
+    let board = |name: &'static str| house.send_get(name, &ada);
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
 
     assert_eq!(house.tell(path, &ada, held).await.json(), json!({}));

@@ -33,9 +33,9 @@ impl House {
         self.furnish().await;
         let new = NewPerson::human("dee", [Permission::Viewer, Permission::Operator]);
         let dee = self.people.create_person(None, &new).await.expect("a person");
-        let cookie = self.cookie_of(dee).await;
+        let cookie = self.cookie_for(dee).await;
         let set = self
-            .bare_json(Method::PUT, "/api/v1/me/password", &cookie, json!({ "new": PASSWORD }))
+            .send_json_as(Method::PUT, "/api/v1/me/password", &cookie, json!({ "new": PASSWORD }))
             .await;
         assert_eq!(set.status, StatusCode::OK, "{}", set.text());
         dee
@@ -49,7 +49,7 @@ impl House {
         answer.cookie().split(';').next().expect("a pair").to_owned()
     }
 
-    async fn bare_json(&self, method: Method, path: &str, cookie: &str, body: Value) -> Answer {
+    async fn send_json_as(&self, method: Method, path: &str, cookie: &str, body: Value) -> Answer {
         let mut request = self.post_json(path, cookie, body.to_string());
         *request.method_mut() = method;
         self.ask(request).await
@@ -64,11 +64,12 @@ impl House {
     }
 
     async fn set_up(&self, cookie: &str) -> String {
-        let made = self.bare_json(Method::POST, "/api/v1/me/totp", cookie, json!({})).await;
+        let made = self.send_json_as(Method::POST, "/api/v1/me/totp", cookie, json!({})).await;
         assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
         let secret = made.json()["secret"].as_str().expect("a secret").to_owned();
         let body = json!({ "code": code(&secret, -1) });
-        let confirmed = self.bare_json(Method::POST, "/api/v1/me/totp/confirm", cookie, body).await;
+        let confirmed =
+            self.send_json_as(Method::POST, "/api/v1/me/totp/confirm", cookie, body).await;
         assert_eq!(confirmed.status, StatusCode::OK, "{}", confirmed.text());
         secret
     }
@@ -89,7 +90,7 @@ async fn session_without_factor_reaches_few_paths() {
         "/graph/x/graph.svg",
     ] {
         assert_eq!(
-            code_of(&house.ask_get(path, &dee).await),
+            code_of(&house.send_get(path, &dee).await),
             (403, "second_factor_needed".into()),
             "{path}"
         );
@@ -107,23 +108,23 @@ async fn session_without_factor_reaches_few_paths() {
         "{}",
         page.text()
     );
-    let state = house.ask_get("/api/v1/me/second-factor", &dee).await.json();
+    let state = house.send_get("/api/v1/me/second-factor", &dee).await.json();
     assert_eq!(state, json!({ "totp": true, "passkeys": 0, "demanded": false, "needed": true }));
-    let set_up = house.bare_json(Method::POST, "/api/v1/me/totp", &dee, json!({})).await;
+    let set_up = house.send_json_as(Method::POST, "/api/v1/me/totp", &dee, json!({})).await;
     assert_eq!(
         code_of(&set_up),
         (403, "second_factor_needed".into()),
         "a stolen password enrols nothing"
     );
     let options =
-        house.bare_json(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
+        house.send_json_as(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
     assert_eq!(code_of(&options), (403, "second_factor_needed".into()));
     let options = house.ask(house.post_json("/call/passkey-options", &dee, "{}")).await;
     assert_eq!(options.status, StatusCode::FORBIDDEN);
     assert!(options.text().contains("second_factor_needed"), "{}", options.text());
 
     let present = async |body: Value| {
-        house.bare_json(Method::POST, "/api/v1/me/second-factor", &dee, body).await
+        house.send_json_as(Method::POST, "/api/v1/me/second-factor", &dee, body).await
     };
     assert_eq!(code_of(&present(json!({})).await), (400, "invalid".into()));
     let number = present(json!({ "code": 987654 })).await;
@@ -136,8 +137,8 @@ async fn session_without_factor_reaches_few_paths() {
     let now = code(&secret, 0);
     assert_eq!(present(json!({ "code": now })).await.status, StatusCode::OK);
     assert_eq!(code_of(&present(json!({ "code": now })).await), (403, "code_used".into()));
-    assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
-    let me = house.ask_get("/api/v1/people/me", &dee).await.json();
+    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    let me = house.send_get("/api/v1/people/me", &dee).await.json();
     assert_eq!(me["second_factor"]["totp"], true);
 }
 
@@ -148,7 +149,7 @@ async fn token_needs_no_second_factor() {
     let dee = house.by_password().await;
     house.set_up(&dee).await;
     let made = house
-        .bare_json(
+        .send_json_as(
             Method::POST,
             "/api/v1/tokens",
             &dee,
@@ -219,7 +220,7 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     let removed = post(&dee, "act=remove&next=/settings/account").await;
     assert_eq!(removed.header(header::LOCATION), "/settings/account");
     assert_eq!(
-        house.ask_get("/api/v1/nodes", &house.by_password().await).await.status,
+        house.send_get("/api/v1/nodes", &house.by_password().await).await.status,
         StatusCode::OK
     );
 }
@@ -231,13 +232,13 @@ async fn passkey_is_a_second_factor() {
     let (session, key, origin) =
         (house.by_password().await, Authenticator::new(), "http://localhost:7780");
     let post = async |path: &str, cookie: &str, body: Value| {
-        house.bare_json(Method::POST, path, cookie, body).await
+        house.send_json_as(Method::POST, path, cookie, body).await
     };
     let options = post("/api/v1/me/passkeys/options", &session, json!({})).await.json();
     let wish = json!({ "name": "key", "answer": key.create(origin, &options["options"]) });
     assert_eq!(post("/api/v1/me/passkeys", &session, wish).await.status, StatusCode::CREATED);
     assert_eq!(
-        house.ask_get("/api/v1/nodes", &session).await.status,
+        house.send_get("/api/v1/nodes", &session).await.status,
         StatusCode::OK,
         "it was presented by that"
     );
@@ -254,14 +255,19 @@ async fn passkey_is_a_second_factor() {
     // An admin resets the factor.
     let admin = NewPerson::human("root", [Permission::Admin]);
     let admin = house.people.create_person(None, &admin).await.expect("a person");
-    let root = house.cookie_of(admin).await;
+    let root = house.cookie_for(admin).await;
     let reset = house
-        .bare_json(Method::DELETE, &format!("/api/v1/people/{dee}/second-factor"), &root, json!({}))
+        .send_json_as(
+            Method::DELETE,
+            &format!("/api/v1/people/{dee}/second-factor"),
+            &root,
+            json!({}),
+        )
         .await;
     assert_eq!(reset.status, StatusCode::OK, "{}", reset.text());
-    assert_eq!(house.ask_get("/api/v1/nodes", &session).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/api/v1/nodes", &session).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(
-        house.ask_get("/api/v1/nodes", &house.by_password().await).await.status,
+        house.send_get("/api/v1/nodes", &house.by_password().await).await.status,
         StatusCode::OK
     );
 }
@@ -272,7 +278,7 @@ async fn policy_sends_everyone_to_set_one_up() {
     let house = House::at(origin, "localhost:7780", |_| {}).await;
     house.dee().await;
     let dee = house.by_password().await;
-    assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
     let sql = "UPDATE object o SET body = convert_to((convert_from(o.body, 'UTF8')::jsonb || '{\"second_factor\": true}')::text, 'UTF8')
                FROM policy p, head h WHERE p.number = h.policy_number AND o.hash = p.hash";
     let sql = format!(
@@ -283,7 +289,7 @@ async fn policy_sends_everyone_to_set_one_up() {
         .await
         .expect("another policy");
     assert_eq!(
-        code_of(&house.ask_get("/api/v1/nodes", &dee).await),
+        code_of(&house.send_get("/api/v1/nodes", &dee).await),
         (403, "second_factor_needed".into())
     );
     assert!(
@@ -294,7 +300,7 @@ async fn policy_sends_everyone_to_set_one_up() {
             .contains("The policy requires a second factor")
     );
     house.set_up(&dee).await;
-    assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 
     // The page offers a passkey too.
     sqlx::query("DELETE FROM totp").execute(house.db.owner()).await.expect("no app");
@@ -309,5 +315,5 @@ async fn policy_sends_everyone_to_set_one_up() {
     let made =
         call("/call/register-passkey", json!({"wish": {"name": "key", "answer": answer}})).await;
     assert_eq!(made.status, StatusCode::OK, "{}", made.text());
-    assert_eq!(house.ask_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use api::live::Live;
 use axum::body::BodyDataStream;
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use futures::StreamExt as _;
 use sqlx::PgPool;
 use store::journal;
@@ -31,7 +31,7 @@ impl Message {
         format!("{} {} {}", self.id, self.event, self.data)
     }
 
-    fn is_beat(&self) -> bool {
+    fn is_heartbeat(&self) -> bool {
         self.event == "heartbeat"
     }
 }
@@ -97,7 +97,7 @@ impl Tab {
     pub(super) async fn next_live(&mut self) -> Live {
         loop {
             let message = self.next().await.expect("a message");
-            if !message.is_beat() {
+            if !message.is_heartbeat() {
                 return message.live();
             }
         }
@@ -119,10 +119,10 @@ fn parse(block: &str) -> Message {
 }
 
 fn target(number: i64) -> Live {
-    Live::Target { target: TargetNo(number) }
+    Live::Target { target: BlueprintNumber(number) }
 }
 
-async fn happen(
+async fn append_events(
     pool: &PgPool,
     topic: &str,
     numbers: impl IntoIterator<Item = i64>,
@@ -146,11 +146,11 @@ async fn cursor(house: &House) -> i64 {
 async fn stream_sends_events_after_cursor_at_once() {
     let house = House::new().await;
     let cookie = house.cookie().await;
-    happen(house.db.app(), "targets", [1], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
     let after = cursor(&house).await;
-    happen(house.db.app(), "targets", [2, 3], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [2, 3], Duration::ZERO).await;
     let mut tab = Tab::open(&house, &cookie, &format!("after={after}"), "").await;
-    assert!(tab.next().await.expect("a message").is_beat(), "says that it is there");
+    assert!(tab.next().await.expect("a message").is_heartbeat(), "says that it is there");
     let mut told = tab.next_live().await;
     if told == target(1) {
         // Another test's transaction delayed the events when the cursor was read.
@@ -158,7 +158,7 @@ async fn stream_sends_events_after_cursor_at_once() {
     }
     assert_eq!((told, tab.next_live().await), (target(2), target(3)));
     let before = Instant::now();
-    happen(house.db.app(), "targets", [4], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [4], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(4));
     assert!(before.elapsed() < PATIENCE);
 }
@@ -170,8 +170,8 @@ async fn stream_filters_by_topic() {
     let deployment = "deployment:00000000-0000-0000-0000-000000000001";
     let mut tab = Tab::open(&house, &cookie, &format!("topics={deployment},run:7"), "").await;
     tab.next().await.expect("a beat");
-    happen(house.db.app(), "reviews", [1], Duration::ZERO).await;
-    happen(house.db.app(), deployment, [2], Duration::ZERO).await;
+    append_events(house.db.app(), "reviews", [1], Duration::ZERO).await;
+    append_events(house.db.app(), deployment, [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
 }
 
@@ -191,7 +191,7 @@ async fn reconnecting_stream_gets_each_event_once() {
                 for step in 0..EACH / 2 {
                     let number = writer * EACH + step * 2;
                     let hold = Duration::from_millis(((writer * 7 + step * 3) % 11).unsigned_abs());
-                    happen(&pool, "targets", [number, number + 1], hold).await;
+                    append_events(&pool, "targets", [number, number + 1], hold).await;
                 }
             })
         })
@@ -201,7 +201,7 @@ async fn reconnecting_stream_gets_each_event_once() {
         let mut tab = Tab::open(&house, &cookie, &format!("after={after}"), &last).await;
         for _ in 0..1 + cuts % 9 {
             let message = tab.next().await.expect("a message");
-            if message.is_beat() {
+            if message.is_heartbeat() {
                 continue;
             }
             got.push(message.live());
@@ -234,10 +234,10 @@ async fn invalid_cursor_resets_the_stream() {
     let of_another_database = cursor(&house).await + 1_000_000;
     let mut tab = Tab::open(&house, &cookie, "", &format!("{of_another_database}-1")).await;
     assert_eq!(tab.next_live().await, Live::Reset);
-    happen(house.db.app(), "targets", [1], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
 
-    happen(house.db.app(), "targets", 2..2_300, Duration::ZERO).await;
+    append_events(house.db.app(), "targets", 2..2_300, Duration::ZERO).await;
     let mut tab = Tab::open(&house, &cookie, "after=1", "").await;
     assert_eq!(tab.next_live().await, Live::Reset, "too much to catch up on");
 }
@@ -248,12 +248,13 @@ async fn slow_reader_is_reset_and_blocks_none() {
     let cookie = house.cookie().await;
     let mut slow = Tab::open(&house, &cookie, "", "").await;
     slow.next().await.expect("a beat");
-    happen(house.db.app(), "targets", [0], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [0], Duration::ZERO).await;
     assert_eq!(slow.next_live().await, target(0));
     let mut quick = Tab::open(&house, &cookie, "", "").await;
     quick.next().await.expect("a beat");
     for part in 0..8 {
-        happen(house.db.app(), "targets", part * 400 + 1..=part * 400 + 400, Duration::ZERO).await;
+        append_events(house.db.app(), "targets", part * 400 + 1..=part * 400 + 400, Duration::ZERO)
+            .await;
         for _ in 0..400 {
             quick.next_live().await;
         }
@@ -264,7 +265,7 @@ async fn slow_reader_is_reset_and_blocks_none() {
             told => assert!(matches!(told, Live::Target { .. })),
         }
     }
-    happen(house.db.app(), "targets", [9_999], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [9_999], Duration::ZERO).await;
     while slow.next_live().await != target(9_999) {}
 }
 
@@ -272,27 +273,27 @@ async fn slow_reader_is_reset_and_blocks_none() {
 async fn idle_stream_has_heartbeat_until_session_ends() {
     let rhythm = live::Rhythm {
         heartbeat: Duration::from_millis(40),
-        still_signed_in: Duration::from_millis(100),
+        session_check: Duration::from_millis(100),
     };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
     for _ in 0..5 {
         let message = tab.next().await.expect("a message");
-        assert!(message.is_beat() && message.id.contains('-'), "{message:?}");
+        assert!(message.is_heartbeat() && message.id.contains('-'), "{message:?}");
     }
     house.people.disable(None, house.ada).await.expect("to disable");
     while let Some(message) = tab.next().await {
-        assert!(message.is_beat());
+        assert!(message.is_heartbeat());
     }
-    assert_eq!(house.ask_get("/events", &cookie).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/events", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn stream_ends_when_viewer_permission_is_lost() {
     let rhythm = live::Rhythm {
         heartbeat: Duration::from_millis(40),
-        still_signed_in: Duration::from_millis(100),
+        session_check: Duration::from_millis(100),
     };
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     house.person("root", [Permission::Admin]).await;
@@ -305,7 +306,7 @@ async fn stream_ends_when_viewer_permission_is_lost() {
     for stream in [&mut tab, &mut program] {
         for _ in 0..5 {
             assert!(
-                stream.next().await.expect("a message").is_beat(),
+                stream.next().await.expect("a message").is_heartbeat(),
                 "it goes on while they may look"
             );
         }
@@ -313,11 +314,11 @@ async fn stream_ends_when_viewer_permission_is_lost() {
     house.people.change_grants(&root, house.ada, &[]).await.expect("to take all away");
     for stream in [&mut tab, &mut program] {
         while let Some(message) = stream.next().await {
-            assert!(message.is_beat());
+            assert!(message.is_heartbeat());
         }
     }
     assert_eq!(
-        house.ask_get("/events", &cookie).await.status,
+        house.send_get("/events", &cookie).await.status,
         StatusCode::FORBIDDEN,
         "the session goes on"
     );
@@ -338,12 +339,12 @@ async fn streams_survive_a_database_outage() {
     let cookie = house.cookie().await;
     let mut tab = Tab::open(&house, &cookie, "", "").await;
     tab.next().await.expect("a beat");
-    happen(house.db.app(), "targets", [1], Duration::ZERO).await;
+    append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
-    house.db.allow_connections(false).await.expect("to keep out");
+    house.db.set_connections_allowed(false).await.expect("to keep out");
     tokio::time::sleep(Duration::from_millis(500)).await;
-    house.db.allow_connections(true).await.expect("to let in");
-    happen(house.db.owner(), "targets", [2], Duration::ZERO).await;
+    house.db.set_connections_allowed(true).await.expect("to let in");
+    append_events(house.db.owner(), "targets", [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
 }
 
@@ -355,15 +356,15 @@ async fn streams_are_limited() {
     .await;
     let cookie = house.cookie().await;
     let first = Tab::open(&house, &cookie, "", "").await;
-    let more = house.ask_get("/events", &cookie).await;
+    let more = house.send_get("/events", &cookie).await;
     assert_eq!(
         (more.status.as_u16(), more.problem()["code"].as_str()),
         (429, Some("too_many_streams"))
     );
     assert_eq!(more.header(header::RETRY_AFTER), "5");
     let bo = NewPerson::human("bo", [Permission::Viewer]);
-    let bo = house.cookie_of(house.people.create_person(None, &bo).await.expect("bo")).await;
-    assert_eq!(house.ask_get("/events", &bo).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let bo = house.cookie_for(house.people.create_person(None, &bo).await.expect("bo")).await;
+    assert_eq!(house.send_get("/events", &bo).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(first);
     Tab::open(&house, &cookie, "", "").await;
 }
@@ -375,7 +376,7 @@ async fn api_client_watches_the_same_events() {
     let ada = house.cookie().await;
     let mut watch = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
     let began = watch.next().await.expect("a heartbeat");
-    assert!(began.is_beat());
+    assert!(began.is_heartbeat());
     let add = |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
     house.tell("/api/v1/nodes", &ada, add("n2")).await.json();
     assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
@@ -389,7 +390,7 @@ async fn api_client_watches_the_same_events() {
             Live::Node { fqdn: format!("{name}.house.example.com") }
         );
     }
-    let refused = house.ask_get("/api/v1/watch?topic=nodes", &ada).await;
+    let refused = house.send_get("/api/v1/watch?topic=nodes", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text());
-    assert_eq!(house.ask_get("/api/v1/watch", "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/api/v1/watch", "").await.status, StatusCode::UNAUTHORIZED);
 }

@@ -4,7 +4,7 @@
 use serde_json::{Map, json};
 use store::running::{self, RunEnd};
 
-use super::the_way::under_way;
+use super::change_flow::under_way;
 use super::*;
 
 #[tokio::test]
@@ -13,7 +13,8 @@ async fn each_value_names_its_source() {
     let (run, worker) = under_way(&house).await;
     let ada = house.cookie().await;
     let noderole =
-        house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"].clone();
+        house.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
+            .clone();
     let noderole = noderole.as_str().expect("an id").to_owned();
     let given = json!({"data": {"app": {"port": 8080, "key": {"$secret": "db", "version": 1}}}, "sources": {
         "/app/port": {"step": house.step(&noderole).await, "layer": "wall", "run": run},
@@ -32,7 +33,7 @@ async fn each_value_names_its_source() {
     let end = RunEnd::Failed { reason: "no luck".into(), found };
     running::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
 
-    let told = house.ask_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
+    let told = house.send_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
     let values = &told["page"]["values"];
     assert_eq!((&told["page"]["all"], &told["surroundings"]), (&json!(2), &json!({"results": []})));
     assert_eq!(
@@ -41,7 +42,7 @@ async fn each_value_names_its_source() {
     );
     assert_eq!((&values[1]["run"], &values[1]["noderole"]), (&json!(run), &json!(noderole)));
     assert_eq!(values[1]["source"], "output of app on n1.house.example.com");
-    let some = house.ask_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
+    let some = house.send_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
     assert_eq!(
         (&some["page"]["matching"], &some["page"]["values"][0]["value"]),
         (&json!(1), &json!("8080"))
@@ -49,7 +50,7 @@ async fn each_value_names_its_source() {
 
     let node = house.n1(&ada).await;
     let path = format!("/api/v1/nodes/{}/results", node.as_str().expect("an id"));
-    let kept = house.ask_get(&path, &ada).await.json();
+    let kept = house.send_get(&path, &ada).await.json();
     let result = &kept["results"][0];
     assert_eq!(
         (&result["run"], &result["outcome"], &result["role"]),
@@ -67,7 +68,7 @@ async fn each_value_names_its_source() {
         "the rest stays there"
     );
     assert_eq!(
-        house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["result"],
+        house.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["result"],
         whole,
         "all of it is with its run"
     );
@@ -79,7 +80,7 @@ async fn each_value_names_its_source() {
         ("sort=run".to_owned(), 1),
         (format!("sort=run&before=run~-{run}"), 0),
     ] {
-        let some = house.ask_get(&format!("{path}?{asked}"), &ada).await.json();
+        let some = house.send_get(&format!("{path}?{asked}"), &ada).await.json();
         assert_eq!(
             (some["results"].as_array().map(Vec::len), &some["all"]),
             (Some(found), &json!(1)),
@@ -87,7 +88,7 @@ async fn each_value_names_its_source() {
         );
     }
     assert_eq!(
-        house.ask_get(&format!("{path}?outcome=purple"), &ada).await.status,
+        house.send_get(&format!("{path}?outcome=purple"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
@@ -99,7 +100,7 @@ async fn each_value_names_its_source() {
             json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
         house.passes(&ada, "web", edits, &[&bo]).await;
     }
-    let now = house.ask_get(&format!("/api/v1/noderoles/{noderole}/data"), &ada).await.json();
+    let now = house.send_get(&format!("/api/v1/noderoles/{noderole}/data"), &ada).await.json();
     let values = now["page"]["values"].as_array().expect("a list").clone();
     let of = |path: &str| {
         values.iter().find(|value| value["path"] == path).cloned().expect("it is there")
@@ -111,12 +112,12 @@ async fn each_value_names_its_source() {
     );
 
     let nobody =
-        house.ask_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
+        house.send_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
     let long = format!("/api/v1/noderoles/{noderole}/data?find={}", "x".repeat(501));
-    assert_eq!(house.ask_get(&long, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get(&long, &ada).await.status, StatusCode::BAD_REQUEST);
     let odd = format!("/api/v1/noderoles/{noderole}/data?search=x");
-    assert_eq!(house.ask_get(&odd, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get(&odd, &ada).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
@@ -125,7 +126,8 @@ async fn values_are_paged_without_gaps() {
     let (run, _) = under_way(&house).await;
     let ada = house.cookie().await;
     let noderole =
-        house.ask_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"].clone();
+        house.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
+            .clone();
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
     let web = house.id_of("web", &ada).await;
     let many: Map<String, Value> =
@@ -135,27 +137,27 @@ async fn values_are_paged_without_gaps() {
     let path = format!("/api/v1/noderoles/{}/data?find=key", noderole.as_str().expect("an id"));
     let (mut paths, mut sizes, mut next) = (Vec::new(), Vec::new(), path.clone());
     loop {
-        let page = house.ask_get(&next, &ada).await.json()["page"].clone();
+        let page = house.send_get(&next, &ada).await.json()["page"].clone();
         let values = page["values"].as_array().expect("a list");
         sizes.push(values.len());
         paths.extend(values.iter().map(|value| value["path"].as_str().expect("a path").to_owned()));
         let Some(after) = page["next"].as_str() else { break };
         next = format!("{path}&after={}", after.replace('/', "%2F"));
     }
-    let junk = house.ask_get(&format!("{path}&after=junk"), &ada).await;
+    let junk = house.send_get(&format!("{path}&after=junk"), &ada).await;
     assert_eq!(junk.status, StatusCode::BAD_REQUEST, "{}", junk.text());
     assert!(junk.text().contains("is not the path of a value"), "{}", junk.text());
     let expected: Vec<String> = (0..750).map(|n| format!("/key~1{n:03}~0/a")).collect();
     assert_eq!((sizes, paths), (vec![200, 200, 200, 150], expected));
     let panel = house
-        .ask_get(&format!("/api/v1/noderoles/{}", noderole.as_str().expect("an id")), &ada)
+        .send_get(&format!("/api/v1/noderoles/{}", noderole.as_str().expect("an id")), &ada)
         .await
         .json();
     assert_eq!(panel["provenance"].as_array().expect("a list").len(), 200);
     assert!(panel["values"].as_u64() >= Some(750));
 }
 
-const SHAPED: &str = "barclamp: {name: shaped, version: '1'}
+const SCHEMA_BARCLAMP: &str = "barclamp: {name: shaped, version: '1'}
 roles:
 - name: shaped
   jig: noop
@@ -169,7 +171,7 @@ async fn invalid_data_is_rejected_with_pointers() {
     house.furnish().await;
     let ada = house.cookie().await;
     house
-        .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}}))
+        .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SCHEMA_BARCLAMP}}))
         .await
         .json();
     let (web, node) = (house.id_of("web", &ada).await, house.n1(&ada).await);
@@ -233,7 +235,7 @@ async fn noderole_uses_data_of_its_binding_deployment() {
     let ada = house.cookie().await;
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
     house
-        .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SHAPED}}))
+        .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SCHEMA_BARCLAMP}}))
         .await
         .json();
     let (system, web, node) =
@@ -259,9 +261,9 @@ async fn noderole_uses_data_of_its_binding_deployment() {
         .await
         .expect("it is bound");
     let path = format!("/api/v1/noderoles/{noderole}");
-    assert_eq!(house.ask_get(&path, &ada).await.json()["deployment"], "system");
+    assert_eq!(house.send_get(&path, &ada).await.json()["deployment"], "system");
     let values =
-        house.ask_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
+        house.send_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
     assert_eq!(
         (&values[0]["path"], &values[0]["value"]),
         (&json!("/shape/port"), &json!("80")),
@@ -275,7 +277,7 @@ async fn noderole_uses_data_of_its_binding_deployment() {
 
 impl House {
     async fn version(&self, cookie: &str, barclamp: &str) -> Value {
-        let catalog = self.ask_get("/api/v1/barclamps", cookie).await.json();
+        let catalog = self.send_get("/api/v1/barclamps", cookie).await.json();
         let versions = catalog["versions"].as_array().expect("a list").clone();
         versions
             .into_iter()
@@ -299,8 +301,8 @@ impl House {
 async fn review_names_secrets_by_version() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let web = house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let secret = |version: u32| json!({"$secret": "db/password", "version": version});
     let data = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": data});
     let bind =
@@ -308,7 +310,7 @@ async fn review_names_secrets_by_version() {
     let reviewed = async |edits: Value| {
         let draft = house.draft(&ada, "web", edits).await;
         let id = house.submit(&ada, draft).await;
-        (id, house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json())
+        (id, house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await.json())
     };
     let has_risk =
         |review: &Value| review["risks"].as_array().expect("a list").contains(&json!("secret"));

@@ -4,14 +4,14 @@ use engine::anneal::Limits;
 use serde_json::json;
 use store::running::{self, RunEnd};
 
-use super::the_way::{committed, working};
+use super::change_flow::{committed, working};
 use super::*;
 
 const LONG: Duration = Duration::from_secs(600);
 
 /// The only reason, its count, and its only step.
 async fn only(house: &House, cookie: &str, query: &str) -> (String, i64, Value) {
-    let page = house.ask_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
+    let page = house.send_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
     let groups = page["groups"].as_array().expect("a list");
     assert_eq!(groups.len(), 1, "{page}");
     let (group, steps) = (&groups[0], groups[0]["steps"].as_array().expect("a list"));
@@ -29,9 +29,9 @@ async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
 }
 
 /// The progress of `web`, the same value as for its target.
-async fn way_of_web(house: &House, cookie: &str) -> String {
-    let deployment = house.ask_get("/api/v1/deployments/web/way", cookie).await.json();
-    let target = house.ask_get("/api/v1/targets/2", cookie).await.json();
+async fn progress_of_web(house: &House, cookie: &str) -> String {
+    let deployment = house.send_get("/api/v1/deployments/web/way", cookie).await.json();
+    let target = house.send_get("/api/v1/targets/2", cookie).await.json();
     assert_eq!(
         (&deployment["deployment"], &deployment["way"]),
         (&json!("web"), &target["way"]),
@@ -60,7 +60,7 @@ async fn step_has_pending_reason_until_it_runs() {
     house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
     let freed_by = says(&house, &ada, "held", "Deployment web was put on hold by ada").await;
     assert_eq!(freed_by, json!([{"what": "deployment", "name": "web"}]));
-    assert_eq!(way_of_web(&house, &ada).await, "stuck", "held");
+    assert_eq!(progress_of_web(&house, &ada).await, "stuck", "held");
     house
         .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
         .await
@@ -71,10 +71,10 @@ async fn step_has_pending_reason_until_it_runs() {
         .await
         .json();
     says(&house, &ada, "paused", "an operator can switch it on").await;
-    assert_eq!(way_of_web(&house, &ada).await, "stuck", "off");
+    assert_eq!(progress_of_web(&house, &ada).await, "stuck", "off");
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 
-    assert_eq!(way_of_web(&house, &ada).await, "under_way");
+    assert_eq!(progress_of_web(&house, &ada).await, "under_way");
     let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(
@@ -83,7 +83,7 @@ async fn step_has_pending_reason_until_it_runs() {
     );
     running::lease_runs(house.db.worker(), worker, &["noop"], 1, LONG).await.expect("a lease");
     assert_eq!(
-        house.ask_get("/api/v1/waiting", &ada).await.json(),
+        house.send_get("/api/v1/waiting", &ada).await.json(),
         json!({"groups": []}),
         "it runs"
     );
@@ -93,7 +93,7 @@ async fn step_has_pending_reason_until_it_runs() {
         says(&house, &ada, "failed", "no such disk").await,
         json!([{"what": "run", "run": run}])
     );
-    assert_eq!(way_of_web(&house, &ada).await, "stuck", "failed");
+    assert_eq!(progress_of_web(&house, &ada).await, "stuck", "failed");
 }
 
 #[tokio::test]
@@ -109,9 +109,9 @@ async fn pending_steps_are_filtered() {
     ] {
         assert_eq!(only(&house, &ada, &query).await.0, "node_dead", "{query}");
     }
-    let nothing = house.ask_get("/api/v1/waiting?deployment=edge", &ada).await.json();
+    let nothing = house.send_get("/api/v1/waiting?deployment=edge", &ada).await.json();
     assert_eq!(nothing, json!({"groups": []}));
-    let other = house.ask_get("/api/v1/waiting?reason=failed", &ada).await.json();
+    let other = house.send_get("/api/v1/waiting?reason=failed", &ada).await.json();
     assert_eq!(
         (&other["groups"][0]["count"], &other["groups"][0]["steps"]),
         (&json!(1), &json!([]))
@@ -129,8 +129,8 @@ async fn pending_steps_are_filtered() {
         ),
         ("?of=web", 400),
     ] {
-        let problem = house.ask_get(&format!("/api/v1/waiting{query}"), &ada).await.problem();
+        let problem = house.send_get(&format!("/api/v1/waiting{query}"), &ada).await.problem();
         assert_eq!(problem["status"], status, "{query}: {problem}");
     }
-    assert_eq!(house.ask_get("/api/v1/waiting", "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/api/v1/waiting", "").await.status, StatusCode::UNAUTHORIZED);
 }

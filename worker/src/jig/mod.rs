@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use engine::Hash;
 use engine::catalog::{JigClass, Place, Role};
-use engine::ids::{Fqdn, NodeId, RunId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, Fqdn, NodeId, RunId, StepId};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -43,7 +43,7 @@ pub struct Job {
     /// Number of restores of the database. It orders tokens from before and after a restore.
     pub epoch: i64,
     /// The target that last changed or re-ran the step.
-    pub generation: TargetNo,
+    pub generation: BlueprintNumber,
     /// Hash of the role's content and the step's own reviewed data, without outputs. The node's
     /// ledger compares it.
     pub content: Hash,
@@ -110,7 +110,7 @@ impl Ended {
 }
 
 /// Cuts a reason at [`MAX_REASON`] characters.
-pub fn shortened(text: String) -> String {
+pub fn shorten(text: String) -> String {
     match text.char_indices().nth(MAX_REASON) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text,
@@ -121,11 +121,11 @@ pub fn shortened(text: String) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// This worker no longer leases the run: it was lost or taken over.
-    NotOurs,
+    LeaseLost,
     /// A user canceled it.
     Cancelled,
     /// The worker shuts down and the grace period is over.
-    WorkerEnds,
+    WorkerShutdown,
 }
 
 /// Signals a jig to stop.
@@ -134,9 +134,9 @@ pub struct Stop(watch::Receiver<Option<StopReason>>);
 
 /// The sending half of a [`Stop`].
 #[derive(Debug, Clone)]
-pub struct Stopper(Arc<watch::Sender<Option<StopReason>>>);
+pub struct StopSender(Arc<watch::Sender<Option<StopReason>>>);
 
-impl Stopper {
+impl StopSender {
     /// Creates a stopper and its stop signal.
     pub fn new() -> (Self, Stop) {
         let (sender, receiver) = watch::channel(None);
@@ -183,7 +183,7 @@ pub trait Jig: Send + Sync {
 }
 
 /// Source of script content.
-pub trait Scripts: Send + Sync {
+pub trait ScriptSource: Send + Sync {
     /// Returns the script with this hash.
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>>;
 }

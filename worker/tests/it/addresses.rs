@@ -243,7 +243,7 @@ async fn unreachable_node_reports_each_address() {
     );
     // A single address returns its specific error.
     let only = connections.reach(&bed.reach(0, &[other])).await.expect_err("it is another");
-    assert!(matches!(only, SshError::OtherHost { .. }), "{only}");
+    assert!(matches!(only, SshError::HostKeyMismatch { .. }), "{only}");
 }
 
 #[tokio::test]
@@ -298,14 +298,14 @@ async fn removed_key_ends_access() {
 async fn connection_expires_at_its_maximum_age() {
     let bed = Bed::of(1).await;
     let reach = bed.reach(0, &[bed.real(0)]);
-    let (kept, short) = (bed.ways(), bed.ways().no_older_than(Duration::ZERO));
+    let (kept, short) = (bed.ways(), bed.ways().with_max_age(Duration::ZERO));
     for connections in [&kept, &short] {
         ends(connections, &reach).await.expect("it lets us in");
     }
     let mut under_way = short.start(&reach, "read word; exit 7").await.expect("it lets us in");
     fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("it is ours");
     let refused = ends(&short, &reach).await.expect_err("the machine knows the key no more");
-    assert!(matches!(refused, SshError::NotLetIn { .. }), "{refused}");
+    assert!(matches!(refused, SshError::AuthenticationFailed { .. }), "{refused}");
     ends(&kept, &reach).await.expect("its time is not over");
     // The command on the old connection continues.
     drop(under_way.stdin.take());

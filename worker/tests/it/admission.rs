@@ -10,11 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
     AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits,
-    Link, Moment, NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, struck, wait_of,
+    Link, Moment, NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, pending_reason,
+    struck,
 };
-use engine::catalog::{JigClass, JoinAfter, Lane, LaneMode, Needs, OnError, Role};
+use engine::catalog::{ConcurrencyGroupMode, JigClass, JoinAfter, Lane, Needs, OnError, Role};
 use engine::cluster::EdgeKind;
-use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, RunId, StepId};
+use engine::ids::{
+    ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, RunId, StepId,
+};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Row};
 use uuid::Uuid;
@@ -43,8 +46,8 @@ impl Dice {
     }
 }
 
-fn lane(name: &str, max_running: u32, mode: LaneMode) -> Option<Lane> {
-    Some(Lane { name: LaneName::parse(name).expect("a name"), max_running, mode })
+fn lane(name: &str, max_running: u32, mode: ConcurrencyGroupMode) -> Option<Lane> {
+    Some(Lane { name: ConcurrencyGroupName::parse(name).expect("a name"), max_running, mode })
 }
 
 fn roles() -> Vec<(&'static str, Role)> {
@@ -56,14 +59,16 @@ fn roles() -> Vec<(&'static str, Role)> {
     vec![
         with("plain", JigClass::Noop, &|_| ()),
         with("shared", JigClass::Test, &|role| role.run.exclusive = false),
-        with("two", JigClass::Noop, &|role| role.run.lane = lane("two", 2, LaneMode::Rolling)),
+        with("two", JigClass::Noop, &|role| {
+            role.run.lane = lane("two", 2, ConcurrencyGroupMode::Rolling)
+        }),
         with("two-shared", JigClass::Noop, &|role| {
             role.run.exclusive = false;
-            role.run.lane = lane("two", 2, LaneMode::Rolling);
+            role.run.lane = lane("two", 2, ConcurrencyGroupMode::Rolling);
         }),
         with("chunk", JigClass::Noop, &|role| {
             role.run.exclusive = false;
-            role.run.lane = lane("chunk", 2, LaneMode::Chunk);
+            role.run.lane = lane("chunk", 2, ConcurrencyGroupMode::Chunk);
         }),
         with("any", JigClass::Test, &|role| role.run.needs = Needs::Any),
         with("dead", JigClass::Noop, &|role| role.run.needs = Needs::Dead),
@@ -189,7 +194,7 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let uuid = |row: &PgRow, column: &str| row.get::<Uuid, _>(column);
     let lane_of = |row: &PgRow| LaneKey {
         deployment: DeploymentId(uuid(row, "deployment_id")),
-        name: LaneName::parse(row.get("lane")).expect("a name"),
+        name: ConcurrencyGroupName::parse(row.get("lane")).expect("a name"),
     };
     let deployments = all("SELECT id, name, parent, held_by::text AS held FROM deployment").await;
     let lanes = all("SELECT deployment_id, name AS lane, max_running, mode FROM lane").await;
@@ -259,7 +264,7 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
             .iter()
             .map(|row| (JigName::parse(row.get("name")).expect("a name"), row.get("active")))
             .collect::<BTreeMap<_, _>>(),
-        unserved: jigs
+        unsupported_jigs: jigs
             .iter()
             .filter(|row| !row.get::<bool, _>("served"))
             .map(|row| JigName::parse(row.get("name")).expect("a name"))
@@ -360,7 +365,10 @@ async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTree
         |(id, queued, over)| (id, if queued { Attempt::Queued } else { Attempt::Running { over } });
     let runs: BTreeMap<Uuid, Attempt> = runs.into_iter().map(attempt).collect();
     let wait = |id: &StepId| {
-        Some((*id, wait_of(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?))
+        Some((
+            *id,
+            pending_reason(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?,
+        ))
     };
     view.steps.keys().filter_map(wait).collect()
 }

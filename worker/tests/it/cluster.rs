@@ -18,8 +18,8 @@ use engine::cluster::{
 use engine::gate::signature::{Nonce, Statement};
 use engine::gate::{Policy, Risk, SignedRule, VerdictKind};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, PasskeyId,
-    PersonId, PolicyNo, RoleName, RunId, StepId, SubmissionId, TargetNo,
+    ActionName, BlueprintNumber, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId,
+    PasskeyId, PersonId, PolicyNumber, ReviewId, RoleName, RunId, StepId,
 };
 use engine::plan::base::written;
 use passkeys::Site;
@@ -190,8 +190,8 @@ impl Cluster {
         };
         let policy = Object::of(ObjectKind::Policy, &policy).expect("a policy");
         let objects = [
-            blueprint.put_node(node).expect("a document"),
-            blueprint.put_deployment(deployment).expect("a document"),
+            blueprint.insert_node(node).expect("a document"),
+            blueprint.insert_deployment(deployment).expect("a document"),
             blueprint.root_object().expect("a document"),
             policy.clone(),
         ];
@@ -200,7 +200,7 @@ impl Cluster {
         let projection =
             project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        intent::put_objects(&mut transaction, &objects).await.expect("objects");
+        intent::ensure_objects(&mut transaction, &objects).await.expect("objects");
         let new = NewTarget {
             head,
             submission: None,
@@ -305,7 +305,9 @@ impl Cluster {
     pub async fn add_role(&mut self, role: Role) {
         let object = Object::of(ObjectKind::Role, &role).expect("a role");
         let mut connection = self.server().acquire().await.expect("a connection");
-        intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
+        intent::ensure_objects(&mut connection, std::slice::from_ref(&object))
+            .await
+            .expect("objects");
         let role = Arc::new(role);
         self.catalog.add_role(object.hash, role.clone());
         self.roles.insert(role.name.to_string(), (object.hash, role));
@@ -320,7 +322,9 @@ impl Cluster {
     ) {
         let object = Object::of_bytes(ObjectKind::Script, script.as_bytes().to_vec());
         let mut connection = self.server().acquire().await.expect("a connection");
-        intent::put_objects(&mut connection, std::slice::from_ref(&object)).await.expect("objects");
+        intent::ensure_objects(&mut connection, std::slice::from_ref(&object))
+            .await
+            .expect("objects");
         drop(connection);
         let mut role = role(name, JigClass::Script);
         role.scripts =
@@ -330,7 +334,7 @@ impl Cluster {
     }
 
     /// Commits noderoles with a review. Binding an existing noderole changes its data.
-    pub async fn commit(&mut self, binds: &[Bind]) -> TargetNo {
+    pub async fn commit(&mut self, binds: &[Bind]) -> BlueprintNumber {
         let mut new = self.blueprint.clone();
         let mut objects = Vec::new();
         let mut nodes: BTreeMap<usize, NodeDoc> = BTreeMap::new();
@@ -377,9 +381,9 @@ impl Cluster {
             }
         }
         deployment.inactive_jigs.clone_from(&self.inactive_jigs);
-        objects.push(new.put_deployment(deployment).expect("a document"));
+        objects.push(new.insert_deployment(deployment).expect("a document"));
         for (_, doc) in nodes {
-            objects.push(new.put_node(doc).expect("a document"));
+            objects.push(new.insert_node(doc).expect("a document"));
         }
         let root = new.root_object().expect("a document");
         objects.push(root.clone());
@@ -398,19 +402,19 @@ impl Cluster {
         new: Blueprint,
         objects: &[Object],
         root: Hash,
-    ) -> TargetNo {
+    ) -> BlueprintNumber {
         let changes = changes(&self.blueprint.root(), &new.root());
         let written = written(&self.blueprint, &new, &changes);
         let projection =
             project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        intent::put_objects(&mut transaction, objects).await.expect("objects");
+        intent::ensure_objects(&mut transaction, objects).await.expect("objects");
         let (proposal, _) = intent::ensure_proposal(&mut transaction, self.system, self.author)
             .await
             .expect("a proposal");
         let version =
-            intent::raise_version(&mut transaction, proposal, 0).await.expect("a version");
+            intent::increment_version(&mut transaction, proposal, 0).await.expect("a version");
         let (base,): (i64,) = sqlx::query_as("SELECT head_no FROM deployment WHERE id = $1")
             .bind(self.system.0)
             .fetch_one(&mut *transaction)
@@ -427,7 +431,7 @@ impl Cluster {
                 _ => change_hash(&changes).expect("a hash"),
             },
             effects: Hash::of_bytes(b"effects"),
-            policy: PolicyNo(1),
+            policy: PolicyNumber(1),
             new_policy: None,
             approvals: 1,
             epoch: head.epoch,
@@ -440,7 +444,7 @@ impl Cluster {
                 .chain([Risk::Rerun, Risk::Secret, Risk::Halt])
                 .collect(),
             by: self.author,
-            base: BTreeMap::from([(self.system, TargetNo(base))]),
+            base: BTreeMap::from([(self.system, BlueprintNumber(base))]),
             authors: BTreeSet::from([self.author]),
             documents: changes.clone(),
         };
@@ -471,13 +475,13 @@ impl Cluster {
             projection: &projection,
         };
         let number = intent::commit_change(&mut transaction, &target).await.expect("a target");
-        intent::close_committed(&mut transaction, submission).await.expect("the proposal");
+        intent::close_committed_proposal(&mut transaction, submission).await.expect("the proposal");
         transaction.commit().await.expect("a commit");
         self.blueprint = new;
         number
     }
 
-    async fn sign(&self, on: &mut PgConnection, submission: SubmissionId, verdict: i64) {
+    async fn sign(&self, on: &mut PgConnection, submission: ReviewId, verdict: i64) {
         let Some(Signer { id, authenticator, forges, .. }) = &self.signer else { return };
         let reviewed =
             store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");

@@ -103,9 +103,9 @@ async fn endless_output_of_a_host_is_cut() {
         folder.path().join("on-behalf"),
         Reachable { allow_local: true, database: None },
     );
-    let ends = async |doing: &str, reason: String| {
+    let ends = async |action: &str, reason: String| {
         assert!(
-            reason.contains("The node printed more than ") && reason.contains(doing),
+            reason.contains("The node printed more than ") && reason.contains(action),
             "{reason}"
         );
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
@@ -120,7 +120,7 @@ async fn endless_output_of_a_host_is_cut() {
     let surveyed = jig.survey(&connection).await;
     ends("bytes to its standard output while listing its runs", surveyed.expect_err("no answer"))
         .await;
-    let ended = jig.end_lost(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
+    let ended = jig.end_lost_run(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
     ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer"))
         .await;
 }

@@ -209,7 +209,7 @@ async fn commit_with_cancel_ends_replaced_runs() {
     cluster.running(0, "app").await;
     let target = cluster.commit(&[bind(0, "app").data(json!({}))]).await;
     let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
-    assert_eq!(running::end_superseded(&mut transaction, target).await.expect("an answer"), 1);
+    assert_eq!(running::cancel_superseded(&mut transaction, target).await.expect("an answer"), 1);
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
     let runs = cluster.runs(0, "app").await;

@@ -6,7 +6,7 @@ use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use engine::ids::RunId;
 use serde_json::json;
-use store::running::{self, Finished, Hello, Overdue, RunEnd, WorkerId};
+use store::running::{self, Finished, NewWorker, Overdue, RunEnd, WorkerId};
 use uuid::Uuid;
 
 use crate::cluster::{Bind, Cluster, bind, role};
@@ -17,7 +17,7 @@ const JIGS: [&str; 3] = ["noop", "test", "script"];
 /// Inserts a confirmed worker with a lease of one minute.
 pub async fn confirmed(cluster: &Cluster, capacity: u32) -> WorkerId {
     let id = WorkerId(Uuid::new_v4());
-    let hello = Hello {
+    let hello = NewWorker {
         id,
         name: id.to_string(),
         capacity,
@@ -74,7 +74,7 @@ async fn nothing_is_claimed_without_worker_or_execution() {
     let worker = confirmed(&cluster, 1).await;
     let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     assert_eq!(claimed.runs.len(), 1, "as many as the workers carry");
-    running::bye(cluster.pool(), worker, "test").await.expect("a bye");
+    running::end_worker(cluster.pool(), worker, "test").await.expect("a bye");
     assert!(lease(&cluster, worker, 5).await.is_empty(), "who has gone leases nothing");
 }
 

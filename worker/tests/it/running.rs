@@ -116,7 +116,7 @@ async fn broken_database_connections_are_reopened() {
     cluster.commit(&binds).await;
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(350)).await;
-        cluster.db.cut_connections().await.expect("the cluster obeys");
+        cluster.db.terminate_connections().await.expect("the cluster obeys");
     }
     for node in 0..6 {
         cluster.reaches(node, "slow", "active").await;
@@ -137,7 +137,7 @@ async fn database_outage_only_delays_runs() {
     let long = appears(&cluster.nodes[1].root.join("starts")).await;
     appears(&cluster.nodes[0].root.join("starts")).await;
 
-    cluster.db.allow_connections(false).await.expect("the cluster obeys");
+    cluster.db.set_connections_allowed(false).await.expect("the cluster obeys");
     // The worker must end a run that it can't renew while the database is still unavailable.
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         while is_alive(&long) {
@@ -145,7 +145,7 @@ async fn database_outage_only_delays_runs() {
         }
     });
     ended.await.expect("it outlived its lease");
-    cluster.db.allow_connections(true).await.expect("the cluster obeys");
+    cluster.db.set_connections_allowed(true).await.expect("the cluster obeys");
 
     cluster.reaches(0, "short", "active").await;
     cluster.reaches(1, "long", "active").await;

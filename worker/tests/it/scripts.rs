@@ -208,8 +208,8 @@ async fn stopping_worker_returns_runs_after_grace_period() {
     cluster.commit(&[bind(0, "quick"), bind(1, "long")]).await;
     // A long lease. On a busy machine, a short lease could expire and the run would not be returned
     // to the queue.
-    let (grace, lease) = (Duration::from_secs(3), Duration::from_secs(60));
-    let config = worker::Config { grace, lease, ..quick(&cluster.folder()) };
+    let (grace_period, lease) = (Duration::from_secs(3), Duration::from_secs(60));
+    let config = worker::Config { grace_period, lease, ..quick(&cluster.folder()) };
     let worker = Running::start(config, cluster.pool());
     appears(&cluster.nodes[0].root.join("leader")).await;
     let leader = appears(&cluster.nodes[1].root.join("leader")).await;

@@ -121,7 +121,7 @@ async fn aliveness_changes_after_several_health_checks() {
     };
     until("node WHERE transport = 'ssh' AND NOT alive").await;
     let failed = bed.cluster.count("node_look WHERE NOT reached").await;
-    assert!(failed >= i64::from(engine::alive::FAILURES), "{failed} looks");
+    assert!(failed >= i64::from(engine::alive::FAILURE_THRESHOLD), "{failed} looks");
     let refused = bed
         .cluster
         .count("node_look WHERE NOT reached AND said LIKE '%Cannot reach the node: 127.%refused%'")
@@ -203,7 +203,7 @@ async fn node_with_other_host_key_is_refused() {
     let mut bed = Bed::of(1).await;
     bed.cluster.add_script_role("writes", WRITES, |_| ()).await;
     bed.testbed.node(0).stop();
-    bed.testbed.node(0).forget_host_key().expect("another key");
+    bed.testbed.node(0).replace_host_key().expect("another key");
     bed.testbed.node(0).restart().expect("it comes up");
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.worker();

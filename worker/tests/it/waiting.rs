@@ -109,8 +109,8 @@ async fn pending_list_is_bounded_and_paged() {
 #[tokio::test]
 async fn reversed_pending_list_has_each_step_once() {
     let cluster = crowd().await;
-    let falling = WaitingFilter { falling: true, ..WaitingFilter::default() };
-    let all = waiting(&cluster, falling, 5).await;
+    let descending = WaitingFilter { descending: true, ..WaitingFilter::default() };
+    let all = waiting(&cluster, descending, 5).await;
     let behind: Vec<_> =
         all.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str()).collect();
     assert_eq!(behind.len(), 5, "the first of them");
@@ -126,7 +126,7 @@ async fn reversed_pending_list_has_each_step_once() {
     assert_eq!(behind[0].since, last, "of all, and not only of those that wait longest");
 
     let mut seen = Vec::new();
-    let mut filter = WaitingFilter { wait: Some(Wait::BehindFailure), ..falling };
+    let mut filter = WaitingFilter { wait: Some(Wait::BehindFailure), ..descending };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
         let ours = page.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str());

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use engine::Hash;
 use engine::catalog::{JigClass, Role, Script};
-use engine::ids::{Fqdn, NodeId, RunId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, Fqdn, NodeId, RunId, StepId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 use uuid::Uuid;
 use worker::jig::script::{Left, ScriptJig};
-use worker::jig::{Ended, Jig, Job, Scripts, StopReason, Stopper};
+use worker::jig::{Ended, Jig, Job, ScriptSource, StopReason, StopSender};
 use worker::log::{Chunk, Log, LogStore};
 use worker::reach::Reachable;
 use worker::secrets::{SecretFolder, Secrets};
@@ -24,7 +24,7 @@ use crate::scripts::{appears, dies};
 /// A script source with a single script.
 pub struct OneScript(pub &'static str);
 
-impl Scripts for OneScript {
+impl ScriptSource for OneScript {
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
         async move {
             let body = self.0.as_bytes().to_vec();
@@ -76,7 +76,7 @@ impl Bench {
             run: RunId(run),
             step: self.step,
             epoch: 1,
-            generation: TargetNo(generation),
+            generation: BlueprintNumber(generation),
             content: Hash::of_bytes(content.as_bytes()),
             node: NodeId(Uuid::nil()),
             fqdn: Fqdn::parse("n.test.gantry").expect("a name"),
@@ -91,7 +91,7 @@ impl Bench {
 
     async fn run(&self, job: &Job) -> Ended {
         let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
-        let (_stopper, stop) = Stopper::new();
+        let (_stopper, stop) = StopSender::new();
         self.jig.run(job, &log, stop).await
     }
 
@@ -161,7 +161,7 @@ async fn newer_attempt_ends_the_older_first() {
     let slow = Bench::with(STAYS);
     let first = slow.job(1, 1, "a");
     let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
-    let (_stopper, stop) = Stopper::new();
+    let (_stopper, stop) = StopSender::new();
     let running = slow.jig.run(&first, &log, stop);
     let second = async {
         let pid = appears(&slow.root().join("ran")).await;
@@ -190,7 +190,7 @@ async fn old_epoch_attempt_spares_its_namesake() {
     let bench = Bench::with(alone);
     let before = slow.job(5, 1, "a");
     let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
-    let (_stopper, stop) = Stopper::new();
+    let (_stopper, stop) = StopSender::new();
     let running = slow.jig.run(&before, &log, stop);
     let after = async {
         appears(&slow.root().join("ran")).await;
@@ -217,7 +217,7 @@ async fn remains_of_old_epoch_are_ended() {
         let pid = appears(&bench.root().join("ran")).await;
         assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![(RunId(5), bench.step)]));
         // The epoch of the attempt is unknown by now.
-        bench.jig.end_lost(&job.connection, bench.step, 2, RunId(5)).await.expect("an answer");
+        bench.jig.end_lost_run(&job.connection, bench.step, 2, RunId(5)).await.expect("an answer");
         dies(&pid).await;
         assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![]));
         let left = std::fs::read_dir(bench.root().join(".gantry/run")).expect("a folder").count();
@@ -231,11 +231,13 @@ async fn remains_of_old_epoch_are_ended() {
 async fn run_ended_before_start_never_starts() {
     let bench = Bench::with(COUNTS);
     let job = bench.job(7, 1, "a");
-    let left = bench.jig.end_lost(&job.connection, job.step, 1, job.run).await.expect("an answer");
+    let left =
+        bench.jig.end_lost_run(&job.connection, job.step, 1, job.run).await.expect("an answer");
     assert_eq!(left, Left::NeverStarted);
     refused(bench.run(&job).await, "outdated");
     went_well(&bench.run(&bench.job(8, 1, "a")).await);
-    let left = bench.jig.end_lost(&job.connection, job.step, 1, RunId(8)).await.expect("an answer");
+    let left =
+        bench.jig.end_lost_run(&job.connection, job.step, 1, RunId(8)).await.expect("an answer");
     assert_eq!(left, Left::Started);
     assert_eq!(bench.ran(), 1);
 }
@@ -325,13 +327,13 @@ async fn stopped_run_reports_whether_it_started() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
     let job = bench.job(1, 1, "a");
     let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
-    let (stopper, stop) = Stopper::new();
+    let (stopper, stop) = StopSender::new();
     let stopping = async {
         appears(&bench.root().join("ran")).await;
-        stopper.stop(StopReason::WorkerEnds);
+        stopper.stop(StopReason::WorkerShutdown);
     };
     let (ended, ()) = tokio::join!(bench.jig.run(&job, &log, stop), stopping);
-    assert_eq!(ended, Ended::stopped(StopReason::WorkerEnds, Some(true)));
+    assert_eq!(ended, Ended::stopped(StopReason::WorkerShutdown, Some(true)));
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ fn main() -> anyhow::Result<()> {
     for file in &split.split_modules {
         let cut = std::fs::read(file)?;
         borrowed(&cut, &mut lent).with_context(|| file.display().to_string())?;
-        std::fs::write(file, without_names(&cut)?)?;
+        std::fs::write(file, strip_name_section(&cut)?)?;
     }
     let parts: BTreeMap<_, _> = split.prefetch_map.into_iter().collect();
     let cut = serde_json::json!({ "parts": parts, "lent": lent });
@@ -98,7 +98,7 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
 }
 
 /// Removes the name section. It is incomplete after the split, so tools would complain.
-fn without_names(file: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn strip_name_section(file: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut kept = file.get(..8).context("no WebAssembly")?.to_vec();
     for section in Parser::new(0).parse_all(file) {
         let section = section?;

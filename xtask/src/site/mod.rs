@@ -32,7 +32,7 @@ use crate::tree::Tree;
 /// # Errors
 /// If a tool is missing, a source file is invalid, or an I/O operation fails.
 pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
-    let _alone = alone(tree)?;
+    let _lock = alone(tree)?;
     let packages = PathBuf::from(tree.script("npm-packages", &["xtask"])?);
     let module = module::build(tree, &packages)?;
 

@@ -35,10 +35,10 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "wasm";
 
 /// Our own crates in the module.
-const OURS: [&str; 4] = ["api", "app", "browser", "engine"];
+const OUR_CRATES: [&str; 4] = ["api", "app", "browser", "engine"];
 
 /// Variables of the native build that must not affect the other compiler.
-const OF_THE_NATIVE_BUILD: [&str; 7] = [
+const NATIVE_BUILD_VARIABLES: [&str; 7] = [
     "CARGO_BUILD_TARGET",
     "CARGO_ENCODED_RUSTFLAGS",
     "CARGO_TARGET_DIR",
@@ -49,7 +49,7 @@ const OF_THE_NATIVE_BUILD: [&str; 7] = [
 ];
 
 /// The WebAssembly features that the compiler uses. A split file does not declare them.
-const FEATURES: [&str; 7] = [
+const WASM_FEATURES: [&str; 7] = [
     "--enable-bulk-memory",
     "--enable-bulk-memory-opt",
     "--enable-multivalue",
@@ -83,8 +83,8 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
     ];
     let mut sources: Vec<PathBuf> = sources.iter().map(|path| tree.path(path)).collect();
     sources.push(compiled.clone());
-    let made_of = fingerprint(&[], &sources)?;
-    if !(folder.is_dir() && fs::read_to_string(&made).is_ok_and(|last| last == made_of)) {
+    let fingerprint = fingerprint(&[], &sources)?;
+    if !(folder.is_dir() && fs::read_to_string(&made).is_ok_and(|last| last == fingerprint)) {
         for old in [&folder, &bound] {
             let _ = fs::remove_dir_all(old);
         }
@@ -94,9 +94,9 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
             .args([&compiled, &bound, Path::new("gantry")])
             .run()?;
         let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
-        let made_parts = put_together(&tools, &bound, &folder)?;
-        fs::write(&parts, serde_json::to_vec(&made_parts)?)?;
-        fs::write(&made, made_of)?;
+        let parts_by_name = assemble(&tools, &bound, &folder)?;
+        fs::write(&parts, serde_json::to_vec(&parts_by_name)?)?;
+        fs::write(&made, fingerprint)?;
     }
     let parts =
         serde_json::from_slice(&fs::read(&parts).with_context(|| parts.display().to_string())?)?;
@@ -117,7 +117,7 @@ impl Binaryen<'_> {
     ) -> anyhow::Result<()> {
         Step::new(self.tree, "node")
             .arg(self.folder.join(tool))
-            .args(FEATURES)
+            .args(WASM_FEATURES)
             .args(arguments)
             .arg("-o")
             .arg(to)
@@ -125,7 +125,7 @@ impl Binaryen<'_> {
     }
 
     /// Optimizes a file and writes it with its compressed variants.
-    fn optimise(&self, from: &Path, to: &Path) -> anyhow::Result<()> {
+    fn optimize(&self, from: &Path, to: &Path) -> anyhow::Result<()> {
         let small = from.with_extension("small");
         self.run("wasm-opt", ["-Oz".into(), from.to_owned()], &small)?;
         pack::write(to, &fs::read(&small)?)
@@ -133,7 +133,7 @@ impl Binaryen<'_> {
 }
 
 /// Merges, optimizes and writes the files of the module. Returns the files of each part.
-fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
+fn assemble(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
     let cut: Cut =
         serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
     let file = |name: &str| bound.join(format!("{name}.wasm"));
@@ -150,10 +150,10 @@ fn put_together(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result
         tools.run("wasm-merge", all, &merged)?;
     }
     for name in made.values().flatten().collect::<BTreeSet<_>>() {
-        tools.optimise(&file(name), &to.join(format!("{name}.wasm")))?;
+        tools.optimize(&file(name), &to.join(format!("{name}.wasm")))?;
     }
     // gantry.wasm, not gantry_bg.wasm: the page uses the name from .cargo/config.toml.
-    tools.optimise(&file("gantry_bg"), &to.join("gantry.wasm"))?;
+    tools.optimize(&file("gantry_bg"), &to.join("gantry.wasm"))?;
 
     pack::write(&to.join("split.js"), parts::loader(&cut, &made).as_bytes())?;
     pack::write(&to.join("gantry.js"), &fs::read(bound.join("gantry.js"))?)?;
@@ -181,7 +181,7 @@ fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     let clone = clone_id(tree)?;
     let last = target_dir.join("last-clone");
     if fs::read_to_string(&last).is_ok_and(|id| id != clone) {
-        let ours = OURS.iter().flat_map(|name| ["--package", name]);
+        let ours = OUR_CRATES.iter().flat_map(|name| ["--package", name]);
         let clean: Vec<&str> = std::iter::once("clean").chain(ours).collect();
         cargo(&clean).run()?;
     }
@@ -193,14 +193,14 @@ fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
 /// The cargo of a toolchain that `scripts/wasm-toolchain` selected.
 fn compiler(tree: &Tree, toolchain: &str) -> Step {
     if toolchain == "default" {
-        return Step::cargo(tree).without_env(&OF_THE_NATIVE_BUILD);
+        return Step::cargo(tree).without_env(&NATIVE_BUILD_VARIABLES);
     }
     let folder = Path::new(toolchain);
     let bin = folder.join("bin");
     // Uses paths instead of rustup, because Rust may have been installed in another way.
     let path = std::env::var("PATH").unwrap_or_default();
     Step::new(tree, bin.join("cargo"))
-        .without_env(&OF_THE_NATIVE_BUILD)
+        .without_env(&NATIVE_BUILD_VARIABLES)
         .without_env(&["RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"])
         .env("RUSTC", bin.join("rustc"))
         .env("PATH", format!("{}:{path}", bin.display()))

@@ -63,13 +63,13 @@ impl Group {
     /// both makes one request less.
     fn cost(&self, other: &Self, matters: &[u64]) -> i128 {
         let nothing = |one: &Self, two: &Self| {
-            let for_nothing = one.needed_by & !two.needed_by;
-            let parts = matters.iter().enumerate().filter(|(bit, _)| for_nothing >> bit & 1 == 1);
+            let unused_by = one.needed_by & !two.needed_by;
+            let parts = matters.iter().enumerate().filter(|(bit, _)| unused_by >> bit & 1 == 1);
             parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
                 / i128::from(USUAL)
         };
-        let saved = u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST;
-        nothing(self, other) + nothing(other, self) - i128::from(saved)
+        let saved_requests = u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST;
+        nothing(self, other) + nothing(other, self) - i128::from(saved_requests)
     }
 
     fn join(&mut self, other: Self) {
@@ -108,7 +108,7 @@ pub(super) fn grouped(
         .map(|files| files.iter().map(|file| size(file)).sum::<anyhow::Result<u64>>())
         .collect::<anyhow::Result<_>>()?;
     let matters = matters(&sizes);
-    while join_cheapest(&mut groups, &matters) {}
+    while merge_cheapest(&mut groups, &matters) {}
     groups.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.files.cmp(&b.files)));
     let own = |file: &&String| needed_by.get(file.as_str()).is_some_and(|by| by.count_ones() == 1);
     let made = parts.iter().enumerate().map(|(bit, (name, files))| {
@@ -121,7 +121,7 @@ pub(super) fn grouped(
 }
 
 /// Merges the cheapest pair. Returns false if no merge saves anything.
-fn join_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
+fn merge_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
     let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
     let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], matters), two, one));
     let Some((_, two, one)) = costs.min().filter(|(cost, ..)| *cost < 0) else { return false };
@@ -149,7 +149,7 @@ pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
 /// The JavaScript loader of the parts: for each part, a function that the main file imports.
 pub(super) fn loader(cut: &Cut, made: &Parts) -> String {
     let lent: Vec<&str> = cut.lent.keys().map(String::as_str).collect();
-    let mut script = LOADER.replace("LENT", &lent.join(", "));
+    let mut script = LOADER_PROLOGUE.replace("LENT", &lent.join(", "));
     for (name, files) in made {
         let files: Vec<String> = files.iter().map(|file| format!("\"{file}\"")).collect();
         script.push_str(&format!(
@@ -161,7 +161,7 @@ pub(super) fn loader(cut: &Cut, made: &Parts) -> String {
 }
 
 /// A file that failed to load is requested again the next time.
-const LOADER: &str = r#"import { initSync } from "./gantry.js";
+const LOADER_PROLOGUE: &str = r#"import { initSync } from "./gantry.js";
 
 let lent;
 function imports() {
@@ -237,18 +237,18 @@ mod tests {
         // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
         // stays separate.
         let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * REQUEST), group(0b0111, 20)];
-        assert!(join_cheapest(&mut groups, &[USUAL; 4]));
+        assert!(merge_cheapest(&mut groups, &[USUAL; 4]));
         let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
         assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * REQUEST)]);
         assert!(
-            !join_cheapest(&mut groups, &[USUAL; 4]),
+            !merge_cheapest(&mut groups, &[USUAL; 4]),
             "c would save a request, and a and b load ten of them for nothing"
         );
     }
 
     #[test]
     fn unrelated_groups_stay_separate() {
-        assert!(!join_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[USUAL; 4]));
+        assert!(!merge_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[USUAL; 4]));
     }
 
     #[test]
@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(matters(&[10_000, 20_000, 30_000]), [64, 256, 576]);
         // a and b need both, c only one. If c were light, they would be merged.
         let mut groups = vec![group(0b011, REQUEST), group(0b111, REQUEST)];
-        assert!(!join_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
-        assert!(join_cheapest(&mut groups, &[USUAL; 3]));
+        assert!(!merge_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
+        assert!(merge_cheapest(&mut groups, &[USUAL; 3]));
     }
 
     #[test]

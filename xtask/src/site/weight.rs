@@ -81,12 +81,12 @@ impl Weight {
         if self.parts.is_empty() {
             bail!("the module has no parts: no page is loaded by itself");
         }
-        let heavy: Vec<_> =
+        let oversized: Vec<_> =
             self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
-        if heavy.is_empty() {
+        if oversized.is_empty() {
             return Ok(());
         }
-        let named: Vec<_> = heavy
+        let named: Vec<_> = oversized
             .iter()
             .map(|(name, own)| format!("{name} ({} of {LIMIT})", self.everywhere + own))
             .collect();

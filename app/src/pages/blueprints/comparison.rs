@@ -5,7 +5,7 @@ use api::console::{Comparison, Side, TargetPage};
 use engine::blueprint::Consequences;
 use engine::blueprint::difference::Mark;
 use engine::counting::{either, many};
-use engine::ids::{DeploymentName, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentName};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::calls::Restore;
 use crate::failure::Answer;
 use crate::pages::review::{Changed, differs};
 use crate::parts::act::problem_of;
-use crate::parts::{Icon, ProblemNotice, Same, Typed, heed, icon};
+use crate::parts::{Icon, ProblemNotice, Same, Typed, icon, warnings};
 use crate::places;
 
 /// The same comparison in the API.
@@ -22,7 +22,7 @@ const REST: &str = "/api/v1/targets/compare";
 
 /// The requested comparison, if the address names two blueprints.
 #[component]
-pub(super) fn Compared(
+pub(super) fn ComparisonSection(
     compared: Resource<Answer<Option<Comparison>>>,
     /// The history below. An error of both is shown there, once.
     line: Resource<Answer<TargetPage>>,
@@ -32,7 +32,7 @@ pub(super) fn Compared(
         Suspend::new(async move {
             match compared.await {
                 Ok(Some(found)) => view! { <Found found wanted/> }.into_any(),
-                Ok(None) => view! { <Half wanted/> }.into_any(),
+                Ok(None) => view! { <IncompleteComparison wanted/> }.into_any(),
                 Err(failure)
                     if line.await.is_err_and(|other| other.0.detail == failure.0.detail) =>
                 {
@@ -48,7 +48,7 @@ pub(super) fn Compared(
 
 /// Only one of the two is chosen: names the missing one.
 #[component]
-fn Half(wanted: Memo<Wanted>) -> impl IntoView {
+fn IncompleteComparison(wanted: Memo<Wanted>) -> impl IntoView {
     move || {
         let wanted = wanted.read();
         let missing = match (&wanted.from, &wanted.to) {
@@ -76,8 +76,9 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
     };
     let graphs = graphs(&found);
     let within = found.deployment.clone().map(|name| format!("in {name}"));
-    let swapped =
-        move || wanted.read().pair().map(|(from, to)| wanted.read().comparing(to, from).address());
+    let swapped = move || {
+        wanted.read().pair().map(|(from, to)| wanted.read().with_comparison(to, from).address())
+    };
     let rest = move |form: &'static str| {
         // The cursor of the history does not affect the comparison.
         let address = wanted.read().comparison().address();
@@ -104,7 +105,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                 </div>
                 {restore}
             </div>
-            {heed::deceiving(&found.deceiving)}
+            {warnings::deceiving(&found.deceiving)}
             {(!same).then(|| differs(found.difference, found.names, found.contents, found.pins))}
             {more}
         </section>
@@ -129,7 +130,7 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
 
 /// The deployment and the target that it can be restored to. Requires a comparison in one
 /// deployment, from a newer target.
-fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
+fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
     let (name, target) = (found.deployment.clone()?, found.to.target?);
     let newer = found.from.target.is_some_and(|from| from > target);
     // A deployment that only one side has cannot be restored. The policy and disabled jigs are also
@@ -142,7 +143,7 @@ fn restorable(found: &Comparison) -> Option<(DeploymentName, TargetNo)> {
 /// Opens a proposal that restores the deployment. The differences below are its impact if *from* is
 /// the newest target.
 #[component]
-fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
+fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
     let restore = ServerAction::<Restore>::new();
     let said = format!("Restore {name} as of target {target}");
     let (which, of) = (name.to_string(), name.to_string());
@@ -159,7 +160,7 @@ fn RestoreForm(name: DeploymentName, target: TargetNo) -> impl IntoView {
                 <span>"Skip parts that cannot be restored" <small>"Otherwise Gantry lists these parts and opens no proposal."</small></span>
             </label>
             <ProblemNotice problem=problem_of(restore)/>
-            <Same of=move |typed: Typed| vec![api::calls::restore(&name, target, typed.is_on("partial"))]/>
+            <Same of=move |typed: Typed| vec![api::calls::restore(&name, target, typed.is_checked("partial"))]/>
             <div class="buttons">
                 <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {said}</button>
             </div>

@@ -12,11 +12,11 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::add_role::AddRole;
-use super::bind::NodesFor;
-use super::carriers::{AllOf, Asked};
+use super::bind::SelectNodes;
+use super::carriers::{Asked, NodesWithRole};
 use super::desk::Desk;
 use super::menu::{NodeMenu, Subject};
-use super::moving::{Bring, Move, Placed};
+use super::moving::{Move, MoveHere, Placed};
 use super::{bind, everywhere, more, role, version};
 use crate::pages::edits::About;
 use crate::pages::part;
@@ -33,7 +33,7 @@ pub(super) enum Act {
     /// Moves nodes to another deployment.
     Move(Vec<Placed>),
     /// Moves nodes here. Contains the initial filter of their names.
-    Bring(String),
+    MoveHere(String),
     /// Changes the versions of barclamps.
     Version,
     /// Creates a child deployment.
@@ -46,13 +46,13 @@ pub(super) enum Act {
     /// The data of a role in this deployment.
     RoleData(BoardRole),
     /// Runs a role again.
-    RoleAgain(BoardRole),
+    RerunRole(BoardRole),
     RemoveRole(RoleName),
     AddRole,
     /// Selects nodes for a role.
-    NodesFor(RoleName),
+    SelectNodes(RoleName),
     /// Lists all nodes with a role.
-    AllOf(Asked),
+    NodesWithRole(Asked),
 }
 
 impl Act {
@@ -66,24 +66,24 @@ impl Act {
                 [one] => format!("Move {}", one.named.short),
                 many => format!("Move {}", super::desk::nodes(many.len())),
             },
-            Self::Bring(_) => format!("Move nodes to {}", here()),
+            Self::MoveHere(_) => format!("Move nodes to {}", here()),
             Self::Version => "Change barclamp versions".into(),
             Self::Child => "Create child deployment".into(),
             Self::RemoveDeployment => format!("Remove deployment {}?", here()),
             Self::Jigs => "Switch jigs".into(),
             Self::Policy => "Set policy".into(),
             Self::RoleData(role) => format!("Data of {} in {}", role.role, here()),
-            Self::RoleAgain(role) => format!("Run {} again", role.role),
+            Self::RerunRole(role) => format!("Run {} again", role.role),
             Self::RemoveRole(role) => format!("Remove role {role}?"),
             Self::AddRole => "Add role".into(),
-            Self::NodesFor(role) => format!("Bind nodes to {role}"),
-            Self::AllOf(asked) => asked.title(),
+            Self::SelectNodes(role) => format!("Bind nodes to {role}"),
+            Self::NodesWithRole(asked) => asked.title(),
         }
     }
 
     fn is_wide(&self) -> bool {
         match self {
-            Self::RoleData(_) | Self::AllOf(_) => true,
+            Self::RoleData(_) | Self::NodesWithRole(_) => true,
             Self::About(about) => about.is_wide(),
             _ => false,
         }
@@ -96,18 +96,18 @@ impl Act {
             Self::Menu(subject) => view! { <NodeMenu desk subject/> }.into_any(),
             Self::About(about) => about.form(desk.pen(), taken),
             Self::Move(nodes) => view! { <Move desk nodes taken/> }.into_any(),
-            Self::Bring(wanted) => view! { <Bring desk wanted taken/> }.into_any(),
-            Self::Version => view! { <version::UseVersion desk taken/> }.into_any(),
+            Self::MoveHere(wanted) => view! { <MoveHere desk wanted taken/> }.into_any(),
+            Self::Version => view! { <version::ChangeVersions desk taken/> }.into_any(),
             Self::Child => view! { <more::Child desk taken/> }.into_any(),
             Self::RemoveDeployment => view! { <more::RemoveDeployment desk taken/> }.into_any(),
             Self::Jigs => view! { <everywhere::Jigs desk taken/> }.into_any(),
             Self::Policy => view! { <everywhere::SetPolicy desk taken/> }.into_any(),
             Self::RoleData(role) => view! { <role::RoleData desk role taken/> }.into_any(),
-            Self::RoleAgain(role) => view! { <role::RoleAgain desk role taken/> }.into_any(),
+            Self::RerunRole(role) => view! { <role::RerunRole desk role taken/> }.into_any(),
             Self::RemoveRole(role) => view! { <more::RemoveRole desk role taken/> }.into_any(),
             Self::AddRole => view! { <AddRole desk taken/> }.into_any(),
-            Self::NodesFor(role) => view! { <NodesFor desk role taken/> }.into_any(),
-            Self::AllOf(asked) => view! { <AllOf desk asked taken/> }.into_any(),
+            Self::SelectNodes(role) => view! { <SelectNodes desk role taken/> }.into_any(),
+            Self::NodesWithRole(asked) => view! { <NodesWithRole desk asked taken/> }.into_any(),
         }
     }
 }
@@ -117,7 +117,7 @@ part::pieces! {
 }
 
 #[component]
-pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
+pub(super) fn EditDialog(desk: Desk) -> impl IntoView {
     Effect::new(move |_| {
         if desk.editable().get() {
             // If this fails, opening a form loads the chunk again.
@@ -141,7 +141,7 @@ pub(super) fn ActDialog(desk: Desk) -> impl IntoView {
 }
 
 fn closed(desk: Desk) {
-    if matches!(&*desk.act.read_untracked(), Some(Act::NodesFor(_))) {
+    if matches!(&*desk.act.read_untracked(), Some(Act::SelectNodes(_))) {
         bind::put_back(desk);
     }
     desk.act.set(None);
@@ -172,7 +172,7 @@ fn More(desk: Desk) -> impl IntoView {
     view! {
         <div class="body">
             <ul class="choices tall">
-                {line(Icon::Bind, "Move nodes here", "From other deployments.", to(Act::Bring(String::new())))}
+                {line(Icon::Bind, "Move nodes here", "From other deployments.", to(Act::MoveHere(String::new())))}
                 {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(Act::Version))}
                 {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(Act::Child))}
                 {line(Icon::Run, "Switch jigs", "Enable or disable jigs in all deployments.", to(Act::Jigs))}

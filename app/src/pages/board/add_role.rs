@@ -6,8 +6,8 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use crate::pages::edits::SameEdits;
-use crate::parts::foresight::{Consequence, Foresight};
+use crate::pages::edits::EditCommands;
+use crate::parts::preview::{Preview, PreviewImpact};
 use crate::parts::{Icon, icon};
 
 /// The maximum number of listed roles. Typing narrows the list.
@@ -32,7 +32,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     };
     // The role to preview: the one under the pointer or with the focus. Default: the first one.
     let aim = RwSignal::new(None::<RoleName>);
-    let foresight = Foresight::new(
+    let preview = Preview::new(
         desk.pen().proposal,
         Signal::derive(move || {
             let (found, aim) = (found.read(), aim.get());
@@ -96,8 +96,8 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
                         <span class="hint">"Press Enter to add the first role."</span>
                     </div>
                     {move || list()}
-                    <Consequence of=foresight/>
-                    <SameEdits pen=desk.pen() of=foresight/>
+                    <PreviewImpact of=preview/>
+                    <EditCommands pen=desk.pen() of=preview/>
                 </div>
             </form>
     }

@@ -12,8 +12,10 @@ use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
 use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
-use crate::parts::act::{problem_of, when_done};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, heed, icon};
+use crate::parts::act::{on_success, problem_of};
+use crate::parts::{
+    Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon, warnings,
+};
 use crate::places;
 
 #[component]
@@ -64,7 +66,7 @@ fn Open(desk: Desk) -> impl IntoView {
         })
     };
     let joins = move || {
-        let go = Callback::new(move |step| desk.step_now(step));
+        let go = Callback::new(move |step| desk.undo_or_redo_now(step));
         desk.editable().get().then(|| view! { <JoinNotice joining=desk.joining go/> })
     };
     let dialogs = move || {
@@ -77,7 +79,7 @@ fn Open(desk: Desk) -> impl IntoView {
     };
     let left_out =
         Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
-    let left_out = move || left_out.get().map(heed::left_out);
+    let left_out = move || left_out.get().map(warnings::left_out);
     view! {
         <section class="proposal" aria-label="Open proposal">
             <div class="line">
@@ -96,7 +98,7 @@ fn Open(desk: Desk) -> impl IntoView {
         </section>
         <SentBack desk/>
         {move || left_out()}
-        <Clashes desk/>
+        <Conflicts desk/>
         <Refused desk/>
         {move || dialogs()}
     }
@@ -229,11 +231,11 @@ fn SentBack(desk: Desk) -> impl IntoView {
 
 /// Edits of one author that overrule another's.
 #[component]
-fn Clashes(desk: Desk) -> impl IntoView {
+fn Conflicts(desk: Desk) -> impl IntoView {
     let clashes = Memo::new(move |_| {
         desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default()
     });
-    move || heed::clashes(&clashes.read())
+    move || warnings::clashes(&clashes.read())
 }
 
 /// Edits that cannot take effect, each with the reason.
@@ -270,7 +272,7 @@ fn Refused(desk: Desk) -> impl IntoView {
 fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let discard = ServerAction::<Discard>::new();
     let refused = Refused::of(discard).is_here();
-    when_done(discard, move |()| {
+    on_success(discard, move |()| {
         handle.close();
         desk.say("The proposal was discarded.");
         desk.feed().now();

@@ -5,31 +5,31 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::calls::Call;
-use api::console::{LiftRole, TrayNode};
+use api::console::{RoleDropPreview, TrayNode};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 use leptos::prelude::*;
 
 use super::desk::{By, Desk, nodes};
-use super::lifting::{Verdict, legal, not_worked_out};
+use super::drop_outcome::{Verdict, legal, truncation_note};
 use crate::parts::{Dialog, DialogHandle, Icon, Same, Typed, icon};
 
 pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
     if desk.editable().get_untracked() && !nodes.is_empty() {
-        desk.pick_up(nodes, By::Menu);
+        desk.start_drag(nodes, By::Menu);
         desk.dialogs.bind.open();
     }
 }
 
 /// Cancels the lift of a menu that closes without a choice.
 pub(super) fn put_back(desk: Desk) {
-    if desk.is_lifted_by(By::Menu) {
+    if desk.is_dragged_by(By::Menu) {
         desk.cancel();
     }
 }
 
 /// The binding of the valid nodes among the lifted ones, as equivalent commands.
-fn by_command(desk: Desk, role: &RoleName) -> Vec<Call> {
+fn bind_calls(desk: Desk, role: &RoleName) -> Vec<Call> {
     let (board, proposal, lift) = (desk.board().get(), desk.proposal().get(), desk.lift().get());
     let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
     let named = |id: &NodeId| {
@@ -48,7 +48,7 @@ fn by_command(desk: Desk, role: &RoleName) -> Vec<Call> {
 }
 
 #[component]
-pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
+pub(super) fn BindDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let chosen = RwSignal::new(None::<RoleName>);
     let filter = RwSignal::new(String::new());
     let count = move || desk.lifted().read().as_ref().map_or(0, |lifted| lifted.nodes.len());
@@ -59,7 +59,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
             return view! { <p class="muted" role="status">"Checking roles"</p> }.into_any();
         };
         let wanted = filter.get().to_lowercase();
-        let fits = |role: &&LiftRole| role.role.as_str().contains(&wanted);
+        let fits = |role: &&RoleDropPreview| role.role.as_str().contains(&wanted);
         let choices: Vec<_> = lift
             .roles
             .iter()
@@ -74,7 +74,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
             .into_any()
     };
     let label = move || match verdict() {
-        Some(Verdict::Mixed { said, .. }) => {
+        Some(Verdict::Partial { said, .. }) => {
             format!("Bind {} nodes", said.split(" can").next().unwrap_or_default())
         }
         _ => format!("Bind {}", nodes(count())),
@@ -95,7 +95,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
                 on:submit=move |event| {
                     event.prevent_default();
                     if let Some(role) = chosen.get_untracked() {
-                        desk.bind_legal(role);
+                        desk.bind_allowed(role);
                         handle.close();
                     }
                 }
@@ -115,7 +115,7 @@ pub(super) fn BindTo(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         />
                     </div>
                     {move || roles()}
-                    <Same of=move |_: Typed| { chosen.get().map(|role| by_command(desk, &role)).unwrap_or_default() }/>
+                    <Same of=move |_: Typed| { chosen.get().map(|role| bind_calls(desk, &role)).unwrap_or_default() }/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{move || label()}</button>
@@ -146,14 +146,14 @@ fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict
 
 /// Asks whether to bind only the valid nodes.
 #[component]
-pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
+pub(super) fn PartialBindDialog(desk: Desk) -> impl IntoView {
     let handle = desk.dialogs.part;
     let found = move || {
         let role = desk.part().get()?;
         desk.lift().read().as_ref()?.roles.iter().find(|found| found.role == role).cloned()
     };
     let title = Signal::derive(move || {
-        let said = |found: LiftRole| {
+        let said = |found: RoleDropPreview| {
             format!(
                 "Bind {} of {} nodes to {}?",
                 found.legal.len(),
@@ -165,7 +165,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
     });
     let reasons = move || {
         let found = found();
-        let unknown = found.as_ref().and_then(not_worked_out);
+        let unknown = found.as_ref().and_then(truncation_note);
         let all = found.map(|found| found.illegal).unwrap_or_default();
         let refused = all
             .into_iter()
@@ -190,7 +190,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
             <div class="body">
                 <p>"These nodes cannot be bound:"</p>
                 <ul class="reasons">{move || reasons()}</ul>
-                <Same of=move |_: Typed| { desk.part().get().map(|role| by_command(desk, &role)).unwrap_or_default() }/>
+                <Same of=move |_: Typed| { desk.part().get().map(|role| bind_calls(desk, &role)).unwrap_or_default() }/>
             </div>
             <div class="foot">
                 <button class="button" type="button" on:click=move |_| handle.close()>"Cancel"</button>
@@ -199,7 +199,7 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
                     type="button"
                     on:click=move |_| {
                         if let Some(role) = desk.part().get_untracked() {
-                            desk.bind_legal(role);
+                            desk.bind_allowed(role);
                         }
                         handle.close();
                     }
@@ -214,14 +214,14 @@ pub(super) fn PartOnly(desk: Desk) -> impl IntoView {
 
 /// Selects nodes for one role: the dialog behind `+`.
 #[component]
-pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
+pub(super) fn SelectNodes(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let tray = desk.board().read_untracked().tray.clone();
     let role = StoredValue::new(role);
-    let possible = RwSignal::new(None::<LiftRole>);
+    let possible = RwSignal::new(None::<RoleDropPreview>);
     let chosen = RwSignal::new(BTreeSet::<NodeId>::new());
     let filter = RwSignal::new(String::new());
-    ask_for_all(desk, role.get_value(), &tray, possible);
-    preview(desk, chosen);
+    load_candidates(desk, role.get_value(), &tray, possible);
+    preview_selection(desk, chosen);
 
     let verdict = move || role.with_value(|role| desk.verdict(role));
     let tray = StoredValue::new(tray);
@@ -243,7 +243,7 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                desk.bind_legal(role.get_value());
+                desk.bind_allowed(role.get_value());
                 taken.run(());
             }
         >
@@ -262,7 +262,7 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
                 </div>
                 <div class="choices" role="group" aria-label="Nodes">{move || list()}</div>
                 <p role="status">{move || outcome()}</p>
-                <Same of=move |_: Typed| { role.with_value(|role| by_command(desk, role)) }/>
+                <Same of=move |_: Typed| { role.with_value(|role| bind_calls(desk, role)) }/>
             </div>
             <div class="foot">
                 <button class="button primary" type="submit" disabled=move || !ready()>
@@ -276,7 +276,7 @@ pub(super) fn NodesFor(desk: Desk, role: RoleName, taken: Callback<()>) -> impl 
 
 fn node_choice(
     node: TrayNode,
-    possible: Option<&LiftRole>,
+    possible: Option<&RoleDropPreview>,
     chosen: RwSignal<BTreeSet<NodeId>>,
 ) -> AnyView {
     let id = node.node;
@@ -307,17 +307,17 @@ fn node_choice(
 }
 
 /// Requests the nodes that can be bound to the role, and the reasons against the others.
-fn ask_for_all(
+fn load_candidates(
     desk: Desk,
     role: RoleName,
     tray: &[TrayNode],
-    possible: RwSignal<Option<LiftRole>>,
+    possible: RwSignal<Option<RoleDropPreview>>,
 ) {
     let all: Vec<NodeId> = tray.iter().map(|node| node.node).collect();
     if all.is_empty() {
         return;
     }
-    desk.ask_lift(all, move |answer| match answer {
+    desk.load_bind_options(all, move |answer| match answer {
         Ok(lift) => {
             possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
         }
@@ -328,7 +328,7 @@ fn ask_for_all(
 }
 
 /// Lifts the selected nodes after a short delay, to preview the binding.
-fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
+fn preview_selection(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
     Effect::new(move |last: Option<Option<TimeoutHandle>>| {
         if let Some(Some(waiting)) = last {
             waiting.clear();
@@ -338,7 +338,10 @@ fn preview(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
             untrack(|| put_back(desk));
             return None;
         }
-        set_timeout_with_handle(move || desk.pick_up(nodes, By::Menu), Duration::from_millis(150))
-            .ok()
+        set_timeout_with_handle(
+            move || desk.start_drag(nodes, By::Menu),
+            Duration::from_millis(150),
+        )
+        .ok()
     });
 }

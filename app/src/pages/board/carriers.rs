@@ -7,7 +7,7 @@ use leptos::task::spawn_local;
 
 use super::act::Act;
 use super::desk::Desk;
-use super::grid::node_chip;
+use super::grid::noderole_view;
 use crate::calls;
 use crate::parts::rows;
 use crate::places;
@@ -44,7 +44,7 @@ pub(super) fn more(
             on:click=move |event| {
                 event.prevent_default();
                 event.stop_propagation();
-                desk.ask(Act::AllOf(asked.clone()));
+                desk.ask(Act::NodesWithRole(asked.clone()));
             }
         >
             "+"
@@ -55,7 +55,7 @@ pub(super) fn more(
 }
 
 #[component]
-pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoView {
+pub(super) fn NodesWithRole(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
     let found = RwSignal::new(None::<Carriers>);
     let filter = RwSignal::new(String::new());
@@ -104,7 +104,7 @@ pub(super) fn AllOf(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoV
             <p class="muted" role="status">{move || said()}</p>
             // A chip opens its panel, which this dialog would cover.
             <ul class="chips tall" on:click=move |_| taken.run(())>
-                {rows(shown.into(), |chip| chip.noderole, move |chip| node_chip(desk, role, chip))}
+                {rows(shown.into(), |chip| chip.noderole, move |chip| noderole_view(desk, role, chip))}
             </ul>
         </div>
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, Chip, Lift, ProposalView, StateCounts, StepState,
+    Board, BoardGroup, BoardRole, Chip, DropPreview, ProposalView, StateCounts, StepState,
 };
 use engine::Hash;
 use engine::counting::many;
@@ -15,12 +15,12 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::act::{self, Act};
-use super::lifting::{self, Verdict, named};
+use super::drop_outcome::{self, Verdict, named};
 use super::planner::{self, Planner, Unusable};
 use crate::calls;
 use crate::failure::Answer;
 use crate::live::Event;
-use crate::pages::edits::{Joining, Pen, Put, Step};
+use crate::pages::edits::{EditContext, Joining, Put, Step};
 use crate::parts::{DialogHandle, Feed};
 
 /// How nodes were lifted.
@@ -33,25 +33,25 @@ pub(super) enum By {
 
 /// The planner that computes the impact of a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plans {
+pub(super) enum PlannerState {
     /// The server, because this page does not have the data (yet).
     Elsewhere,
     /// This page.
     Here,
     /// This page, and the server's result for the last edit was equal.
-    HereAsThere,
+    LocalVerified,
     /// The server, because its result for the last edit differed. This page no longer plans.
-    Differently,
+    Mismatch,
 }
 
-impl Plans {
+impl PlannerState {
     /// The word in CSS and tests.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Elsewhere => "server",
             Self::Here => "here",
-            Self::HereAsThere => "agreed",
-            Self::Differently => "differs",
+            Self::LocalVerified => "agreed",
+            Self::Mismatch => "differs",
         }
     }
 }
@@ -80,10 +80,10 @@ pub(super) struct Desk {
     heard: StoredValue<HashMap<NoderoleId, StepState>>,
     selected: RwSignal<BTreeSet<NodeId>>,
     lifted: RwSignal<Option<Lifted>>,
-    lift: RwSignal<Option<Arc<Lift>>>,
+    lift: RwSignal<Option<Arc<DropPreview>>>,
     over: RwSignal<Option<RoleName>>,
     /// The number of lifts so far, which is the number of the current lift.
-    lifts: StoredValue<u32>,
+    drag_count: StoredValue<u32>,
     /// The role of a drop that happened before the response.
     dropped: StoredValue<Option<RoleName>>,
     /// Keys that were pressed before the response, oldest first.
@@ -93,7 +93,7 @@ pub(super) struct Desk {
     planner: StoredValue<Option<Planner>>,
     /// The predicted effects of the last command, and the version at which they apply.
     foretold: StoredValue<Option<(i32, Hash)>>,
-    plans: RwSignal<Plans>,
+    plans: RwSignal<PlannerState>,
     pub(super) joining: Joining,
     pub(super) act: RwSignal<Option<Act>>,
     pub(super) dialogs: Dialogs,
@@ -170,13 +170,13 @@ impl Desk {
             lifted,
             lift: RwSignal::new(None),
             over: RwSignal::new(None),
-            lifts: StoredValue::new(0),
+            drag_count: StoredValue::new(0),
             dropped: StoredValue::new(None),
             ahead: StoredValue::new(Vec::new()),
             part: RwSignal::new(None),
             planner: StoredValue::new(None),
             foretold: StoredValue::new(None),
-            plans: RwSignal::new(Plans::Elsewhere),
+            plans: RwSignal::new(PlannerState::Elsewhere),
             act: RwSignal::new(None),
             dialogs: Dialogs {
                 part: DialogHandle::new(),
@@ -190,13 +190,13 @@ impl Desk {
         };
         Effect::new(move |_| {
             let board = feed.value().get();
-            desk.settle_states(&board);
-            desk.learn_to_plan(&board);
+            desk.update_states(&board);
+            desk.load_planner(&board);
             desk.go_on();
         });
         Effect::new(move |_| {
             if feed.problem().read().is_some() {
-                desk.wait_no_longer();
+                desk.abandon_queue();
             }
         });
         desk
@@ -226,7 +226,7 @@ impl Desk {
     pub(super) fn lifted(self) -> RwSignal<Option<Lifted>> {
         self.lifted
     }
-    pub(super) fn lift(self) -> RwSignal<Option<Arc<Lift>>> {
+    pub(super) fn lift(self) -> RwSignal<Option<Arc<DropPreview>>> {
         self.lift
     }
     pub(super) fn over(self) -> RwSignal<Option<RoleName>> {
@@ -236,7 +236,7 @@ impl Desk {
         self.part
     }
 
-    pub(super) fn plans(self) -> RwSignal<Plans> {
+    pub(super) fn plans(self) -> RwSignal<PlannerState> {
         self.plans
     }
 
@@ -268,10 +268,10 @@ impl Desk {
         counts
     }
 
-    fn settle_states(self, board: &Board) {
+    fn update_states(self, board: &Board) {
         for chip in chips(&board.groups) {
             let newer = self.heard.with_value(|heard| heard.get(&chip.noderole).copied());
-            set_if_other(&self.state_of(chip), newer.unwrap_or(chip.state));
+            set_if_changed(&self.state_of(chip), newer.unwrap_or(chip.state));
         }
     }
 
@@ -279,7 +279,7 @@ impl Desk {
     pub(super) fn hear(self, events: &[Event]) {
         for event in events {
             match event {
-                Event::Step { noderole, state } => self.hear_step(*noderole, *state),
+                Event::Step { noderole, state } => self.on_step_event(*noderole, *state),
                 Event::Run { .. } | Event::Submission { .. } => {}
                 Event::Target { .. }
                 | Event::Catalog
@@ -292,12 +292,12 @@ impl Desk {
         }
     }
 
-    fn hear_step(self, noderole: NoderoleId, state: StepState) {
+    fn on_step_event(self, noderole: NoderoleId, state: StepState) {
         self.heard.update_value(|heard| {
             heard.insert(noderole, state);
         });
         if let Some(signal) = self.states.with_value(|states| states.get(&noderole).cloned()) {
-            set_if_other(&signal, state);
+            set_if_changed(&signal, state);
         }
         // For noderoles without a chip in a cell, the board has only counts. (The list of a full
         // cell contains them, too.)
@@ -311,7 +311,7 @@ impl Desk {
     }
 
     /// `app on web-1`, for a noderole on the board.
-    pub(super) fn title_of(self, id: NoderoleId) -> String {
+    pub(super) fn noderole_title(self, id: NoderoleId) -> String {
         let board = self.board.read_untracked();
         let roles = board.groups.iter().flat_map(|group| &group.roles);
         let of = |role: &BoardRole| {
@@ -346,13 +346,13 @@ impl Desk {
 
     /// Fetches the data for planning the open proposal, and compares the predicted effects of the
     /// last command.
-    fn learn_to_plan(self, board: &Board) {
+    fn load_planner(self, board: &Board) {
         let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_ok()) else {
             self.planner.set_value(None);
-            self.plans.set(Plans::Elsewhere);
+            self.plans.set(PlannerState::Elsewhere);
             return;
         };
-        if self.plans.get_untracked() == Plans::Differently {
+        if self.plans.get_untracked() == PlannerState::Mismatch {
             return;
         }
         // Always fetch, since nodes may have been added without a new version.
@@ -367,7 +367,7 @@ impl Desk {
             }
             match learned {
                 Some(Ok(planner)) => self.compare(planner, version),
-                Some(Err(Unusable::Differs)) => self.plan_no_more(),
+                Some(Err(Unusable::Differs)) => self.drop_planner(),
                 Some(Err(Unusable::Ground)) => self.planner.set_value(None),
                 None => {}
             }
@@ -378,9 +378,11 @@ impl Desk {
         let foretold =
             self.foretold.get_value().filter(|(at, _)| planner.is_at(*at)).map(|(_, hash)| hash);
         match foretold {
-            Some(hash) if hash != planner.effects() => return self.plan_no_more(),
-            Some(_) => self.plans.set(Plans::HereAsThere),
-            None if self.plans.get_untracked() == Plans::Elsewhere => self.plans.set(Plans::Here),
+            Some(hash) if hash != planner.effects() => return self.drop_planner(),
+            Some(_) => self.plans.set(PlannerState::LocalVerified),
+            None if self.plans.get_untracked() == PlannerState::Elsewhere => {
+                self.plans.set(PlannerState::Here)
+            }
             None => {}
         }
         if version >= self.version.get_value() {
@@ -388,12 +390,12 @@ impl Desk {
         }
     }
 
-    fn plan_no_more(self) {
+    fn drop_planner(self) {
         self.planner.set_value(None);
-        self.plans.set(Plans::Differently);
+        self.plans.set(PlannerState::Mismatch);
     }
 
-    fn planner_now(self) -> Option<Planner> {
+    fn current_planner(self) -> Option<Planner> {
         let (proposal, version) = self.open_proposal()?;
         self.planner.with_value(|planner| {
             planner.clone().filter(|planner| planner.is_of(proposal, version))
@@ -401,9 +403,13 @@ impl Desk {
     }
 
     /// Determines the valid roles for these nodes: locally if possible, otherwise on the server.
-    pub(super) fn ask_lift(self, nodes: Vec<NodeId>, then: impl FnOnce(Answer<Lift>) + 'static) {
+    pub(super) fn load_bind_options(
+        self,
+        nodes: Vec<NodeId>,
+        then: impl FnOnce(Answer<DropPreview>) + 'static,
+    ) {
         let deployment = self.board.read_untracked().id;
-        match self.planner_now() {
+        match self.current_planner() {
             Some(planner) => then(Ok(planner.lift(deployment, &nodes))),
             None => spawn_local(async move { then(calls::lift(deployment, nodes).await) }),
         }
@@ -412,12 +418,12 @@ impl Desk {
     // --- lifting ---
 
     /// Lifts nodes and determines the valid roles, once.
-    pub(super) fn pick_up(self, nodes: Vec<NodeId>, by: By) {
+    pub(super) fn start_drag(self, nodes: Vec<NodeId>, by: By) {
         if nodes.is_empty() {
             return;
         }
-        self.lifts.update_value(|lifts| *lifts += 1);
-        let number = self.lifts.get_value();
+        self.drag_count.update_value(|drag_count| *drag_count += 1);
+        let number = self.drag_count.get_value();
         let names = self.names(&nodes);
         self.lifted.set(Some(Lifted { nodes: nodes.clone(), by, number }));
         self.lift.set(None);
@@ -426,7 +432,7 @@ impl Desk {
         if by == By::Keyboard {
             self.say(format!("{names} picked up. Use the arrow keys to choose a role, Enter to drop, Escape to cancel."));
         }
-        self.ask_lift(nodes, move |answer| {
+        self.load_bind_options(nodes, move |answer| {
             let current = self
                 .lifted
                 .try_get_untracked()
@@ -438,13 +444,13 @@ impl Desk {
         });
     }
 
-    fn learn(self, answer: Answer<Lift>) {
+    fn learn(self, answer: Answer<DropPreview>) {
         match answer {
             Ok(lift) => {
                 self.lift.set(Some(Arc::new(lift)));
                 match self.dropped.try_update_value(Option::take).flatten() {
-                    Some(role) => self.drop_late(&role),
-                    None if self.is_lifted_by(By::Keyboard) => self.walk_on(),
+                    Some(role) => self.drop_delayed(&role),
+                    None if self.is_dragged_by(By::Keyboard) => self.apply_queued_keys(),
                     None => {}
                 }
             }
@@ -455,7 +461,7 @@ impl Desk {
         }
     }
 
-    pub(super) fn is_lifted_by(self, by: By) -> bool {
+    pub(super) fn is_dragged_by(self, by: By) -> bool {
         self.lifted.read_untracked().as_ref().is_some_and(|lifted| lifted.by == by)
     }
 
@@ -464,19 +470,19 @@ impl Desk {
         self.lift.read().as_ref().map(|lift| Verdict::of(lift, role))
     }
 
-    fn verdict_now(self, role: &RoleName) -> Option<Verdict> {
+    fn drop_outcome_untracked(self, role: &RoleName) -> Option<Verdict> {
         self.lift.read_untracked().as_ref().map(|lift| Verdict::of(lift, role))
     }
 
     /// Puts the lifted nodes back.
     pub(super) fn cancel(self) {
-        if self.is_lifted_by(By::Keyboard) {
+        if self.is_dragged_by(By::Keyboard) {
             self.say("Cancelled. Nothing was changed.");
         }
-        self.put_down();
+        self.end_drag();
     }
 
-    fn put_down(self) {
+    fn end_drag(self) {
         self.lifted.set(None);
         self.lift.set(None);
         self.over.set(None);
@@ -492,23 +498,23 @@ impl Desk {
             return;
         };
         match Verdict::of(&lift, role) {
-            Verdict::Legal { .. } => self.bind(role.clone(), lifting::legal(&lift, role)),
-            Verdict::Mixed { .. } => {
+            Verdict::Allowed { .. } => self.bind(role.clone(), drop_outcome::legal(&lift, role)),
+            Verdict::Partial { .. } => {
                 self.part.set(Some(role.clone()));
                 self.dialogs.part.open();
             }
-            refused => self.say(refused.announced(role)),
+            refused => self.say(refused.announcement(role)),
         }
     }
 
     /// Handles a drop from before the response. A refusal is shown as a message, since the user no
     /// longer looks at the row.
-    fn drop_late(self, role: &RoleName) {
+    fn drop_delayed(self, role: &RoleName) {
         self.drop_on(role);
-        let refused = self.verdict_now(role).filter(|verdict| !verdict.takes());
-        if let Some(refused) = refused.filter(|_| self.is_lifted_by(By::Pointer)) {
-            self.problem.set(Some(Problem::conflict("not_bound", refused.announced(role))));
-            self.put_down();
+        let refused = self.drop_outcome_untracked(role).filter(|verdict| !verdict.takes());
+        if let Some(refused) = refused.filter(|_| self.is_dragged_by(By::Pointer)) {
+            self.problem.set(Some(Problem::conflict("not_bound", refused.announcement(role))));
+            self.end_drag();
         }
     }
 
@@ -518,19 +524,19 @@ impl Desk {
         let names = self.names(&nodes);
         let bind = |node| Edit::Bind { deployment, node, role: role.clone() };
         let edits: Vec<Edit> = nodes.into_iter().map(bind).collect();
-        let back = taken_back(edits.len());
+        let back = undo_hint(edits.len());
         self.edit(edits, format!("The proposal binds {names} to {role}. {back}"));
         self.selected.set(BTreeSet::new());
-        self.put_down();
+        self.end_drag();
     }
 
     /// Binds the valid nodes among the lifted ones.
-    pub(super) fn bind_legal(self, role: RoleName) {
+    pub(super) fn bind_allowed(self, role: RoleName) {
         let nodes = self
             .lift
             .read_untracked()
             .as_ref()
-            .map(|lift| lifting::legal(lift, &role))
+            .map(|lift| drop_outcome::legal(lift, &role))
             .unwrap_or_default();
         if !nodes.is_empty() {
             self.bind(role, nodes);
@@ -540,7 +546,7 @@ impl Desk {
     /// Cancels the lift when the pointer is released or the focus leaves. Does nothing while a drop
     /// awaits the response or the user's confirmation.
     pub(super) fn let_go(self, by: By) {
-        if self.is_lifted_by(by)
+        if self.is_dragged_by(by)
             && self.part.read_untracked().is_none()
             && self.dropped.with_value(Option::is_none)
         {
@@ -549,7 +555,7 @@ impl Desk {
     }
 
     /// Whether a drop awaits the response.
-    fn waits_to_be_judged(self) -> bool {
+    fn is_drop_pending(self) -> bool {
         self.dropped.with_value(Option::is_some)
             || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
     }
@@ -559,7 +565,7 @@ impl Desk {
     pub(super) fn press(self, key: Key) {
         if self.lift.read_untracked().is_none() {
             return self.ahead.update_value(|ahead| {
-                let is_over = ahead.len() == AHEAD || ahead.last() == Some(&Key::Drop);
+                let is_over = ahead.len() == MAX_QUEUED_KEYS || ahead.last() == Some(&Key::Drop);
                 ahead.extend((!is_over).then_some(key));
             });
         }
@@ -574,7 +580,7 @@ impl Desk {
     }
 
     /// Handles the response: moves to the first valid row, then applies the queued keys.
-    fn walk_on(self) {
+    fn apply_queued_keys(self) {
         let ahead = self.ahead.try_update_value(std::mem::take).unwrap_or_default();
         for key in [Key::Walk(Walk::First)].into_iter().chain(ahead) {
             self.press(key);
@@ -598,7 +604,7 @@ impl Desk {
         };
         let verdict = Verdict::of(&lift, &rows[to]);
         self.over.set(Some(rows[to].clone()));
-        self.say(verdict.announced(&rows[to]));
+        self.say(verdict.announcement(&rows[to]));
         super::grid::scroll_to(&rows[to]);
     }
 
@@ -621,10 +627,10 @@ impl Desk {
     }
 
     /// The interface for forms that add edits to the open proposal.
-    pub(super) fn pen(self) -> Pen {
+    pub(super) fn pen(self) -> EditContext {
         let open =
             move || self.proposal.read().as_ref().map(|proposal| (proposal.id, proposal.version));
-        Pen {
+        EditContext {
             proposal: Signal::derive(open),
             board: Signal::derive(move || Some(self.board.read().name.clone())),
             busy: self.busy.into(),
@@ -643,8 +649,8 @@ impl Desk {
     /// Undoes the last edit, or asks for confirmation. A drop that awaits the response is newer
     /// than all edits, so it is cancelled instead.
     pub(super) fn undo(self) {
-        if self.waits_to_be_judged() {
-            self.put_down();
+        if self.is_drop_pending() {
+            self.end_drag();
             return self.say("Cancelled. Nothing was changed.");
         }
         self.step(Step::Undo);
@@ -667,12 +673,12 @@ impl Desk {
         let is_nothing =
             is_there == Some(false) && !self.busy.get_untracked() && self.has_caught_up();
         if is_nothing || self.joining.may(step) {
-            self.step_now(step);
+            self.undo_or_redo_now(step);
         }
     }
 
     /// Undoes or redoes without confirmation.
-    pub(super) fn step_now(self, step: Step) {
+    pub(super) fn undo_or_redo_now(self, step: Step) {
         self.give(match step {
             Step::Undo => Next::Undo,
             Step::Redo => Next::Redo,
@@ -705,7 +711,7 @@ impl Desk {
         let ready = |next: &Next| has_caught_up || matches!(next, Next::Put(_));
         match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten()
         {
-            Some(Next::Put(put)) => self.put_now(put),
+            Some(Next::Put(put)) => self.append_now(put),
             Some(Next::Undo) => self.undo_now(),
             Some(Next::Redo) => self.redo_now(),
             None => {}
@@ -726,7 +732,7 @@ impl Desk {
 
     /// Drops the queued commands if the board cannot be fetched. Otherwise they would stay
     /// invisible and run at an unexpected time.
-    fn wait_no_longer(self) {
+    fn abandon_queue(self) {
         if !self.waits_for_board() {
             return;
         }
@@ -736,7 +742,7 @@ impl Desk {
              Repeat them when the board is loaded."
         );
         self.problem.set(Some(Problem::conflict("not_done", detail)));
-        self.send_back("The edit was not saved: the board could not be loaded. Try again.");
+        self.reject_queued("The edit was not saved: the board could not be loaded. Try again.");
     }
 
     /// Reads the open proposal of the last fetch, even while nodes are lifted.
@@ -744,7 +750,7 @@ impl Desk {
         self.feed.value().with_untracked(|board| board.proposal.as_ref().map(look))
     }
 
-    fn put_now(self, put: Put) {
+    fn append_now(self, put: Put) {
         let Some((proposal, version)) = self.open_proposal() else {
             let problem = Problem::conflict(
                 "no_proposal",
@@ -753,7 +759,7 @@ impl Desk {
             put.problem.try_set(Some(problem));
             return self.go_on();
         };
-        let foretold = self.planner_now().and_then(|planner| planner.effects_with(&put.edits));
+        let foretold = self.current_planner().and_then(|planner| planner.effects_with(&put.edits));
         let Put { edits, done, problem, taken } = put;
         self.command(calls::edit(proposal, version, edits), done, Way { foretold, problem, taken });
     }
@@ -763,7 +769,11 @@ impl Desk {
         let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
             return self.go_on();
         };
-        self.command(calls::undo(proposal, version), format!("Undone: {what}."), self.plainly());
+        self.command(
+            calls::undo(proposal, version),
+            format!("Undone: {what}."),
+            self.default_context(),
+        );
     }
 
     fn redo_now(self) {
@@ -771,12 +781,16 @@ impl Desk {
         let Some(((proposal, version), what)) = self.open_proposal().zip(what) else {
             return self.go_on();
         };
-        self.command(calls::redo(proposal, version), format!("Redone: {what}."), self.plainly());
+        self.command(
+            calls::redo(proposal, version),
+            format!("Redone: {what}."),
+            self.default_context(),
+        );
     }
 
     /// Drops the queued commands and reports this to their forms. After a failure they could have a
     /// different meaning.
-    fn send_back(self, why: &str) {
+    fn reject_queued(self, why: &str) {
         let waiting = self.queue.try_update_value(std::mem::take).unwrap_or_default();
         let puts = waiting.into_iter().filter_map(|next| match next {
             Next::Put(put) => Some(put),
@@ -788,7 +802,7 @@ impl Desk {
     }
 
     /// No prediction, and the board shows errors.
-    fn plainly(self) -> Way {
+    fn default_context(self) -> Way {
         Way { foretold: None, problem: self.problem, taken: None }
     }
 
@@ -812,8 +826,8 @@ impl Desk {
                 Err(failure) => {
                     self.joining.take_back();
                     let waited = self.queue.try_with_value(VecDeque::len).unwrap_or_default();
-                    problem.try_set(Some(with_those_after(failure.0, waited)));
-                    self.send_back(AFTER_REFUSAL);
+                    problem.try_set(Some(with_dropped_count(failure.0, waited)));
+                    self.reject_queued(AFTER_REFUSAL);
                 }
             }
             self.go_on();
@@ -828,7 +842,7 @@ impl Desk {
 const AFTER_REFUSAL: &str = "The edit was not saved: an earlier command was rejected. Check the current state, then try again.";
 
 /// Adds the number of dropped commands to the error.
-fn with_those_after(problem: Problem, waited: usize) -> Problem {
+fn with_dropped_count(problem: Problem, waited: usize) -> Problem {
     match waited {
         0 => problem,
         n => {
@@ -846,14 +860,14 @@ fn chips<'b>(groups: impl IntoIterator<Item = &'b BoardGroup>) -> impl Iterator<
     groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips)
 }
 
-fn set_if_other(signal: &ArcRwSignal<StepState>, state: StepState) {
+fn set_if_changed(signal: &ArcRwSignal<StepState>, state: StepState) {
     if signal.get_untracked() != state {
         signal.set(state);
     }
 }
 
 /// The maximum number of queued keys. More than a person presses while a response is pending.
-const AHEAD: usize = 64;
+const MAX_QUEUED_KEYS: usize = 64;
 
 /// A key while nodes are lifted by keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -902,7 +916,7 @@ impl Walk {
 }
 
 /// A hint on how to undo a form's edits. Each step undoes one edit.
-pub(super) fn taken_back(edits: usize) -> &'static str {
+pub(super) fn undo_hint(edits: usize) -> &'static str {
     match edits {
         1 => "Press Ctrl Z to undo it.",
         _ => "Press Ctrl Z to undo them one by one.",
@@ -920,8 +934,8 @@ mod tests {
 
     #[test]
     fn undo_hint_depends_on_edit_count() {
-        assert_eq!(taken_back(1), "Press Ctrl Z to undo it.");
-        assert_eq!(taken_back(2), "Press Ctrl Z to undo them one by one.");
+        assert_eq!(undo_hint(1), "Press Ctrl Z to undo it.");
+        assert_eq!(undo_hint(2), "Press Ctrl Z to undo them one by one.");
     }
 
     #[test]

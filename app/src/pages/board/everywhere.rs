@@ -10,7 +10,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use crate::pages::edits::{Outcome, PutIn, Wish};
+use crate::pages::edits::{Outcome, SubmitButton, Wish};
 use crate::parts::Fault;
 
 #[component]
@@ -66,7 +66,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 </fieldset>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
@@ -162,7 +162,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 <Approvals id="policy-cooling" words="Cooling period after an admin gives a reviewer access, in hours" typed=cooling placeholder="24"/>
                 <fieldset class="field">
                     <legend>"Approvals signed with a passkey"</legend>
-                    <ul class="choices">{signs.into_iter().map(|(_, words, ticked)| view! { <li><Tick words ticked/></li> }).collect_view()}</ul>
+                    <ul class="choices">{signs.into_iter().map(|(_, words, ticked)| view! { <li><Checkbox words ticked/></li> }).collect_view()}</ul>
                 </fieldset>
                 <div class="field">
                     <label for="policy-signed">"Signed approvals in single deployments"</label>
@@ -182,18 +182,18 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 </div>
                 <fieldset class="field">
                     <legend>"Sign-in"</legend>
-                    <Tick words="Second factor at sign-in for everyone" ticked=factor/>
+                    <Checkbox words="Second factor at sign-in for everyone" ticked=factor/>
                 </fieldset>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
 }
 
 #[component]
-fn Tick(words: &'static str, ticked: RwSignal<bool>) -> impl IntoView {
+fn Checkbox(words: &'static str, ticked: RwSignal<bool>) -> impl IntoView {
     view! {
         <label class="choice">
             <input type="checkbox" prop:checked=move || ticked.get() on:change=move |event| ticked.set(event_target_checked(&event))/>

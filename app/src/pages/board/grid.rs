@@ -11,7 +11,7 @@ use super::act::Act;
 use super::address::Address;
 use super::carriers;
 use super::desk::Desk;
-use super::lifting::Verdict;
+use super::drop_outcome::Verdict;
 use super::menu::Subject;
 use super::role::is_there;
 use crate::parts::{Empty, Icon, icon, mark, rows};
@@ -99,7 +99,7 @@ fn Row(
                     type="button"
                     aria-label=format!("Bind nodes to {name}")
                     title="Bind nodes"
-                    on:click=move |_| desk.ask(Act::NodesFor(name.clone()))
+                    on:click=move |_| desk.ask(Act::SelectNodes(name.clone()))
                 >
                     {icon(Icon::Plus)}
                 </button>
@@ -132,7 +132,7 @@ fn Row(
             </div>
             <div class="cell">
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
-                    {rows(chips.into(), |chip| chip.noderole, move |chip| node_chip(desk, name, chip))}
+                    {rows(chips.into(), |chip| chip.noderole, move |chip| noderole_view(desk, name, chip))}
                 </ul>
                 {move || more()}
                 {move || add()}
@@ -173,7 +173,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 aria-label=format!("Run {name} again")
                 title="Run again"
                 disabled=move || !is_there(&role.read())
-                on:click=move |_| desk.ask(Act::RoleAgain(role.get_untracked()))
+                on:click=move |_| desk.ask(Act::RerunRole(role.get_untracked()))
             >
                 {icon(Icon::Again)}
             </button>
@@ -225,7 +225,7 @@ fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
     }
 }
 
-pub(super) fn node_chip(
+pub(super) fn noderole_view(
     desk: Desk,
     role: StoredValue<RoleName>,
     chip: Memo<Chip>,
@@ -239,7 +239,7 @@ pub(super) fn node_chip(
     let is_proposed = move || state.get() == StepState::Proposed;
     let menu = move || {
         role.with_value(|role| {
-            desk.ask(Act::Menu(Subject::in_cell(desk, role, &chip.read_untracked())))
+            desk.ask(Act::Menu(Subject::from_cell(desk, role, &chip.read_untracked())))
         })
     };
     view! {

@@ -7,7 +7,7 @@ use leptos::prelude::*;
 
 use super::desk::Desk;
 use crate::calls::Hold;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;
 
@@ -57,7 +57,7 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             name()
         )
     });
-    when_done(hold, move |()| {
+    on_success(hold, move |()| {
         handle.close();
         desk.say(match is_held.get_untracked() {
             true => "Hold released. Steps start again.",

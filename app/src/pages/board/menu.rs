@@ -15,7 +15,7 @@ use super::address::Address;
 use super::bind;
 use super::desk::Desk;
 use super::moving::Placed;
-use crate::pages::edits::{About, Alone, Carried, Named, Shows};
+use crate::pages::edits::{About, Alone, Carried, LabelStyle, Named};
 use crate::parts::{Icon, icon};
 
 /// A node, and its role if the menu was opened on one.
@@ -52,7 +52,7 @@ impl Subject {
     }
 
     /// A node in a role's cell.
-    pub(super) fn in_cell(desk: Desk, role: &RoleName, chip: &Chip) -> Self {
+    pub(super) fn from_cell(desk: Desk, role: &RoleName, chip: &Chip) -> Self {
         let known = Self::in_tray(desk, chip.node);
         Self {
             named: Named { node: chip.node, short: chip.short.clone() },
@@ -75,7 +75,7 @@ impl Subject {
 }
 
 /// Opens the menu of the focused chip. Returns false if no chip has the focus.
-pub(super) fn of_focused(desk: Desk, event: &KeyboardEvent) -> bool {
+pub(super) fn open_for_focused(desk: Desk, event: &KeyboardEvent) -> bool {
     let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok())
     else {
         return false;
@@ -112,7 +112,7 @@ fn of_noderole(desk: Desk, id: &str) -> Option<Subject> {
     let roles = board.groups.iter().flat_map(|group| &group.roles);
     let mut all = roles.flat_map(|role| role.chips.iter().map(move |chip| (&role.role, chip)));
     let (role, chip) = all.find(|(_, chip)| chip.noderole.to_string() == id)?;
-    Some(Subject::in_cell(desk, role, chip))
+    Some(Subject::from_cell(desk, role, chip))
 }
 
 impl Subject {
@@ -185,7 +185,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         {may_propose.then(|| view! {
             <div class="foot">
                 <span class="muted grow">"To change only this node, use a separate proposal:"</span>
-                <Alone node=node name=short shows=Shows::InFull/>
+                <Alone node=node name=short shows=LabelStyle::InFull/>
             </div>
         })}
     }

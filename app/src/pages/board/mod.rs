@@ -12,10 +12,10 @@ mod bar;
 mod bind;
 mod carriers;
 mod desk;
+mod drop_outcome;
 mod everywhere;
 mod grid;
 mod hold;
-mod lifting;
 mod menu;
 mod more;
 mod moving;
@@ -42,7 +42,7 @@ use crate::calls::{self, Propose};
 use crate::failure::Answer;
 use crate::live::use_live;
 use crate::pages::part;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
 use act::Act;
@@ -56,9 +56,9 @@ pub fn BoardPage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let board = Resource::new(move || name.get(), calls::board);
-    let panel = open_panel();
+    let panel = panel_in_address();
     // Created here and not with the panel: see `Frame`.
-    let noderole = Resource::new(move || panel.get(), of_panel);
+    let noderole = Resource::new(move || panel.get(), load_panel);
     load(board, move |first| view! { <Loaded first panel noderole/> })
 }
 
@@ -66,7 +66,7 @@ pub fn BoardPage() -> impl IntoView {
 fn Loaded(
     first: Board,
     panel: Memo<Option<NoderoleId>>,
-    noderole: Resource<OfPanel>,
+    noderole: Resource<PanelResult>,
 ) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
     let desk = Desk::new(first);
@@ -84,26 +84,26 @@ fn Loaded(
 
     let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(desk);
-    bring_who_was_sent(desk);
-    ask_for_policy(desk);
+    open_move_form(desk);
+    open_policy_form(desk);
     let with_panel = move || panel.get().is_some();
     view! {
         <Title text=name.to_string()/>
         <Head desk dialogs/>
         <hold::Held desk/>
         <Sent desk/>
-        <WithoutScripts desk/>
+        <NoScriptHint desk/>
         <bar::ProposalBar desk/>
         <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
             <grid::Grid desk/>
             <tray::Tray desk/>
             {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
         </div>
-        <bind::BindTo desk handle=desk.dialogs.bind/>
-        <bind::PartOnly desk/>
+        <bind::BindDialog desk handle=desk.dialogs.bind/>
+        <bind::PartialBindDialog desk/>
         <hold::HoldDialog desk handle=dialogs.hold/>
         <priority::PriorityDialog desk handle=dialogs.priority/>
-        <act::ActDialog desk/>
+        <act::EditDialog desk/>
         // Not above the rows: a message that appears there would shift them, and the user would
         // grab the wrong node.
         <div class="aloft">
@@ -117,7 +117,7 @@ fn Loaded(
 
 /// The hint for browsers without JavaScript.
 #[component]
-fn WithoutScripts(desk: Desk) -> impl IntoView {
+fn NoScriptHint(desk: Desk) -> impl IntoView {
     let about = move || {
         let proposal = desk
             .proposal()
@@ -155,7 +155,7 @@ fn sent() -> Option<String> {
 }
 
 /// Opens the policy form if the address asks for it.
-fn ask_for_policy(desk: Desk) {
+fn open_policy_form(desk: Desk) {
     let query = use_query_map();
     let asked = Memo::new(move |_| query.read().get("ask").as_deref() == Some("policy"));
     let is_open = desk.editable();
@@ -167,12 +167,12 @@ fn ask_for_policy(desk: Desk) {
 }
 
 /// Opens the move form for the node in the address, once there is an open proposal.
-fn bring_who_was_sent(desk: Desk) {
+fn open_move_form(desk: Desk) {
     let sent = Memo::new(move |_| sent());
     let is_open = desk.editable();
     Effect::new(move |_| {
         if let Some(name) = sent.get().filter(|_| is_open.get()) {
-            desk.ask(Act::Bring(name));
+            desk.ask(Act::MoveHere(name));
         }
     });
 }
@@ -193,23 +193,23 @@ fn Sent(desk: Desk) -> impl IntoView {
 }
 
 /// The noderole of the open panel. It is in the address, so that links and the back button work.
-fn open_panel() -> Memo<Option<NoderoleId>> {
+fn panel_in_address() -> Memo<Option<NoderoleId>> {
     let query = use_query_map();
-    Memo::new(move |_| panel_of(&query.read()))
+    Memo::new(move |_| parse_panel(&query.read()))
 }
 
-fn panel_of(asked: &ParamsMap) -> Option<NoderoleId> {
+fn parse_panel(asked: &ParamsMap) -> Option<NoderoleId> {
     asked.get("noderole").and_then(|id| id.parse().ok())
 }
 
 /// Whether an address opens the panel.
-pub(super) fn asks_for_panel(address: &Url) -> bool {
-    panel_of(address.search_params()).is_some()
+pub(super) fn has_panel(address: &Url) -> bool {
+    parse_panel(address.search_params()).is_some()
 }
 
-type OfPanel = Answer<Option<NoderoleView>>;
+type PanelResult = Answer<Option<NoderoleView>>;
 
-async fn of_panel(id: Option<NoderoleId>) -> OfPanel {
+async fn load_panel(id: Option<NoderoleId>) -> PanelResult {
     match id {
         Some(id) => calls::noderole(id).await.map(Some),
         None => Ok(None),
@@ -220,7 +220,7 @@ async fn of_panel(id: Option<NoderoleId>) -> OfPanel {
 fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     let board = desk.board();
     let propose = ServerAction::<Propose>::new();
-    when_done(propose, move |_| {
+    on_success(propose, move |_| {
         desk.feed().now();
         desk.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
     });
@@ -279,11 +279,11 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         <div class="head">
             <div>
                 <div class="muted">{move || above()} {move || board.read().name.to_string()} " · last changed by target " {move || board.read().target.0}</div>
-                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::Urgency desk/></h1>
+                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::PriorityNotice desk/></h1>
                 <standing::Standing desk/>
             </div>
             <div class="buttons">
-                <a class="button quiet" href=move || places::waiting_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
+                <a class="button quiet" href=move || places::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
                 {move || act()}
                 {move || board.read().may_propose.is_ok().then(|| view! {
                     <hold::HoldButton desk handle=dialogs.hold/>
@@ -303,17 +303,17 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
 /// The panel next to the board. It takes the focus when it opens. Closing returns the focus to the
 /// chip.
 #[component]
-fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl IntoView {
+fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<PanelResult>) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let close = move || here.read().panel(None).link();
     let heading = NodeRef::<leptos::html::H2>::new();
-    let title = desk.title_of(id);
+    let title = desk.noderole_title(id);
     Effect::new(move |_| {
         if let Some(heading) = heading.get() {
             let _ = heading.focus();
         }
     });
-    on_cleanup(move || focus_chip(id));
+    on_cleanup(move || focus_noderole(id));
     let edited = Callback::new(move |()| desk.feed().now());
     let details = move || {
         Suspend::new(async move {
@@ -342,7 +342,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<OfPanel>) -> impl In
     .into_any()
 }
 
-fn focus_chip(id: NoderoleId) {
+fn focus_noderole(id: NoderoleId) {
     #[cfg(not(feature = "ssr"))]
     if let Ok(Some(chip)) = document().query_selector(&format!("[data-noderole='{id}']")) {
         let _ = chip.unchecked_into::<web_sys::HtmlElement>().focus();
@@ -359,7 +359,7 @@ fn listen_to_keys(desk: Desk) {
     Effect::new(move |_| {
         let navigate = navigate.clone();
         let handle = window_event_listener(ev::keydown, move |event| {
-            if event.default_prevented() || in_a_field(&event) || a_dialog_is_open() {
+            if event.default_prevented() || is_in_field(&event) || is_dialog_open() {
                 return;
             }
             let command = event.ctrl_key() || event.meta_key();
@@ -370,8 +370,8 @@ fn listen_to_keys(desk: Desk) {
                     bind::open(desk, desk.selected_nodes());
                 }
                 "Delete" if menu::unbind_focused(desk, &event) => {}
-                "ContextMenu" if menu::of_focused(desk, &event) => {}
-                "F10" if event.shift_key() && menu::of_focused(desk, &event) => {}
+                "ContextMenu" if menu::open_for_focused(desk, &event) => {}
+                "F10" if event.shift_key() && menu::open_for_focused(desk, &event) => {}
                 "Escape" if here.read_untracked().noderole.is_some() => {
                     navigate(
                         &here.read_untracked().panel(None).link(),
@@ -386,13 +386,13 @@ fn listen_to_keys(desk: Desk) {
     });
 }
 
-fn in_a_field(event: &ev::KeyboardEvent) -> bool {
+fn is_in_field(event: &ev::KeyboardEvent) -> bool {
     let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     target.is_some_and(|element| {
         matches!(element.tag_name().as_str(), "INPUT" | "TEXTAREA" | "SELECT")
     })
 }
 
-fn a_dialog_is_open() -> bool {
+fn is_dialog_open() -> bool {
     matches!(document().query_selector("dialog[open]"), Ok(Some(_)))
 }

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use uuid::Uuid;
 
 use super::desk::Desk;
-use crate::pages::edits::{Outcome, PutIn, TypedName, Wish};
+use crate::pages::edits::{Outcome, SubmitButton, TypedName, Wish};
 use crate::parts::Fault;
 
 /// Removes a role without nodes from the deployment.
@@ -32,7 +32,7 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
                 <p class="muted">"Also removes the data of the role in this deployment. No node may have the role."</p>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish grave=true/></div>
+            <div class="foot"><SubmitButton of=wish grave=true/></div>
         </form>
     }
     .into_any()
@@ -83,7 +83,7 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 </div>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
@@ -112,7 +112,7 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
                 <Outcome of=wish/>
                 <TypedName id="remove-deployment-name" name typed/>
             </div>
-            <div class="foot"><PutIn of=wish given=is_typed grave=true/></div>
+            <div class="foot"><SubmitButton of=wish given=is_typed grave=true/></div>
         </form>
     }
     .into_any()

@@ -13,9 +13,9 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::desk::{Desk, nodes};
-use super::lifting::named;
+use super::drop_outcome::named;
 use crate::calls;
-use crate::pages::edits::{Named, Outcome, PutIn, Wish};
+use crate::pages::edits::{Named, Outcome, SubmitButton, Wish};
 use crate::parts::{DeploymentField, ProblemNotice, rows};
 
 /// The delay after the last keystroke before the server is queried.
@@ -93,7 +93,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
                 </div>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
@@ -101,12 +101,12 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
 
 /// Moves nodes here from any deployment.
 #[component]
-pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl IntoView {
+pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl IntoView {
     let filter = RwSignal::new(wanted.clone());
     let found = RwSignal::new(None::<(Vec<NodeSummary>, bool)>);
     let chosen = RwSignal::new(BTreeMap::<NodeId, NodeSummary>::new());
     let problem = RwSignal::new(None::<Problem>);
-    look_for(filter, found, problem);
+    search_nodes(filter, found, problem);
     // A node that the address names is selected at once.
     Effect::new(move |_| {
         let found = found.read();
@@ -134,7 +134,7 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
             .collect::<Vec<_>>();
         chosen.into_values().chain(other).collect::<Vec<_>>()
     });
-    let line = move |node: Memo<NodeSummary>| bring_line(desk, chosen, node);
+    let line = move |node: Memo<NodeSummary>| node_row(desk, chosen, node);
     let none = move || {
         let found = found.read();
         let (nodes, more) = found.as_ref()?;
@@ -171,13 +171,13 @@ pub(super) fn Bring(desk: Desk, wanted: String, taken: Callback<()>) -> impl Int
                 <ProblemNotice problem/>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
 }
 
-fn bring_line(
+fn node_row(
     desk: Desk,
     chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>,
     node: Memo<NodeSummary>,
@@ -210,7 +210,7 @@ fn bring_line(
 }
 
 /// Searches nodes by name, after a pause in typing.
-fn look_for(
+fn search_nodes(
     filter: RwSignal<String>,
     found: RwSignal<Option<(Vec<NodeSummary>, bool)>>,
     problem: RwSignal<Option<Problem>>,

@@ -14,7 +14,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::console::{Lift, PlannerView};
+use api::console::{DropPreview, PlannerView};
 use engine::Hash;
 use engine::ids::{DeploymentId, NodeId, ProposalId};
 use engine::plan::lift::lift;
@@ -25,14 +25,14 @@ use crate::calls;
 
 /// The base data for planning and its stamp.
 #[derive(Debug)]
-pub(super) struct Stamped {
+pub(super) struct PlanningBase {
     stamp: String,
     ground: Grounded,
 }
 
 /// A version of a proposal, with all data for planning on it.
 pub(super) trait Planning: fmt::Debug + Send + Sync {
-    fn ground(&self) -> &Arc<Stamped>;
+    fn ground(&self) -> &Arc<PlanningBase>;
 
     /// Whether it is about this version of this proposal.
     fn is_of(&self, proposal: ProposalId, version: i32) -> bool;
@@ -40,7 +40,7 @@ pub(super) trait Planning: fmt::Debug + Send + Sync {
     fn is_at(&self, version: i32) -> bool;
 
     /// The valid roles for these nodes.
-    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift;
+    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview;
 
     /// The hash of the proposal's effects with further edits. `None` if an edit uses a new version
     /// of a barclamp, since the base data has only versions in use.
@@ -54,7 +54,7 @@ pub(super) type Planner = Arc<dyn Planning>;
 
 /// The result of loading a planner. `None`: the proposal was closed, and the board will be
 /// notified.
-pub(super) type Learned = Option<Result<Planner, Unusable>>;
+pub(super) type LoadResult = Option<Result<Planner, Unusable>>;
 
 /// Fetches the data for planning the open proposal of a deployment. Reuses the last base data if
 /// its stamp is current, so a request without news is cheap. Fails if the chunk cannot be loaded or
@@ -63,7 +63,7 @@ pub(super) type Learned = Option<Result<Planner, Unusable>>;
 pub(super) fn learn(
     deployment: DeploymentId,
     last: Option<Planner>,
-) -> Result<Learning, SplitLoaderError> {
+) -> Result<LoadFuture, SplitLoaderError> {
     Ok(Box::pin(async move {
         let known = last.as_ref().map(|last| last.ground().stamp.clone());
         let view = calls::planner(deployment, known).await.ok().flatten()?;
@@ -71,11 +71,11 @@ pub(super) fn learn(
     }))
 }
 
-pub(super) type Learning = std::pin::Pin<Box<dyn Future<Output = Learned>>>;
+pub(super) type LoadFuture = std::pin::Pin<Box<dyn Future<Output = LoadResult>>>;
 
 #[derive(Debug)]
 struct Planned {
-    stamped: Arc<Stamped>,
+    stamped: Arc<PlanningBase>,
     proposal: ProposalId,
     version: i32,
     edits: Vec<NumberedEdit>,
@@ -99,7 +99,7 @@ impl Planned {
         let stamped = match view.ground {
             Some(sent) => {
                 let ground = sent.open().map_err(|_| Unusable::Ground)?;
-                Arc::new(Stamped { stamp: view.stamp, ground })
+                Arc::new(PlanningBase { stamp: view.stamp, ground })
             }
             None => {
                 let same = last.map(|last| last.ground()).filter(|last| last.stamp == view.stamp);
@@ -123,7 +123,7 @@ impl Planned {
 }
 
 impl Planning for Planned {
-    fn ground(&self) -> &Arc<Stamped> {
+    fn ground(&self) -> &Arc<PlanningBase> {
         &self.stamped
     }
 
@@ -135,7 +135,7 @@ impl Planning for Planned {
         self.version == version
     }
 
-    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> Lift {
+    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview {
         let Grounded { skeleton, catalog } = &self.stamped.ground;
         timed("gantry: lift", || lift(skeleton, catalog, &self.edits, self.next, deployment, nodes))
     }

@@ -7,13 +7,13 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use crate::calls::Prioritise;
-use crate::parts::act::{problem_of, when_done};
+use crate::calls::SetPriority;
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 
 /// Shows the priority, unless it is the default.
 #[component]
-pub(super) fn Urgency(desk: Desk) -> impl IntoView {
+pub(super) fn PriorityNotice(desk: Desk) -> impl IntoView {
     let priority = Memo::new(move |_| desk.board().read().priority);
     move || {
         let shape = match priority.get() {
@@ -38,12 +38,12 @@ pub(super) fn PriorityButton(handle: DialogHandle) -> impl IntoView {
 
 #[component]
 pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
-    let set = ServerAction::<Prioritise>::new();
+    let set = ServerAction::<SetPriority>::new();
     let refused = Refused::of(set);
     let typed = refused.typed("priority");
     let now = Memo::new(move |_| desk.board().read().priority);
     let title = Signal::derive(move || format!("Priority of {}", desk.board().read().name));
-    when_done(set, move |()| {
+    on_success(set, move |()| {
         handle.close();
         desk.say("Priority set. It applies to every run that starts from now on.");
         desk.feed().now();

@@ -12,7 +12,7 @@ use leptos::task::spawn_local;
 use super::desk::{Desk, nodes};
 use crate::calls;
 use crate::check::Purpose;
-use crate::pages::edits::{Outcome, PutIn, Reason, Wish};
+use crate::pages::edits::{Outcome, Reason, SubmitButton, Wish};
 use crate::parts::json::{DataEditor, Draft};
 
 #[component]
@@ -46,7 +46,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
                 <DataEditor draft name="role-data"/>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
@@ -54,7 +54,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
 
 /// Runs the role again: on its nodes, or as a slice with its dependents.
 #[component]
-pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
+pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
     let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
     let beside = RwSignal::new(BTreeSet::<RoleName>::new());
     let (bound, more) = carriers(desk, &role);
@@ -115,7 +115,7 @@ pub(super) fn RoleAgain(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
                 {move || behind.get().then(|| view! { <Beside desk name=name.get_value() beside/> })}
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()

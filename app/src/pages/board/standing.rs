@@ -34,8 +34,8 @@ pub(super) fn Standing(desk: Desk) -> impl IntoView {
 /// The list of steps in a state.
 fn way(state: StepState, name: &DeploymentName) -> Option<String> {
     match state {
-        StepState::Error => Some(places::waiting_in_for(name, Wait::Failed.as_str())),
-        StepState::Blocked | StepState::Todo => Some(places::waiting_in(name)),
+        StepState::Error => Some(places::pending_in_for(name, Wait::Failed.as_str())),
+        StepState::Blocked | StepState::Todo => Some(places::pending_in(name)),
         StepState::Transition => Some(places::running_in(name)),
         StepState::Active | StepState::Proposed => None,
     }

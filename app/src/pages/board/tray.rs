@@ -51,7 +51,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         shown,
         focus: RwSignal::new(None),
         anchor: StoredValue::new(None),
-        ghost: NodeRef::new(),
+        drag_image: NodeRef::new(),
     };
     let help = move || {
         match (open.get(), desk.proposal().read().is_some()) {
@@ -121,14 +121,14 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                     </select>
                 </form>
                 <div class="chips" role="group" aria-labelledby="tray-title">
-                    {rows(shown.into(), |node| node.node, move |node| tray_chip(desk, floor, node, open))}
+                    {rows(shown.into(), |node| node.node, move |node| tray_node(desk, floor, node, open))}
                 </div>
                 {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more. Filter by name to see them."</p> })}
                 {move || none()}
                 {move || help()}
-                <Selection desk/>
+                <SelectionBar desk/>
             </div>
-            <div class="chip ghost" node_ref=floor.ghost aria-hidden="true"></div>
+            <div class="chip ghost" node_ref=floor.drag_image aria-hidden="true"></div>
         </section>
     }
     .into_any()
@@ -154,11 +154,11 @@ struct Floor {
     focus: RwSignal<Option<NodeId>>,
     /// The start of a range selection.
     anchor: StoredValue<Option<NodeId>>,
-    ghost: NodeRef<html::Div>,
+    drag_image: NodeRef<html::Div>,
 }
 
 #[component]
-fn Selection(desk: Desk) -> impl IntoView {
+fn SelectionBar(desk: Desk) -> impl IntoView {
     move || {
         let count = desk.selected().read().len();
         (count > 0).then(|| {
@@ -175,7 +175,7 @@ fn Selection(desk: Desk) -> impl IntoView {
                         "Move…"
                     </button>
                     {(count == 1).then(|| view! {
-                        <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| menu_of_selected(desk)>
+                        <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| open_menu_of_selected(desk)>
                             {icon(Icon::Down)}
                             "More…"
                         </button>
@@ -200,7 +200,7 @@ fn selected(desk: Desk) -> Vec<Placed> {
     placed.collect()
 }
 
-fn menu_of_selected(desk: Desk) {
+fn open_menu_of_selected(desk: Desk) {
     let subject = desk.selected_nodes().first().and_then(|node| Subject::in_tray(desk, *node));
     if let Some(subject) = subject {
         desk.ask(Act::Menu(subject));
@@ -213,7 +213,7 @@ fn open_menu(desk: Desk, id: NodeId) {
     }
 }
 
-fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -> impl IntoView {
+fn tray_node(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -> impl IntoView {
     let id = node.read_untracked().node;
     let face = move || {
         let node = node.get();
@@ -272,7 +272,7 @@ fn tray_chip(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -
                         event.prevent_default();
                     }
                 }
-                on:dragstart=move |event| drag_start(desk, floor, id, &event)
+                on:dragstart=move |event| on_drag_start(desk, floor, id, &event)
                 on:dragend=move |_| desk.let_go(By::Pointer)
             >
                 {move || face()}
@@ -290,7 +290,7 @@ pub(super) fn about(node: &TrayNode) -> String {
 
 /// The nodes that a chip lifts: the selection if the chip is part of it, otherwise only the chip's
 /// node.
-fn load_of(desk: Desk, id: NodeId) -> Vec<NodeId> {
+fn dragged_nodes(desk: Desk, id: NodeId) -> Vec<NodeId> {
     let selected = desk.selected_nodes();
     if selected.contains(&id) { selected } else { vec![id] }
 }
@@ -319,9 +319,9 @@ fn key(desk: Desk, floor: Floor, id: NodeId, event: &KeyboardEvent) {
     if event.ctrl_key() || event.meta_key() || event.alt_key() {
         return;
     }
-    let handled = match desk.is_lifted_by(By::Keyboard) {
-        true => key_while_lifted(desk, &key),
-        false => key_at_rest(desk, floor, id, &key),
+    let handled = match desk.is_dragged_by(By::Keyboard) {
+        true => on_drag_key(desk, &key),
+        false => on_idle_key(desk, floor, id, &key),
     };
     if handled {
         event.prevent_default();
@@ -329,7 +329,7 @@ fn key(desk: Desk, floor: Floor, id: NodeId, event: &KeyboardEvent) {
     }
 }
 
-fn key_while_lifted(desk: Desk, key: &str) -> bool {
+fn on_drag_key(desk: Desk, key: &str) -> bool {
     match key {
         "ArrowDown" | "ArrowRight" => desk.press(Key::Walk(Walk::Down)),
         "ArrowUp" | "ArrowLeft" => desk.press(Key::Walk(Walk::Up)),
@@ -354,9 +354,9 @@ fn single(key: &str) -> Option<char> {
     chars.next().filter(|c| chars.next().is_none() && c.is_alphanumeric())
 }
 
-fn key_at_rest(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
+fn on_idle_key(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
     match key {
-        " " => desk.pick_up(load_of(desk, id), By::Keyboard),
+        " " => desk.start_drag(dragged_nodes(desk, id), By::Keyboard),
         "ArrowDown" | "ArrowRight" => floor.focus_by(id, 1),
         "ArrowUp" | "ArrowLeft" => floor.focus_by(id, -1),
         _ => return false,
@@ -378,20 +378,20 @@ impl Floor {
     }
 }
 
-fn drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
-    let lifted = load_of(desk, id);
+fn on_drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
+    let lifted = dragged_nodes(desk, id);
     let names = desk.names(&lifted);
     if let Some(transfer) = event.data_transfer() {
         // Some browsers do not start a drag without data.
         let _ = transfer.set_data("text/plain", &names);
         transfer.set_effect_allowed("copy");
-        if let Some(ghost) = floor.ghost.get_untracked() {
-            ghost.set_text_content(Some(&names));
-            transfer.set_drag_image(&ghost, 12, 14);
+        if let Some(drag_image) = floor.drag_image.get_untracked() {
+            drag_image.set_text_content(Some(&names));
+            transfer.set_drag_image(&drag_image, 12, 14);
         }
     }
     // Deferred, because some browsers end a drag if the page changes in `dragstart`.
-    set_timeout(move || desk.pick_up(lifted, By::Pointer), Duration::ZERO);
+    set_timeout(move || desk.start_drag(lifted, By::Pointer), Duration::ZERO);
 }
 
 #[cfg(test)]

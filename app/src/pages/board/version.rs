@@ -11,8 +11,8 @@ use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
-use super::desk::{Desk, taken_back};
-use crate::pages::edits::{Outcome, PutIn, Wish};
+use super::desk::{Desk, undo_hint};
+use crate::pages::edits::{Outcome, SubmitButton, Wish};
 use crate::parts::{Icon, icon};
 
 /// The chosen version of a barclamp.
@@ -101,7 +101,7 @@ impl Choice {
 }
 
 #[component]
-pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
+pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let chosen = RwSignal::new(BTreeMap::<BarclampName, Choice>::new());
     let wish = Wish::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
@@ -165,7 +165,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 if done.is_empty() {
                     return;
                 }
-                wish.put(format!("{} {}", done.join(" "), taken_back(done.len())), taken);
+                wish.put(format!("{} {}", done.join(" "), undo_hint(done.len())), taken);
             }
         >
             <div class="body">
@@ -173,7 +173,7 @@ pub(super) fn UseVersion(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 {move || list()}
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()

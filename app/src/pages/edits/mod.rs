@@ -1,6 +1,6 @@
 //! Forms for edits, shared by the board, a noderole's panel and the page of a proposal on a node.
 //!
-//! A form produces edits. It shows their impact before they are saved ([`Foresight`]) and adds them
+//! A form produces edits. It shows their impact before they are saved ([`Preview`]) and adds them
 //! to the proposal with one command. After an error, the form keeps its input.
 
 mod authors;
@@ -16,7 +16,7 @@ use leptos::prelude::*;
 
 use crate::calls::ProposeOnNode;
 use crate::parts::act::problem_of;
-use crate::parts::foresight::{Consequence, Foresight};
+use crate::parts::preview::{Preview, PreviewImpact};
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 pub use authors::{JoinNotice, Joining, Step, by, fate, says};
 pub use node::TypedName;
@@ -44,7 +44,7 @@ impl Put {
 
 /// The page's interface for a form.
 #[derive(Clone, Copy)]
-pub struct Pen {
+pub struct EditContext {
     /// The open proposal and its version.
     pub proposal: Signal<Option<(ProposalId, i32)>>,
     /// The proposal's deployment. `None`: the proposal is on a single node.
@@ -58,26 +58,26 @@ pub struct Pen {
 /// A form and its edits.
 #[derive(Clone, Copy)]
 pub struct Wish {
-    pen: Pen,
-    foresight: Foresight,
+    pen: EditContext,
+    preview: Preview,
     problem: RwSignal<Option<Problem>>,
 }
 
 impl Wish {
     /// Creates a form. `edits` is empty while the form is incomplete.
-    pub fn new(pen: Pen, edits: impl Fn() -> Vec<Edit> + Send + Sync + 'static) -> Self {
-        let foresight = Foresight::new(pen.proposal, Signal::derive(edits));
-        Self { pen, foresight, problem: RwSignal::new(None) }
+    pub fn new(pen: EditContext, edits: impl Fn() -> Vec<Edit> + Send + Sync + 'static) -> Self {
+        let preview = Preview::new(pen.proposal, Signal::derive(edits));
+        Self { pen, preview, problem: RwSignal::new(None) }
     }
 
     /// Whether the preview found the edits valid.
     pub fn is_ready(self) -> bool {
-        !self.pen.busy.get() && self.foresight.edits().is_some()
+        !self.pen.busy.get() && self.preview.edits().is_some()
     }
 
     /// Adds the edits to the proposal if they are valid.
     pub fn put(self, done: impl Into<String>, taken: Callback<()>) {
-        let Some(edits) = untrack(|| self.foresight.edits()) else { return };
+        let Some(edits) = untrack(|| self.preview.edits()) else { return };
         self.pen.put.run(Put {
             edits,
             done: done.into(),
@@ -91,16 +91,16 @@ impl Wish {
 #[component]
 pub fn Outcome(of: Wish) -> impl IntoView {
     view! {
-        <Consequence of=of.foresight/>
+        <PreviewImpact of=of.preview/>
         <ProblemNotice problem=of.problem/>
-        <SameEdits pen=of.pen of=of.foresight/>
+        <EditCommands pen=of.pen of=of.preview/>
     }
     .into_any()
 }
 
 /// The commands that are equivalent to the edits. Empty without edits.
 #[component]
-pub fn SameEdits(pen: Pen, of: Foresight) -> impl IntoView {
+pub fn EditCommands(pen: EditContext, of: Preview) -> impl IntoView {
     let calls = move |_: Typed| {
         let put = |(proposal, version, edits): (ProposalId, i32, Vec<Edit>)| {
             api::calls::put((proposal, version), pen.board.read().as_ref(), &edits)
@@ -112,7 +112,7 @@ pub fn SameEdits(pen: Pen, of: Foresight) -> impl IntoView {
 
 /// The submit button of a form.
 #[component]
-pub fn PutIn(
+pub fn SubmitButton(
     of: Wish,
     /// A further condition that enables the button.
     #[prop(optional, into)]
@@ -181,7 +181,7 @@ impl About {
     }
 
     /// The dialog's form. `taken` is called on success.
-    pub fn form(self, pen: Pen, taken: Callback<()>) -> AnyView {
+    pub fn form(self, pen: EditContext, taken: Callback<()>) -> AnyView {
         match self {
             Self::Data(of) => view! { <noderole::OwnData pen of taken/> }.into_any(),
             Self::Again(of) => view! { <noderole::Again pen of taken/> }.into_any(),
@@ -193,12 +193,12 @@ impl About {
 
 /// The label of the button that proposes on one node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Shows {
+pub enum LabelStyle {
     /// One word, for rows of a list.
     #[default]
     Word,
     /// A text without the node's name, which is next to the button.
-    This,
+    WithoutName,
     /// A text with the node's name.
     InFull,
 }
@@ -208,7 +208,7 @@ pub enum Shows {
 pub fn Alone(
     #[prop(into)] node: Signal<NodeId>,
     #[prop(into)] name: Signal<String>,
-    #[prop(optional)] shows: Shows,
+    #[prop(optional)] shows: LabelStyle,
     /// Whether the page shows the equivalent command elsewhere.
     #[prop(optional)]
     same_elsewhere: bool,
@@ -220,23 +220,23 @@ pub fn Alone(
     let propose = ServerAction::<ProposeOnNode>::new();
     let label = move || format!("Propose changes on {} only", name.get());
     // The accessible name contains the visible text.
-    let aloud = move || (shows != Shows::This).then(label);
-    let class = if shows == Shows::Word { "button quiet small" } else { "button small wraps" };
+    let accessible_label = move || (shows != LabelStyle::WithoutName).then(label);
+    let class = if shows == LabelStyle::Word { "button quiet small" } else { "button small wraps" };
     let words = move || match shows {
-        Shows::Word => "Propose".to_owned(),
-        Shows::This => "Propose changes on this node only".to_owned(),
-        Shows::InFull => label(),
+        LabelStyle::Word => "Propose".to_owned(),
+        LabelStyle::WithoutName => "Propose changes on this node only".to_owned(),
+        LabelStyle::InFull => label(),
     };
     view! {
         <ActionForm action=propose>
             <input type="hidden" name="node" value=move || node.get().to_string()/>
-            <button class=class type="submit" aria-label=aloud title=label disabled=move || why_not.read().is_some() || propose.pending().get()>
+            <button class=class type="submit" aria-label=accessible_label title=label disabled=move || why_not.read().is_some() || propose.pending().get()>
                 {icon(Icon::Proposed)}
                 {words}
             </button>
         </ActionForm>
         {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
-        {(shows != Shows::Word && !same_elsewhere).then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
+        {(shows != LabelStyle::Word && !same_elsewhere).then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

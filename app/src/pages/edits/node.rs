@@ -4,7 +4,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::noderole::Reason;
-use super::{Named, Outcome, Pen, PutIn, Wish};
+use super::{EditContext, Named, Outcome, SubmitButton, Wish};
 
 /// A field that requires a name before a dangerous action. For actions with a larger impact than
 /// they seem.
@@ -36,7 +36,7 @@ pub fn TypedName(
 
 /// Expunges the node.
 #[component]
-pub(super) fn GiveUp(pen: Pen, of: Named, taken: Callback<()>) -> impl IntoView {
+pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl IntoView {
     let (typed, reason) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
     let (node, short) = (of.node, StoredValue::new(of.short));
     let wish = Wish::new(pen, move || {
@@ -63,7 +63,7 @@ pub(super) fn GiveUp(pen: Pen, of: Named, taken: Callback<()>) -> impl IntoView 
                 <TypedName id="give-up-name" name=Signal::derive(move || short.get_value()) typed/>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish given=is_typed grave=true/></div>
+            <div class="foot"><SubmitButton of=wish given=is_typed grave=true/></div>
         </form>
     }
     .into_any()

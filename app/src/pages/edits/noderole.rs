@@ -5,14 +5,14 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::{Carried, Outcome, Pen, PutIn, Wish};
+use super::{Carried, EditContext, Outcome, SubmitButton, Wish};
 use crate::calls;
 use crate::check::Purpose;
 use crate::parts::ProblemNotice;
 use crate::parts::json::{DataEditor, Draft};
 
 #[component]
-pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
     let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
     let wish = Wish::new(pen, move || {
@@ -38,7 +38,7 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
                 </label>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish grave=true/></div>
+            <div class="foot"><SubmitButton of=wish grave=true/></div>
         </form>
     }
     .into_any()
@@ -46,7 +46,7 @@ pub(super) fn Unbind(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVie
 
 /// Runs the noderole again.
 #[component]
-pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Again(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
     let done = format!("The proposal runs {of} again.");
     let wish = Wish::new(pen, move || {
@@ -68,7 +68,7 @@ pub(super) fn Again(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView
                 <Reason id="noderole-again-reason" reason hint="Shown in the review and with the run."/>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()
@@ -106,7 +106,7 @@ pub fn Reason(
 
 /// Edits the data of one noderole, existing or proposed.
 #[component]
-pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn OwnData(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let (found, problem) = (RwSignal::new(None::<DraftedNoderole>), RwSignal::new(None));
     let asked = of.clone();
     if let Some((proposal, _)) = pen.proposal.get_untracked() {
@@ -134,7 +134,12 @@ pub(super) fn OwnData(pen: Pen, of: Carried, taken: Callback<()>) -> impl IntoVi
 }
 
 #[component]
-fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>) -> impl IntoView {
+fn Editor(
+    pen: EditContext,
+    of: Carried,
+    noderole: DraftedNoderole,
+    taken: Callback<()>,
+) -> impl IntoView {
     let draft = Draft::new(
         &noderole.data,
         Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true },
@@ -160,7 +165,7 @@ fn Editor(pen: Pen, of: Carried, noderole: DraftedNoderole, taken: Callback<()>)
                 <DataEditor draft name="noderole-data"/>
                 <Outcome of=wish/>
             </div>
-            <div class="foot"><PutIn of=wish/></div>
+            <div class="foot"><SubmitButton of=wish/></div>
         </form>
     }
     .into_any()

@@ -23,7 +23,7 @@ impl Whose {
     }
 
     /// The node's name or id, untracked, for requests. Empty after the reader left the page.
-    pub(super) fn name_now(self) -> String {
+    pub(super) fn name_untracked(self) -> String {
         self.0.try_get_untracked().unwrap_or_default()
     }
 }

@@ -3,15 +3,15 @@
 
 use api::At;
 use api::calls::{Call, List, list_of};
-use api::nodes::{LookPage, LookSort, LookView, LooksWanted};
+use api::nodes::{HealthCheckSort, LookPage, LookView, LooksWanted};
 use leptos::prelude::*;
 
 use super::kept::{self, Whose};
-use super::{came, where_and_what};
+use super::{came, check_details};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
 use crate::parts::{Empty, Feed, Icon};
@@ -29,7 +29,7 @@ columns_of!(Part {
 struct LooksAt(Whose);
 
 impl ListPage for LooksAt {
-    type Sort = LookSort;
+    type Sort = HealthCheckSort;
     type Part = Part;
     type Page = LookPage;
     // Two workers may check in the same millisecond.
@@ -45,15 +45,15 @@ impl ListPage for LooksAt {
         Field::text("text", "Address or error", "address or error contains"),
     ];
     const NUMBERS: &'static [Part] = &[Part::Took];
-    const SORTS: &'static [(LookSort, &'static str)] = &[(LookSort::At, "when")];
+    const SORTS: &'static [(HealthCheckSort, &'static str)] = &[(HealthCheckSort::At, "when")];
     const SAME: List = List::Looks;
 
     fn path(self) -> String {
         places::node_looks(&self.0.name())
     }
 
-    async fn fetch(self, listed: Listed<LookSort>) -> Answer<LookPage> {
-        let name = self.0.name_now();
+    async fn fetch(self, listed: ListAddress<HealthCheckSort>) -> Answer<LookPage> {
+        let name = self.0.name_untracked();
         let reached = listed
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = listed.stretch()?;
@@ -61,16 +61,16 @@ impl ListPage for LooksAt {
             .await
     }
 
-    fn sorted_by(column: Part) -> Option<(LookSort, bool)> {
-        (column == Part::When).then_some((LookSort::At, true))
+    fn sorted_by(column: Part) -> Option<(HealthCheckSort, bool)> {
+        (column == Part::When).then_some((HealthCheckSort::At, true))
     }
 
     fn key(look: &LookView) -> (At, String) {
         (look.at, look.by.clone())
     }
 
-    fn same(self, listed: &Listed<LookSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_now(), |word| self.word(listed, word))
+    fn same(self, listed: &ListAddress<HealthCheckSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(listed, word))
     }
 
     fn follow(self, feed: Feed<LookPage>) {
@@ -89,7 +89,7 @@ impl ListPage for LooksAt {
             <tr>
                 <td data-label="When"><Moment at=look.at/></td>
                 {with.cell(Part::Result, "", came(look.reached))}
-                {with.cell(Part::Where, "", view! { <div>{where_and_what(&look)}</div> })}
+                {with.cell(Part::Where, "", view! { <div>{check_details(&look)}</div> })}
                 {with.cell(Part::Took, "", format!("{} ms", look.took_ms))}
                 {with.cell(Part::By, "muted", look.by)}
             </tr>
@@ -99,7 +99,7 @@ impl ListPage for LooksAt {
 }
 
 #[component]
-pub fn LooksPage() -> impl IntoView {
+pub fn HealthChecksPage() -> impl IntoView {
     let whose = Whose::read();
     let list = ListOf::new(LooksAt(whose));
     let title = |name: &str| format!("Health checks of {name}");

@@ -3,7 +3,7 @@
 use api::calls::{Call, List, list_of};
 use api::console::StepState;
 use api::live::Topic;
-use api::nodes::{Carried, CarriedPage, CarriedSort, CarriedWanted};
+use api::nodes::{Carried, CarriedPage, CarriedWanted, NodeNoderoleSort};
 use engine::ids::NoderoleId;
 use leptos::prelude::*;
 
@@ -11,7 +11,7 @@ use super::kept::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, StatePill};
 use crate::places;
@@ -36,7 +36,7 @@ const STATES: [StepState; 5] = [
 struct CarriedBy(Whose);
 
 impl ListPage for CarriedBy {
-    type Sort = CarriedSort;
+    type Sort = NodeNoderoleSort;
     type Part = Part;
     type Page = CarriedPage;
     type Key = NoderoleId;
@@ -50,7 +50,7 @@ impl ListPage for CarriedBy {
         }),
         Field::text("role", "Role", "role is"),
     ];
-    const SORTS: &'static [(CarriedSort, &'static str)] = &[(CarriedSort::Rank, "order")];
+    const SORTS: &'static [(NodeNoderoleSort, &'static str)] = &[(NodeNoderoleSort::Rank, "order")];
     // A step's state changes with its runs and with the target.
     const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Targets, Topic::Nodes];
     const SAME: List = List::Noderoles;
@@ -59,15 +59,15 @@ impl ListPage for CarriedBy {
         places::node_noderoles(&self.0.name())
     }
 
-    async fn fetch(self, listed: Listed<CarriedSort>) -> Answer<CarriedPage> {
-        let name = self.0.name_now();
+    async fn fetch(self, listed: ListAddress<NodeNoderoleSort>) -> Answer<CarriedPage> {
+        let name = self.0.name_untracked();
         let state = listed.one_of("state", &STATES, StepState::as_str)?;
         let (sort, after) = listed.stretch()?;
         calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after })
             .await
     }
 
-    fn sorted_by(_: Part) -> Option<(CarriedSort, bool)> {
+    fn sorted_by(_: Part) -> Option<(NodeNoderoleSort, bool)> {
         None
     }
 
@@ -75,8 +75,8 @@ impl ListPage for CarriedBy {
         carried.id
     }
 
-    fn same(self, listed: &Listed<CarriedSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_now(), |word| self.word(listed, word))
+    fn same(self, listed: &ListAddress<NodeNoderoleSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(listed, word))
     }
 
     fn none(self) -> AnyView {

@@ -12,7 +12,7 @@ use super::kept::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon};
 use crate::places;
@@ -53,8 +53,8 @@ impl ListPage for ResultsOn {
         places::node_results(&self.0.name())
     }
 
-    async fn fetch(self, listed: Listed<ResultSort>) -> Answer<ResultLines> {
-        let name = self.0.name_now();
+    async fn fetch(self, listed: ListAddress<ResultSort>) -> Answer<ResultLines> {
+        let name = self.0.name_untracked();
         let outcome = listed.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
         let (sort, before) = listed.stretch()?;
         calls::node_results(
@@ -76,8 +76,8 @@ impl ListPage for ResultsOn {
         Some(format!("{} stored in total", page.all))
     }
 
-    fn same(self, listed: &Listed<ResultSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_now(), |word| self.word(listed, word))
+    fn same(self, listed: &ListAddress<ResultSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(listed, word))
     }
 
     fn none(self) -> AnyView {

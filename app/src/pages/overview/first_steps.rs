@@ -5,8 +5,8 @@ use api::overview::FirstSteps as Told;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::oversight::PutFirstStepsAway;
-use crate::parts::act::{problem_of, when_done};
+use crate::calls::oversight::HideFirstSteps;
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
 
@@ -74,13 +74,13 @@ pub(super) fn FirstSteps(
     away: Memo<bool>,
     changed: Callback<()>,
 ) -> impl IntoView {
-    let put = ServerAction::<PutFirstStepsAway>::new();
-    when_done(put, move |()| changed.run(()));
-    let left = Memo::new(move |_| steps.get().filter(|told| !told.are_done()));
+    let put = ServerAction::<HideFirstSteps>::new();
+    on_success(put, move |()| changed.run(()));
+    let left = Memo::new(move |_| steps.get().filter(|told| !told.is_complete()));
     let list = move || {
         let told = left.get()?;
         if away.get() {
-            return Some(bring_back(put));
+            return Some(show_button(put));
         }
         let five = five(&told);
         let done = five.iter().filter(|step| step.done).count();
@@ -125,7 +125,7 @@ fn line(step: Step, is_next: bool) -> impl IntoView {
     .into_any()
 }
 
-fn bring_back(put: ServerAction<PutFirstStepsAway>) -> AnyView {
+fn show_button(put: ServerAction<HideFirstSteps>) -> AnyView {
     view! {
         <ActionForm action=put>
             <input type="hidden" name="back" value="true"/>
@@ -138,7 +138,7 @@ fn bring_back(put: ServerAction<PutFirstStepsAway>) -> AnyView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::ids::{DeploymentName, SubmissionId};
+    use engine::ids::{DeploymentName, ReviewId};
 
     #[test]
     fn first_steps_link_to_their_pages() {
@@ -149,7 +149,7 @@ mod tests {
         );
         let deployment = DeploymentName::parse("web").ok();
         let told =
-            Told { edited: true, deployment, submission: Some(SubmissionId(7)), ..Told::default() };
+            Told { edited: true, deployment, submission: Some(ReviewId(7)), ..Told::default() };
         assert_eq!(
             places(&told),
             [

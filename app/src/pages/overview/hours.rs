@@ -7,12 +7,12 @@ use leptos::prelude::*;
 use crate::places;
 
 /// The width of an hour's bar, in units of the picture.
-const WIDE: i64 = 10;
-const HIGH: i64 = 40;
+const BAR_WIDTH: i64 = 10;
+const CHART_HEIGHT: i64 = 40;
 
 /// The height of a bar for `n` if the highest bar is for `most`. Any non-zero number is visible.
 fn height(n: i64, most: i64) -> i64 {
-    if n == 0 { 0 } else { (n * HIGH / most.max(1)).max(1) }
+    if n == 0 { 0 } else { (n * CHART_HEIGHT / most.max(1)).max(1) }
 }
 
 /// The chart in words.
@@ -42,7 +42,8 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
             let (all, failed) = (height(hour.runs, most), height(hour.failed, most));
             let bar = |class: &'static str, high: i64| {
                 let [left, top, wide, high] =
-                    [n * WIDE + 1, HIGH - high, WIDE - 2, high].map(|n| n.to_string());
+                    [n * BAR_WIDTH + 1, CHART_HEIGHT - high, BAR_WIDTH - 2, high]
+                        .map(|n| n.to_string());
                 view! { <rect class=class x=left y=top width=wide height=high></rect> }
             };
             (bar("all", all), bar("failed", failed))
@@ -50,7 +51,10 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
         hours.iter().zip(0..).map(bar).collect_view()
     };
     let view_box = move || {
-        format!("0 0 {} {HIGH}", i64::try_from(hours.read().len()).unwrap_or_default() * WIDE)
+        format!(
+            "0 0 {} {CHART_HEIGHT}",
+            i64::try_from(hours.read().len()).unwrap_or_default() * BAR_WIDTH
+        )
     };
     let said = Memo::new(move |_| words(&hours.read()));
     move || {
@@ -85,7 +89,7 @@ mod tests {
         );
         assert_eq!(
             (height(0, 5), height(5, 5), height(1, 1_000_000), height(0, 0)),
-            (0, HIGH, 1, 0)
+            (0, CHART_HEIGHT, 1, 0)
         );
     }
 }

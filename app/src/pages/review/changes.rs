@@ -16,10 +16,8 @@ use engine::cluster::connection::FieldChange;
 use engine::cluster::{Connection, EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
 use engine::data::{Change, ChangeKind};
-use engine::gate::{Policy, PolicyPart};
-use engine::ids::{
-    BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, SubmissionId,
-};
+use engine::gate::{Policy, PolicySetting};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ReviewId};
 use leptos::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,7 +34,7 @@ const LINES: usize = 200;
 /// The maximum number of lines of a change that is expanded initially.
 const GLANCE: usize = 30;
 /// The maximum number of edges of one noderole. The rest is a count.
-const EDGES: usize = 20;
+const MAX_EDGES: usize = 20;
 
 /// A summary of a difference by kind: `1 role and 12 noderoles`. The top of a review and the
 /// comparison of two blueprints share this summary, so that they agree. A card also counts single
@@ -55,7 +53,7 @@ impl Changed {
     /// Summarizes a difference. `more` further documents are not loaded.
     pub fn of(difference: &Difference, more: usize) -> Self {
         let counts = match more {
-            0 => parts_of(difference).to_vec(),
+            0 => counts_by_kind(difference).to_vec(),
             more => vec![(difference.documents().count() + more, "document")],
         };
         let is_on_nodes =
@@ -78,7 +76,7 @@ impl fmt::Display for Changed {
 
 /// The number of differences of each kind. Deployments and nodes are counted only if nothing inside
 /// of them differs.
-fn parts_of(difference: &Difference) -> [(usize, &'static str); 5] {
+fn counts_by_kind(difference: &Difference) -> [(usize, &'static str); 5] {
     let Difference { deployments, nodes, .. } = difference;
     let bare = deployments.iter().filter(|d| d.roles.is_empty() && d.barclamps.is_empty());
     let empty = nodes.iter().filter(|node| node.noderoles.is_empty());
@@ -101,10 +99,10 @@ struct Names {
     contents: BTreeMap<(Hash, Hash), Told>,
     /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
-    talks: Option<Talks>,
+    comment_links: Option<CommentLinks>,
     marks: Option<Marks>,
     /// Whether cards are initially expanded.
-    unfolded: bool,
+    is_expanded: bool,
 }
 
 /// The difference between two contents of a role.
@@ -129,7 +127,7 @@ impl Names {
     }
 
     fn talk(&self, anchor: Anchor, what: &str) -> AnyView {
-        self.talks.map(|talks| talks.link(anchor, what)).into_any()
+        self.comment_links.map(|comment_links| comment_links.link(anchor, what)).into_any()
     }
 
     fn deployment(&self, id: Option<DeploymentId>) -> String {
@@ -156,13 +154,13 @@ type Threads = BTreeMap<Anchor, (usize, usize)>;
 
 /// Links from each change to its discussion.
 #[derive(Clone, Copy)]
-pub(super) struct Talks {
-    submission: SubmissionId,
+pub(super) struct CommentLinks {
+    submission: ReviewId,
     threads: Memo<Threads>,
 }
 
-impl Talks {
-    pub(super) fn of(submission: SubmissionId, discussion: Feed<Discussion>) -> Self {
+impl CommentLinks {
+    pub(super) fn of(submission: ReviewId, discussion: Feed<Discussion>) -> Self {
         let threads = Memo::new(move |_| {
             let mut threads = Threads::new();
             for thread in &discussion.value().read().threads {
@@ -246,18 +244,24 @@ pub(super) fn Changes(
     #[prop(optional)]
     versions: Option<(Vec<ContentChange>, Vec<PinChange>)>,
     /// Links to comments. `None` if comments are impossible.
-    talks: Option<Talks>,
+    comment_links: Option<CommentLinks>,
     /// The changes that this person has viewed. Without it, all cards are expanded.
     #[prop(optional)]
     marks: Option<Marks>,
 ) -> impl IntoView {
     // A review never changes, so the differences are rendered once.
     let review = review.get_untracked();
-    let unfolded = lines(&difference) <= GLANCE;
+    let is_expanded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
-    let names =
-        Names { known, brought: review.brought, talks, marks, unfolded, ..Names::default() };
+    let names = Names {
+        known,
+        brought: review.brought,
+        comment_links,
+        marks,
+        is_expanded,
+        ..Names::default()
+    };
     let (contents, pins) = versions.unwrap_or((review.contents, review.pins));
     drawn(difference, names.with_versions(contents, pins))
 }
@@ -269,8 +273,11 @@ pub(in crate::pages) fn differs(
     contents: Vec<ContentChange>,
     pins: Vec<PinChange>,
 ) -> impl IntoView {
-    let unfolded = lines(&difference) <= GLANCE;
-    drawn(difference, Names { known, unfolded, ..Names::default() }.with_versions(contents, pins))
+    let is_expanded = lines(&difference) <= GLANCE;
+    drawn(
+        difference,
+        Names { known, is_expanded, ..Names::default() }.with_versions(contents, pins),
+    )
 }
 
 fn drawn(difference: Difference, mut names: Names) -> AnyView {
@@ -312,7 +319,7 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
     };
     let tools = names
         .marks
-        .map(|marks| view! { <div class="changes-tools">{opened::open_all(marks)}</div> });
+        .map(|marks| view! { <div class="changes-tools">{opened::expand_all_button(marks)}</div> });
     view! {
         {tools}
         {policy.map(|sides| policy_card(&sides, &names))}
@@ -345,15 +352,16 @@ fn lines_of_node(node: &NodeDifference) -> usize {
         + connection_lines(node).len()
         + node.hints.len();
     let of_noderole = |noderole: &NoderoleDifference| {
-        let own = [of_both(noderole).is_some(), noderole.rank.is_some()];
-        let edges = noderole.edges.len().min(EDGES) + usize::from(noderole.edges.len() > EDGES);
+        let own = [both_contents(noderole).is_some(), noderole.rank.is_some()];
+        let edges =
+            noderole.edges.len().min(MAX_EDGES) + usize::from(noderole.edges.len() > MAX_EDGES);
         1 + own.into_iter().filter(|is| *is).count() + edges + noderole.data.len()
     };
     (node.noderoles.iter().map(of_noderole).sum::<usize>() + own).max(1)
 }
 
 /// The two contents of a noderole that exists before and after.
-fn of_both(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
+fn both_contents(noderole: &NoderoleDifference) -> Option<Sides<Option<Hash>>> {
     noderole.contents.filter(|_| noderole.mark == Mark::Changed)
 }
 
@@ -517,7 +525,7 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
                 {mark}
                 {names.talk(Anchor::Deployment(id), &format!("deployment {name}"))}
             </header>
-            {opened::fold(names.marks, card, rows, names.unfolded, table.into_any())}
+            {opened::fold(names.marks, card, rows, names.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -710,7 +718,7 @@ fn node_card(group: Group, names: &Names) -> AnyView {
                 {mark}
                 {names.talk(Anchor::Node(first.id), &format!("node {}", called(&first.fqdn, &names.known.deployments)))}
             </header>
-            {opened::fold(names.marks, card, lines_of_node(&first), names.unfolded, table.into_any())}
+            {opened::fold(names.marks, card, lines_of_node(&first), names.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -769,9 +777,9 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
 /// The differences of a noderole other than its data: content, order and dependencies. For an added
 /// or removed noderole, the dependencies are one line.
 fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
-    let more = noderole.edges.len().saturating_sub(EDGES);
+    let more = noderole.edges.len().saturating_sub(MAX_EDGES);
     let more = (more > 0).then(|| format!("{more} more in the JSON difference"));
-    let edges = noderole.edges.iter().take(EDGES);
+    let edges = noderole.edges.iter().take(MAX_EDGES);
     if noderole.mark != Mark::Changed {
         let word = if noderole.mark == Mark::Added { "waits for " } else { "waited for " };
         let all: Vec<String> = edges.map(|edge| awaited(edge, node, names)).chain(more).collect();
@@ -779,7 +787,7 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
         return (!all.is_empty()).then(|| inner_row(noderole.mark, line, ())).into_any();
     }
     let mut rows = Vec::new();
-    if let Some(sides) = of_both(noderole) {
+    if let Some(sides) = both_contents(noderole) {
         rows.push(inner_row(Mark::Changed, "role content", contents_view(sides)));
         rows.push(names.content_rows(sides));
     }
@@ -790,9 +798,10 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
         let (mark, kinds) = match (edge.old, edge.new) {
             (None, _) => (Mark::Added, None),
             (Some(_), None) => (Mark::Removed, None),
-            (Some(old), Some(new)) => {
-                (Mark::Changed, Some(sides_view(Some(kind_word(old)), Some(kind_word(new)))))
-            }
+            (Some(old), Some(new)) => (
+                Mark::Changed,
+                Some(sides_view(Some(edge_kind_text(old)), Some(edge_kind_text(new)))),
+            ),
         };
         let word = if mark == Mark::Removed { "no longer waits for " } else { "waits for " };
         inner_row(
@@ -817,13 +826,13 @@ fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
     };
     match (edge.old, edge.new) {
         (Some(kind), None) | (None, Some(kind)) if kind != EdgeKind::Hard => {
-            format!("{parent} ({})", kind_word(kind))
+            format!("{parent} ({})", edge_kind_text(kind))
         }
         _ => parent,
     }
 }
 
-fn kind_word(kind: EdgeKind) -> &'static str {
+fn edge_kind_text(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::Hard => "hard",
         EdgeKind::OrderOnly => "order only",
@@ -855,9 +864,11 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
     let count = changes.len();
     let rows = changes.into_iter().map(|change| {
         let (of, less) = match change.part {
-            PolicyPart::Cooling => ("", "shorter than before"),
-            PolicyPart::Signed(_) | PolicyPart::SecondFactor => ("", "no longer required"),
-            PolicyPart::Every | PolicyPart::Risk(_) => ("approvals for ", "fewer than before"),
+            PolicySetting::Cooling => ("", "shorter than before"),
+            PolicySetting::Signed(_) | PolicySetting::SecondFactor => ("", "no longer required"),
+            PolicySetting::AllChanges | PolicySetting::Risk(_) => {
+                ("approvals for ", "fewer than before")
+            }
         };
         let weaker = change.is_weaker().then(|| {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} {less}</span> }
@@ -887,7 +898,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
                 {opened::mark(names.marks, &card)}
                 {names.talk(Anchor::Policy(None), "the policy")}
             </header>
-            {opened::fold(names.marks, card, count, names.unfolded, table.into_any())}
+            {opened::fold(names.marks, card, count, names.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -899,7 +910,7 @@ fn inner_row(
     what: impl IntoView + 'static,
     values: impl IntoView + 'static,
 ) -> AnyView {
-    row_in("value", mark, what.into_any(), values.into_any(), ().into_any())
+    row_with_class("value", mark, what.into_any(), values.into_any(), ().into_any())
 }
 
 fn row(
@@ -908,10 +919,10 @@ fn row(
     values: impl IntoView + 'static,
     talk: AnyView,
 ) -> AnyView {
-    row_in("", mark, what.into_any(), values.into_any(), talk)
+    row_with_class("", mark, what.into_any(), values.into_any(), talk)
 }
 
-fn row_in(
+fn row_with_class(
     class: &'static str,
     mark: Mark,
     what: AnyView,

@@ -3,7 +3,7 @@
 use api::console::{ReviewState, ReviewView};
 use engine::counting::{either, many};
 use engine::gate::who::named;
-use engine::gate::{Rule, RuleState};
+use engine::gate::{Rule, RuleResult};
 use engine::lint::{Check, Finding, Level};
 use leptos::prelude::*;
 
@@ -101,7 +101,7 @@ fn passed(review: &ReviewView) -> impl IntoView + use<> {
     .into_any()
 }
 
-fn row(state: &RuleState, evidence: &str) -> impl IntoView + use<> {
+fn row(state: &RuleResult, evidence: &str) -> impl IntoView + use<> {
     let (colour, shape, word) = match (state.holds, state.rule) {
         (true, _) => ("active", Icon::Check, "passed"),
         (false, Rule::Approvals) => ("warn", Icon::Todo, "pending"),

@@ -10,7 +10,7 @@ use leptos::prelude::*;
 
 use crate::calls::{OpenThread, Reply, ResolveThread};
 use crate::clock::Moment;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, rows};
 use crate::places;
 
@@ -59,13 +59,13 @@ fn Thread(
     let (id, submission) = (first.id, first.submission);
     drop(first);
     let resolve = ServerAction::<ResolveThread>::new();
-    when_done(resolve, move |()| {
+    on_success(resolve, move |()| {
         discussion.now();
         review.now();
     });
     let reply = ServerAction::<Reply>::new();
     let text = RwSignal::new(String::new());
-    when_done(reply, move |_| {
+    on_success(reply, move |_| {
         text.set(String::new());
         discussion.now();
     });
@@ -171,7 +171,7 @@ fn NewThread(
 ) -> impl IntoView {
     let open = ServerAction::<OpenThread>::new();
     let text = RwSignal::new(String::new());
-    when_done(open, move |_| {
+    on_success(open, move |_| {
         text.set(String::new());
         discussion.now();
         review.now();

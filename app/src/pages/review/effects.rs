@@ -3,15 +3,15 @@
 
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
-use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
+use engine::blueprint::consequences::{Counted, Loss, NoderoleRerun, Touched};
 use engine::blueprint::projection::RerunCause;
-use engine::blueprint::secret_uses::{SecretChange, SecretKind, UseChange};
+use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
 use engine::cluster::phantom;
 use engine::counting::many;
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 use leptos::prelude::*;
 
-use super::facts::{Keeps, lost};
+use super::facts::{RetainedText, lost};
 use crate::parts::{Icon, icon};
 use crate::places;
 
@@ -22,7 +22,7 @@ pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
     move || sections(id, &found.read())
 }
 
-fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
+fn sections(id: ReviewId, found: &Consequences) -> AnyView {
     let downstream = found.downstream.iter().map(|group| {
         let title = format!("Downstream in {}", group.deployment);
         let up = group.in_use.map(|up| format!("{up} active now. "));
@@ -43,7 +43,7 @@ fn sections(id: SubmissionId, found: &Consequences) -> AnyView {
         )
     });
     let plain = ["Noderole", "Node", "Deployment"];
-    let kept = Keeps::of(found);
+    let kept = RetainedText::of(found);
     view! {
         {some(&found.irreversible).then(|| section(
             "irreversible", "Can’t be undone", "the run loses data permanently".into(),
@@ -96,7 +96,7 @@ fn section<T>(
     title: &str,
     note: String,
     list: &Counted<T>,
-    id: SubmissionId,
+    id: ReviewId,
     columns: &[&'static str],
     lines: AnyView,
 ) -> AnyView {
@@ -160,9 +160,9 @@ fn secrets(found: &Consequences) -> Option<AnyView> {
 
 fn secret_line(change: &SecretChange) -> AnyView {
     let (colour, word) = match change.change {
-        UseChange::Added => ("warn", "added"),
-        UseChange::Replaced => ("warn", "replaced"),
-        UseChange::Removed => ("", "removed"),
+        SecretUseChange::Added => ("warn", "added"),
+        SecretUseChange::Replaced => ("warn", "replaced"),
+        SecretUseChange::Removed => ("", "removed"),
     };
     let was = change.was.as_ref().map(|was| match was.name == change.secret.name {
         true => format!("was version {}", was.version),
@@ -211,7 +211,7 @@ fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
     .into_any()
 }
 
-fn restarted(restart: &Restart) -> AnyView {
+fn restarted(restart: &NoderoleRerun) -> AnyView {
     let cause = match restart.cause {
         RerunCause::Asked => "rerun requested",
         RerunCause::RoleChanged => "role content changed",

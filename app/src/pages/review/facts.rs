@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use api::console::ReviewView;
 use engine::blueprint::Consequences;
-use engine::blueprint::consequences::{Counted, Loss, Restart, Touched};
+use engine::blueprint::consequences::{Counted, Loss, NoderoleRerun, Touched};
 use engine::cluster::phantom;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
@@ -18,13 +18,13 @@ use crate::places;
 
 /// The maximum number of summary lines that are visible without expanding. Severe lines come first
 /// and are always visible.
-const AT_FIRST: usize = 6;
+const VISIBLE_LINES: usize = 6;
 /// The maximum number of names in one line. The rest is a count.
 const NAMED: usize = 3;
 
 /// One effect of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Fact {
+struct ImpactLine {
     state: &'static str,
     shape: Icon,
     lead: String,
@@ -40,7 +40,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         if review.asked.is_empty() { review.summary.clone() } else { review.asked.clone() }
     });
     let line_of = |line: &String| view! { <li>{line.clone()}</li> };
-    let in_sight = Memo::new(move |_| review.read().grave.max(AT_FIRST));
+    let in_sight = Memo::new(move |_| review.read().grave.max(VISIBLE_LINES));
     let first = move || lines.read().iter().take(in_sight.get()).map(line_of).collect_view();
     // The decision must stay visible: optional details must not push the tabs off the page.
     let rest = move || {
@@ -60,7 +60,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         let review = review.read();
         facts(&review.consequences, &Changed::of(&review.difference, review.more))
     });
-    let line = move |fact: Fact| {
+    let line = move |fact: ImpactLine| {
         let address =
             format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
         view! {
@@ -91,10 +91,10 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
+fn facts(found: &Consequences, changed: &Changed) -> Vec<ImpactLine> {
     let mut facts = Vec::new();
     if found.irreversible.count > 0 {
-        facts.push(Fact {
+        facts.push(ImpactLine {
             state: "error",
             shape: Icon::Bin,
             lead: "Can’t be undone:".into(),
@@ -113,8 +113,8 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
     facts.extend(secrets(found));
     facts.extend(restarts(found));
     if found.kept.count > 0 {
-        let said = Keeps::of(found);
-        facts.push(Fact {
+        let said = RetainedText::of(found);
+        facts.push(ImpactLine {
             state: "warn",
             shape: Icon::Paused,
             lead: format!("{}:", said.lead),
@@ -127,7 +127,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
             Some(up) if up > 0 => format!(" {} active now.", is_up(up, "noderole")),
             _ => String::new(),
         };
-        facts.push(Fact {
+        facts.push(ImpactLine {
             state: "error",
             shape: Icon::Cross,
             lead: "Removes:".into(),
@@ -141,7 +141,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
         let up = up.map_or_else(String::new, |up| format!(", {up} active now"));
         let places: Vec<String> =
             found.downstream.iter().map(|group| group.deployment.to_string()).collect();
-        facts.push(Fact {
+        facts.push(ImpactLine {
             state: "warn",
             shape: Icon::Graph,
             lead: "Downstream:".into(),
@@ -154,7 +154,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
         });
     }
     if found.starts.count > 0 {
-        facts.push(Fact {
+        facts.push(ImpactLine {
             state: "proposed",
             shape: Icon::Plus,
             lead: format!("Starts {}:", many(found.starts.count, "noderole")),
@@ -168,13 +168,13 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<Fact> {
 
 /// The text for steps that stay applied. If the actual state is unknown, some steps may be due to
 /// run. These runs also take the new content and data.
-pub(super) struct Keeps {
+pub(super) struct RetainedText {
     pub lead: &'static str,
     pub note: &'static str,
     sentence: &'static str,
 }
 
-impl Keeps {
+impl RetainedText {
     pub fn of(found: &Consequences) -> Self {
         match found.interrupted {
             Some(_) => Self {
@@ -191,10 +191,10 @@ impl Keeps {
     }
 }
 
-fn restarts(found: &Consequences) -> Option<Fact> {
+fn restarts(found: &Consequences) -> Option<ImpactLine> {
     let all = found.restarts.count;
     let names = |only: Option<bool>, count: usize| {
-        let fits = |restart: &&Restart| only.is_none() || restart.in_use == only;
+        let fits = |restart: &&NoderoleRerun| only.is_none() || restart.in_use == only;
         let some: Vec<String> = found
             .restarts
             .first
@@ -221,7 +221,7 @@ fn restarts(found: &Consequences) -> Option<Fact> {
             let others = all - up;
             let beside = match others {
                 0 => String::new(),
-                n => format!(" {} again.", counted_runs(n)),
+                n => format!(" {} again.", also_runs(n)),
             };
             (
                 "warn",
@@ -234,14 +234,14 @@ fn restarts(found: &Consequences) -> Option<Fact> {
             )
         }
     };
-    Some(Fact { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
+    Some(ImpactLine { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
 }
 
 /// The secrets that the change starts to use.
-fn secrets(found: &Consequences) -> Option<Fact> {
+fn secrets(found: &Consequences) -> Option<ImpactLine> {
     let used = found.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<String> = used.map(ToString::to_string).collect();
-    (!used.is_empty()).then(|| Fact {
+    (!used.is_empty()).then(|| ImpactLine {
         state: "warn",
         shape: Icon::Data,
         lead: "Secrets:".into(),
@@ -250,7 +250,7 @@ fn secrets(found: &Consequences) -> Option<Fact> {
     })
 }
 
-fn counted_runs(n: usize) -> String {
+fn also_runs(n: usize) -> String {
     if n == 1 {
         "1 inactive noderole also runs".into()
     } else {
@@ -259,8 +259,8 @@ fn counted_runs(n: usize) -> String {
 }
 
 /// The scope of the change.
-fn reach(found: &Consequences, changed: &Changed) -> Fact {
-    let waves = found.waves_in_all();
+fn reach(found: &Consequences, changed: &Changed) -> ImpactLine {
+    let waves = found.wave_count();
     let lead = format!("Changes {changed}");
     let on = many(found.nodes, "node");
     let rest = match (changed.is_on_nodes && found.nodes > 0, waves) {
@@ -273,7 +273,7 @@ fn reach(found: &Consequences, changed: &Changed) -> Fact {
         0 => ("changes", "Changes".into()),
         _ => ("waves", "Waves".into()),
     };
-    Fact { state: "", shape: Icon::Node, lead, rest, way }
+    ImpactLine { state: "", shape: Icon::Node, lead, rest, way }
 }
 
 /// The effects that the change does not have. `None`: it has all of them.
@@ -359,8 +359,8 @@ mod tests {
         }
     }
 
-    fn restart(n: u128, in_use: Option<bool>) -> Restart {
-        Restart { touched: at(n), cause: RerunCause::Asked, reason: None, in_use }
+    fn restart(n: u128, in_use: Option<bool>) -> NoderoleRerun {
+        NoderoleRerun { touched: at(n), cause: RerunCause::Asked, reason: None, in_use }
     }
 
     fn said(found: &Consequences) -> Vec<String> {

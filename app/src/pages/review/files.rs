@@ -1,6 +1,6 @@
 //! The text of a changed file, so that reviewers can judge the code that runs.
 
-use api::console::{FILE_LINES, FileChange, FileLine, FileText, LineMark};
+use api::console::{FileChange, FileLine, FileText, LineMark, MAX_FILE_LINES};
 use engine::blueprint::difference::Mark;
 use engine::counting::{either, many};
 use leptos::prelude::*;
@@ -12,7 +12,7 @@ use crate::places;
 /// The maximum number of lines of a difference that is expanded initially.
 const GLANCE: usize = 40;
 /// The size of the box in a wide window: lines, and characters per line.
-const BOX: (usize, usize) = (24, 100);
+const BOX_SIZE: (usize, usize) = (24, 100);
 
 /// A row of a table of changes.
 pub(super) fn file_row(file: FileChange) -> AnyView {
@@ -55,7 +55,7 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
         view! {
             <p class="file-cut">
                 {icon(Icon::Warn)}
-                <span>"This comparison is incomplete: it covers the first " {FILE_LINES} " lines, and long lines are cut. Open the full file to read the rest."</span>
+                <span>"This comparison is incomplete: it covers the first " {MAX_FILE_LINES} " lines, and long lines are cut. Open the full file to read the rest."</span>
             </p>
         }
     });
@@ -63,8 +63,8 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
         return rest.into_any();
     }
     let high: usize =
-        lines.iter().map(|line| line.text.chars().count().div_ceil(BOX.1).max(1)).sum();
-    let scrolls = (high > BOX.0).then(|| {
+        lines.iter().map(|line| line.text.chars().count().div_ceil(BOX_SIZE.1).max(1)).sum();
+    let scrolls = (high > BOX_SIZE.0).then(|| {
         view! { <p class="muted">"This box has " <b class="num">{lines.len()}</b> {either(lines.len(), " line", " lines")} ". Scroll to its end."</p> }
     });
     let label = format!("Text of {name}");

@@ -4,17 +4,17 @@
 use api::console::{ReviewState, ReviewView};
 use api::people::Signature;
 use api::{Problem, limits};
-use engine::gate::{Rule, RuleState, VerdictKind};
-use engine::ids::SubmissionId;
+use engine::gate::{Rule, RuleResult, VerdictKind};
+use engine::ids::ReviewId;
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
 use crate::calls::{Commit, Judge, sign_verdict, verdict_options};
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::pages::settings::passkeys::{PASSKEYS, refused};
-use crate::parts::act::{act, problem_of, when_done};
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, icon, in_area};
+use crate::pages::settings::passkeys::{PASSKEYS_ID, refused};
+use crate::parts::act::{act, on_success, problem_of};
+use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, escape_textarea, icon};
 use crate::{passkey, places};
 
 #[component]
@@ -79,19 +79,19 @@ pub(super) fn is_closed(state: ReviewState) -> bool {
     )
 }
 
-fn rule(state: RuleState) -> impl IntoView {
+fn rule(state: RuleResult) -> impl IntoView {
     // Missing approvals are pending. All other violated rules require an action.
     let (class, shape, word) = match (state.holds, state.rule) {
         (true, _) => ("ok", Icon::Check, "passed: "),
         (false, Rule::Approvals) => ("wait", Icon::Todo, "pending: "),
         (false, _) => ("no", Icon::Cross, "failed: "),
     };
-    let (said, who) = parted(&state.text);
+    let (said, who) = split_rule_text(&state.text);
     view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{said} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
 }
 
 /// Splits a rule's text into the statement and the people who can act.
-fn parted(text: &str) -> (String, Option<String>) {
+fn split_rule_text(text: &str) -> (String, Option<String>) {
     let parts = [". Can act: ", ". Can decide again: ", ". Can give the "];
     let at = parts.iter().filter_map(|part| text.find(part)).min();
     match at {
@@ -138,7 +138,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
         view! {
             <div class="field">
                 <label for="begun">"Your unsent text"</label>
-                <textarea class="area" id="begun" readonly>{in_area(text)}</textarea>
+                <textarea class="area" id="begun" readonly>{escape_textarea(text)}</textarea>
             </div>
         }
     });
@@ -149,7 +149,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
 fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let review = feed.value();
     let commit = ServerAction::<Commit>::new();
-    when_done(commit, move |_| feed.now());
+    on_success(commit, move |_| feed.now());
     let why_not = Memo::new(move |_| review.read().may_commit.clone().err());
     let to_type = Memo::new(move |_| review.read().type_to_commit.clone());
     let off = move || why_not.read().is_some() || commit.pending().get();
@@ -164,7 +164,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
                         view! {
                             <div class="field">
                                 <label for="commit-name">"This cannot be undone. Type " <b>{name.clone()}</b> " to commit"</label>
-                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=literally(&name) title=format!("Type exactly: {name}")/>
+                                <input class="input" id="commit-name" name="name" required autocomplete="off" spellcheck="false" pattern=escape_regex(&name) title=format!("Type exactly: {name}")/>
                             </div>
                         }
                     })
@@ -178,7 +178,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
             <ProblemNotice problem=problem_of(commit)/>
             <Same of=move |typed: Typed| {
                 let name = to_type.get().map(|name| typed.or("name", &name));
-                vec![api::calls::commit(review.read().submission, name.as_deref(), typed.is_on("cancel"))]
+                vec![api::calls::commit(review.read().submission, name.as_deref(), typed.is_checked("cancel"))]
             }/>
         </ActionForm>
     }
@@ -186,7 +186,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
 }
 
 /// Escapes a text as a regular expression that matches only this text.
-fn literally(text: &str) -> String {
+fn escape_regex(text: &str) -> String {
     text.replace('.', "\\.")
 }
 
@@ -194,8 +194,8 @@ fn literally(text: &str) -> String {
 fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let review = feed.value();
     let judge = ServerAction::<Judge>::new();
-    let reason = Refused::of(judge).typed_or("reason", begun.get_untracked());
-    when_done(judge, move |()| {
+    let reason = Refused::of(judge).value_or("reason", begun.get_untracked());
+    on_success(judge, move |()| {
         begun.set(String::new());
         feed.now();
     });
@@ -235,8 +235,8 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
-                <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT disabled=off placeholder="Reason (optional for an approval)" on:input=move |event| begun.set(event_target_value(&event))>
-                    {in_area(reason)}
+                <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT_REASON disabled=off placeholder="Reason (optional for an approval)" on:input=move |event| begun.set(event_target_value(&event))>
+                    {escape_textarea(reason)}
                 </textarea>
             </div>
             {move || said()}
@@ -264,7 +264,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                     (true, false) => view! {
                         {approve()}
                         {why_not.read().is_none().then(|| view! {
-                            <p class="muted">"Approvals of this change must be signed, and you have no confirmed passkey. Register one in " <a href=format!("{}#{PASSKEYS}", places::ACCOUNT)>"My account"</a> "."</p>
+                            <p class="muted">"Approvals of this change must be signed, and you have no confirmed passkey. Register one in " <a href=format!("{}#{PASSKEYS_ID}", places::ACCOUNT)>"My account"</a> "."</p>
                         })}
                     }
                     .into_any(),
@@ -292,7 +292,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
 }
 
 /// Approves with a signature by the reader's passkey.
-async fn approved(id: SubmissionId, reason: String) -> Answer<()> {
+async fn approved(id: ReviewId, reason: String) -> Answer<()> {
     let request = verdict_options(id, VerdictKind::Approve).await?;
     let answer = passkey::get(request.options).await.map_err(refused)?;
     let signature = Signature { nonce: request.nonce, answer };
@@ -320,14 +320,14 @@ mod tests {
     #[test]
     fn rule_text_splits_off_who_can_act() {
         assert_eq!(
-            parted("1 of 2 approvals. 1 more needed. Can act: bo"),
+            split_rule_text("1 of 2 approvals. 1 more needed. Can act: bo"),
             ("1 of 2 approvals. 1 more needed.".into(), Some("Can act: bo".into()))
         );
-        assert_eq!(parted("No objections"), ("No objections".into(), None));
+        assert_eq!(split_rule_text("No objections"), ("No objections".into(), None));
     }
 
     #[test]
     fn typed_name_must_match_exactly() {
-        assert_eq!(literally("web.v2-a"), "web\\.v2-a");
+        assert_eq!(escape_regex("web.v2-a"), "web\\.v2-a");
     }
 }

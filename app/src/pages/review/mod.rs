@@ -17,7 +17,7 @@ use api::live::Topic;
 use engine::blueprint::Anchor;
 use engine::counting::many;
 use engine::gate::Risk;
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
@@ -35,7 +35,7 @@ use crate::failure::{Answer, Failure};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, heed, icon, load_one};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one, warnings};
 use crate::places;
 
 /// A review, by the number in the address.
@@ -60,7 +60,7 @@ pub fn ReviewPage() -> impl IntoView {
         move |(id, wanted)| {
             let wish = address.get_untracked().wish;
             async move {
-                match id.parse::<SubmissionId>() {
+                match id.parse::<ReviewId>() {
                     Ok(id) if wanted => calls::review_graph(id, wish).await.map(Some),
                     _ => Ok(None),
                 }
@@ -70,7 +70,7 @@ pub fn ReviewPage() -> impl IntoView {
     let report = Resource::new(
         move || (id.get(), tab.get() == Tab::Checks),
         |(id, wanted)| async move {
-            match id.parse::<SubmissionId>() {
+            match id.parse::<ReviewId>() {
                 Ok(id) if wanted => calls::review_report(id).await,
                 _ => Ok(None),
             }
@@ -88,7 +88,7 @@ pub fn ReviewPage() -> impl IntoView {
 type Whole = (ReviewView, Discussion, SinceLook, Opened);
 
 async fn by_text(id: String, after: Option<Anchor>) -> Answer<Whole> {
-    let id = id.parse::<SubmissionId>().map_err(|_| missing())?;
+    let id = id.parse::<ReviewId>().map_err(|_| missing())?;
     let review = calls::review(id, after).await?;
     Ok((
         review,
@@ -183,7 +183,7 @@ fn Details(
 }
 
 /// Whether an address opens one of these tabs.
-pub(super) fn asks_for_details(address: &Url) -> bool {
+pub(super) fn has_details_tab(address: &Url) -> bool {
     matches!(Tab::of(address.search_params().get("tab")), Tab::Effects | Tab::Waves | Tab::Checks)
 }
 
@@ -194,7 +194,7 @@ fn Loaded(
     after: Option<Anchor>,
     tab: Memo<Tab>,
     address: Memo<Address>,
-    graph: Resource<OfGraph>,
+    graph: Resource<GraphResult>,
     report: Resource<OfReport>,
 ) -> impl IntoView {
     let (first, said, since, marked) = first;
@@ -212,22 +212,22 @@ fn Loaded(
         },
     );
     let review = feed.value();
-    note_look(id);
+    record_view(id);
 
     let query = use_query_map();
     let about = Memo::new(move |_| query.read().get("about")?.parse::<Anchor>().ok());
-    let talks = changes::Talks::of(id, discussion);
+    let comment_links = changes::CommentLinks::of(id, discussion);
     let marks = opened::Marks::of(id, marked, changes::cards(&review.read_untracked()));
     let since = StoredValue::new(since);
     let shown = move || match tab.get() {
         Tab::Changes => {
             let difference = review.read_untracked().difference.clone();
             let pages = pages(&review.read_untracked(), after.is_some());
-            view! { <changes::Changes review difference talks=Some(talks) marks/> {pages} }
+            view! { <changes::Changes review difference comment_links=Some(comment_links) marks/> {pages} }
                 .into_any()
         }
         Tab::Since => view! { <Since review since=since.get_value()/> }.into_any(),
-        Tab::Graph => view! { <OfChange id graph address/> }.into_any(),
+        Tab::Graph => view! { <ChangeGraph id graph address/> }.into_any(),
         Tab::Effects => view! { <Details which=Detail::Effects review report/> }.into_any(),
         Tab::Waves => view! { <Details which=Detail::Waves review report/> }.into_any(),
         Tab::Checks => view! { <Details which=Detail::Checks review report/> }.into_any(),
@@ -243,9 +243,9 @@ fn Loaded(
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
         // A review never changes, so these do not change either.
-        {review.read_untracked().left_out.clone().map(heed::left_out)}
-        {heed::clashes(&review.read_untracked().clashes)}
-        {heed::deceiving(&review.read_untracked().deceiving)}
+        {review.read_untracked().left_out.clone().map(warnings::left_out)}
+        {warnings::clashes(&review.read_untracked().clashes)}
+        {warnings::deceiving(&review.read_untracked().deceiving)}
         <div class="columns">
             <div class="stack">
                 <facts::Facts review/>
@@ -287,7 +287,7 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
 }
 
 /// Records that this person viewed this version, so that the next one can be compared with it.
-fn note_look(id: SubmissionId) {
+fn record_view(id: ReviewId) {
     Effect::new(move |_| {
         leptos::task::spawn_local(async move {
             // A failure only costs a later comparison.
@@ -296,7 +296,7 @@ fn note_look(id: SubmissionId) {
     });
 }
 
-fn since_notice(id: SubmissionId, since: &SinceLook) -> impl IntoView + use<> {
+fn since_notice(id: ReviewId, since: &SinceLook) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "Gantry planned the change again, and its effect is exactly the same.".to_owned(),
@@ -322,15 +322,19 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
     let more = (since.more > 0).then(|| {
         view! { <p class="card inside muted">"Not shown: " {many(since.more, "document")} ". See " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> "."</p> }
     });
-    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) talks=None/> {more} }
+    view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) comment_links=None/> {more} }
         .into_any()
 }
 
-type OfGraph = Answer<Option<GraphView>>;
+type GraphResult = Answer<Option<GraphView>>;
 
 /// The changes and their direct neighbours, as a graph.
 #[component]
-fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) -> impl IntoView {
+fn ChangeGraph(
+    id: ReviewId,
+    graph: Resource<GraphResult>,
+    address: Memo<Address>,
+) -> impl IntoView {
     let body = move || {
         Suspend::new(async move {
             match graph.await {
@@ -345,11 +349,7 @@ fn OfChange(id: SubmissionId, graph: Resource<OfGraph>, address: Memo<Address>) 
 }
 
 /// The graph, once it is loaded.
-pub(super) fn graph_of(
-    first: GraphView,
-    id: SubmissionId,
-    address: Memo<Address>,
-) -> impl IntoView {
+pub(super) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -> impl IntoView {
     let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
     view! {
         <Graph feed address/>
@@ -358,7 +358,7 @@ pub(super) fn graph_of(
 }
 
 /// Whether an address opens the graph.
-pub(super) fn asks_for_graph(address: &Url) -> bool {
+pub(super) fn has_graph_tab(address: &Url) -> bool {
     Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 
@@ -377,7 +377,7 @@ fn tab_link(
             Tab::Since => "Since your last view".to_owned(),
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Impact".to_owned(),
-            Tab::Waves => format!("Waves {}", review.consequences.waves_in_all()),
+            Tab::Waves => format!("Waves {}", review.consequences.wave_count()),
             // A closed review has no open checks.
             Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
                 broken if broken > 0 && !gate::is_closed(review.state) => {

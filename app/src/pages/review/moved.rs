@@ -3,7 +3,7 @@
 
 use api::console::{Replanned, ReviewView};
 use engine::blueprint::Difference;
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 use leptos::prelude::*;
 
 use super::changes;
@@ -22,7 +22,7 @@ pub(super) fn Moved(review: RwSignal<ReviewView>) -> impl IntoView {
     .into_any()
 }
 
-fn link(id: SubmissionId) -> impl IntoView {
+fn link(id: ReviewId) -> impl IntoView {
     view! { <a href=places::review(id)>"review " {id.0}</a> }
 }
 
@@ -105,6 +105,6 @@ fn side(review: RwSignal<ReviewView>, title: &'static str, difference: Differenc
         return view! { <section class="inside"><h3>{title}</h3><p class="muted">"None."</p></section> }
             .into_any();
     }
-    view! { <section class="inside" aria-label=title><h3>{title}</h3><changes::Changes review difference talks=None/></section> }
+    view! { <section class="inside" aria-label=title><h3>{title}</h3><changes::Changes review difference comment_links=None/></section> }
         .into_any()
 }

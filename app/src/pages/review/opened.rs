@@ -16,7 +16,7 @@ use std::time::Duration;
 use api::console::Opened;
 use engine::blueprint::Anchor;
 use engine::counting::{either, many};
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 use leptos::html;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
@@ -24,7 +24,7 @@ use leptos::task::spawn_local;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
 
-use crate::calls::{self, OpenChanges};
+use crate::calls::{self, MarkViewed};
 use crate::parts::{Icon, icon};
 
 /// Cards that are viewed within this time share one request.
@@ -37,7 +37,7 @@ const AT_ONCE: usize = 2_000;
 /// The changes of a review that this person has viewed.
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
-    submission: SubmissionId,
+    submission: ReviewId,
     opened: RwSignal<Opened>,
     /// The documents of each card.
     cards: StoredValue<Vec<Vec<Anchor>>>,
@@ -47,7 +47,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub fn of(submission: SubmissionId, opened: Opened, cards: Vec<Vec<Anchor>>) -> Self {
+    pub fn of(submission: ReviewId, opened: Opened, cards: Vec<Vec<Anchor>>) -> Self {
         Self {
             submission,
             opened: RwSignal::new(opened),
@@ -120,7 +120,7 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
 }
 
 /// A button that expands every card. Cards then count once they were visible.
-pub(super) fn open_all(marks: Marks) -> impl IntoView {
+pub(super) fn expand_all_button(marks: Marks) -> impl IntoView {
     let some_left = move || {
         let (seen, all) = marks.seen();
         seen < all
@@ -154,7 +154,7 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
         }
         (false, false) => ().into_any(),
     };
-    let path = OpenChanges::PATH;
+    let path = MarkViewed::PATH;
     view! {
         {move || word()}
         <form class="unscripted" method="post" action=path hidden=move || state.get().0>
@@ -189,7 +189,7 @@ pub(super) fn fold(
         if marks.all.get()
             && let Some(details) = details.get_untracked()
         {
-            unfold(&card_of(&details));
+            unfold(&enclosing_card(&details));
         }
     });
     // The review counts roles, barclamps and noderoles. Each may have several lines here.
@@ -210,24 +210,24 @@ pub(super) fn end() -> AnyView {
 }
 
 /// The card around a collapsible section. Its heading may have further parts.
-fn card_of(details: &web_sys::Element) -> web_sys::Element {
+fn enclosing_card(details: &web_sys::Element) -> web_sys::Element {
     details.closest(".card").ok().flatten().unwrap_or_else(|| details.clone())
 }
 
 fn unfold(card: &web_sys::Element) {
-    for details in all_in(card, "details") {
+    for details in query_all(card, "details") {
         let _ = details.set_attribute("open", "");
     }
 }
 
-fn all_in(card: &web_sys::Element, selector: &str) -> Vec<web_sys::Element> {
+fn query_all(card: &web_sys::Element, selector: &str) -> Vec<web_sys::Element> {
     let Ok(found) = card.query_selector_all(selector) else { return Vec::new() };
     (0..found.length()).filter_map(|n| found.item(n)?.dyn_into().ok()).collect()
 }
 
 /// Calls `seen` when every end in the card has been in the window.
 fn watch(details: &web_sys::Element, seen: impl Fn() + 'static) {
-    let ends = all_in(&card_of(details), ".end");
+    let ends = query_all(&enclosing_card(details), ".end");
     let left = Cell::new(ends.len());
     let look = move |entries: js_sys::Array, observer: web_sys::IntersectionObserver| {
         for entry in

@@ -81,7 +81,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
         0 => names,
         more => format!("{names} and {more} more"),
     };
-    let place = match group.is_whole() {
+    let place = match group.is_phantom() {
         true => format!(" for the whole deployment {}", group.deployment),
         false => format!(" in {} on {}", group.deployment, many(group.nodes, "node")),
     };

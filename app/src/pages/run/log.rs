@@ -18,29 +18,29 @@ use leptos::html;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::TAIL;
+use super::TAIL_BYTES;
 use super::log_search::Search;
-use super::log_text::{BLOCK, Cutter, Line, earlier};
+use super::log_text::{BLOCK_LINES, Line, LineSplitter, earlier};
 use crate::calls;
-use crate::clock::{exact, of_day};
+use crate::clock::{exact, time_of_day};
 use crate::failure::Answer;
 use crate::live::{Status, use_live};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
 
 /// The number of bytes to fetch when the reader scrolls back.
-const STEP_BACK: i64 = 128 * 1024;
+const EARLIER_BYTES: i64 = 128 * 1024;
 /// The number of bytes to show before a search hit.
-const BEFORE_A_HIT: i64 = 32 * 1024;
+const HIT_CONTEXT_BYTES: i64 = 32 * 1024;
 /// The polling interval while the live stream is disconnected.
-const POLL: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The displayed log.
 #[derive(Clone, Copy)]
 pub(super) struct Log {
     run: RunId,
     blocks: RwSignal<Vec<Block>>,
-    cutter: StoredValue<Cutter>,
+    cutter: StoredValue<LineSplitter>,
     begun: RwSignal<Option<Line>>,
     next: RwSignal<i64>,
     first: RwSignal<i64>,
@@ -73,7 +73,7 @@ impl Log {
         let log = Self {
             run,
             blocks: RwSignal::new(Vec::new()),
-            cutter: StoredValue::new(Cutter::default()),
+            cutter: StoredValue::new(LineSplitter::default()),
             begun: RwSignal::new(None),
             next: RwSignal::new(first),
             first: RwSignal::new(first),
@@ -103,7 +103,8 @@ impl Log {
     fn append(self, lines: &[Line]) {
         let mut rest = lines;
         if let Some(last) = self.blocks.read_untracked().last() {
-            let room = BLOCK.saturating_sub(last.lines.read_untracked().len()).min(rest.len());
+            let room =
+                BLOCK_LINES.saturating_sub(last.lines.read_untracked().len()).min(rest.len());
             if room > 0 {
                 last.lines.update(|lines| lines.extend_from_slice(&rest[..room]));
                 rest = &rest[room..];
@@ -111,7 +112,7 @@ impl Log {
         }
         if !rest.is_empty() {
             let span = self.span.get_value();
-            let new = rest.chunks(BLOCK).filter_map(|lines| Block::of(span, lines));
+            let new = rest.chunks(BLOCK_LINES).filter_map(|lines| Block::of(span, lines));
             self.blocks.update(|blocks| blocks.extend(new));
         }
     }
@@ -127,14 +128,14 @@ impl Log {
     /// Fetches new bytes.
     pub(super) fn pull(self) {
         if self.attached.get_untracked() {
-            self.pull_later();
+            self.fetch_queued();
         }
     }
 
-    fn pull_later(self) {
-        let begin = self.under_way.try_update_value(|(fetching, again)| {
-            *again |= *fetching;
-            !std::mem::replace(fetching, true)
+    fn fetch_queued(self) {
+        let begin = self.under_way.try_update_value(|(is_fetching, again)| {
+            *again |= *is_fetching;
+            !std::mem::replace(is_fetching, true)
         });
         if begin != Some(true) {
             return;
@@ -179,7 +180,7 @@ impl Log {
                 Ok(part) => {
                     let first = part.pieces.first().map_or(part.next, |piece| piece.offset);
                     self.problem.set(None);
-                    self.cutter.set_value(Cutter::default());
+                    self.cutter.set_value(LineSplitter::default());
                     self.begun.set(None);
                     self.blocks.set(Vec::new());
                     self.first.set(first);
@@ -216,9 +217,9 @@ impl Log {
         Ok(whole)
     }
 
-    fn pull_earlier(self, view: NodeRef<html::Div>) {
+    fn fetch_earlier(self, view: NodeRef<html::Div>) {
         let (until, span) = (self.first.get_untracked(), self.span.get_value());
-        let from = (until - STEP_BACK).max(0);
+        let from = (until - EARLIER_BYTES).max(0);
         spawn_local(async move {
             let answer = self.fetch(from, until).await;
             let Some(now) = self.span.try_get_value() else { return };
@@ -232,10 +233,10 @@ impl Log {
                     self.blocks.update(|blocks| {
                         blocks.splice(
                             0..0,
-                            lines.chunks(BLOCK).filter_map(|lines| Block::of(span, lines)),
+                            lines.chunks(BLOCK_LINES).filter_map(|lines| Block::of(span, lines)),
                         );
                     });
-                    keep_place(view, height);
+                    keep_scroll(view, height);
                 }
                 Ok(_) => {}
                 Err(failure) => self.problem.set(Some(failure.0)),
@@ -255,7 +256,7 @@ fn has(line: &str, wanted: &str, any_case: bool) -> bool {
 }
 
 /// Keeps the scroll position when lines are added at the top.
-fn keep_place(view: NodeRef<html::Div>, before: Option<i32>) {
+fn keep_scroll(view: NodeRef<html::Div>, before: Option<i32>) {
     request_animation_frame(move || {
         if let Some((view, before)) = view.get_untracked().zip(before) {
             view.set_scroll_top(view.scroll_top() + view.scroll_height() - before);
@@ -280,7 +281,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
         search: Search::of(log.run),
         view: NodeRef::new(),
     };
-    follow_the_end(log, look);
+    follow_end(log, look);
     poll_while_not_live(log, is_open);
     let blocks = move || log.blocks.get();
     let block = move |block: Block| {
@@ -293,7 +294,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             view! {
                 <p class="note">
                     {bytes(log.first.get())} " of earlier output. "
-                    <button class="button small needs-scripts" type="button" on:click=move |_| log.pull_earlier(look.view)>"Show earlier lines"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_earlier(look.view)>"Show earlier lines"</button>
                 </p>
             }
         })
@@ -302,9 +303,9 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
         (!log.attached.get()).then(|| {
             view! {
                 <p class="note">
-                    <button class="button small needs-scripts" type="button" on:click=move |_| log.pull_later()>"Show later lines"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_queued()>"Show later lines"</button>
                     " "
-                    <button class="button small needs-scripts" type="button" on:click=move |_| to_the_end(log, look)>"Go to the end"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| show_end(log, look)>"Go to the end"</button>
                 </p>
             }
         })
@@ -332,7 +333,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
                     tabindex="0"
                     aria-labelledby="log-title"
                     node_ref=look.view
-                    on:scroll=move |_| note_place(log, look)
+                    on:scroll=move |_| track_scroll(log, look)
                 >
                     {front}
                     <For each=blocks key=|block| block.key children=block/>
@@ -354,7 +355,7 @@ fn line_view(line: Line, look: Look) -> impl IntoView {
             class:here=move || look.search.here() == Some(offset)
             data-offset=offset.to_string()
         >
-            <time title=exact(line.at)>{of_day(line.at)}</time>
+            <time title=exact(line.at)>{time_of_day(line.at)}</time>
             <span>{line.text.to_string()}</span>
         </div>
     }
@@ -368,10 +369,10 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
     let show = Callback::new(move |hit: LogHit| {
         look.follow.set(false);
         if log.shows(hit.offset) {
-            show_line(hit.offset);
+            scroll_to_line(hit.offset);
         } else {
-            log.go((hit.offset - BEFORE_A_HIT).max(0), move || {
-                request_animation_frame(move || show_line(hit.offset))
+            log.go((hit.offset - HIT_CONTEXT_BYTES).max(0), move || {
+                request_animation_frame(move || scroll_to_line(hit.offset))
             });
         }
     });
@@ -436,7 +437,7 @@ fn Toggle(
     .into_any()
 }
 
-fn show_line(offset: i64) {
+fn scroll_to_line(offset: i64) {
     let Ok(Some(line)) = document().query_selector(&format!(".log [data-offset='{offset}']"))
     else {
         return;
@@ -446,19 +447,19 @@ fn show_line(offset: i64) {
     line.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
-fn to_the_end(log: Log, look: Look) {
-    log.go(-TAIL, move || look.follow.set(true));
+fn show_end(log: Log, look: Look) {
+    log.go(-TAIL_BYTES, move || look.follow.set(true));
 }
 
 /// Scrolls to the end on new lines while the reader is at the end.
-fn follow_the_end(log: Log, look: Look) {
+fn follow_end(log: Log, look: Look) {
     Effect::new(move |_| {
         let _ = (log.next.get(), log.blocks.read().len());
         if !look.follow.get() {
             return;
         }
         if !log.attached.get_untracked() {
-            log.go(-TAIL, || ());
+            log.go(-TAIL_BYTES, || ());
             return;
         }
         request_animation_frame(move || {
@@ -470,7 +471,7 @@ fn follow_the_end(log: Log, look: Look) {
 }
 
 /// Stops following when the reader scrolls up, and follows again at the end.
-fn note_place(log: Log, look: Look) {
+fn track_scroll(log: Log, look: Look) {
     let Some(view) = look.view.get_untracked() else { return };
     let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
     let at_end = at_end && log.attached.get_untracked();
@@ -485,7 +486,7 @@ fn poll_while_not_live(log: Log, is_open: Memo<bool>) {
         if !is_open.get() || live.status() == Status::Live {
             return;
         }
-        let poll = set_interval_with_handle(move || log.pull(), POLL);
+        let poll = set_interval_with_handle(move || log.pull(), POLL_INTERVAL);
         on_cleanup(move || {
             if let Ok(poll) = poll {
                 poll.clear();

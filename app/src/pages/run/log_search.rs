@@ -16,7 +16,7 @@ use leptos::task::spawn_local;
 use crate::calls;
 
 /// The delay after the last keystroke before the search starts.
-const TYPING: Duration = Duration::from_millis(250);
+const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The number of hits to collect automatically. The reader can continue the search.
 const MANY: usize = 1_000;
 
@@ -74,7 +74,7 @@ impl Search {
                     self.go_on(None);
                 }
             },
-            TYPING,
+            DEBOUNCE,
         );
     }
 

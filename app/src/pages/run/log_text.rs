@@ -6,7 +6,7 @@ use api::At;
 use api::console::{LogPart, LogPiece};
 
 /// Lines that are rendered together. Scrolling then shows and hides blocks, not lines.
-pub(super) const BLOCK: usize = 200;
+pub(super) const BLOCK_LINES: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
@@ -20,18 +20,18 @@ pub(super) struct Line {
 
 /// Splits pieces into lines. The last line may be incomplete.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cutter {
+pub(super) struct LineSplitter {
     /// The offset of the next byte. `None`: no data yet.
     next: Option<i64>,
     begun: Option<(i64, At, String)>,
 }
 
-impl Cutter {
+impl LineSplitter {
     /// Adds a part and returns the lines that it completes.
     pub(super) fn take(&mut self, part: &LogPart) -> Vec<Line> {
         let mut ended = Vec::new();
         for piece in &part.pieces {
-            self.take_piece(piece, &mut ended);
+            self.add_piece(piece, &mut ended);
         }
         if part.complete {
             ended.extend(self.begun.take().map(finished));
@@ -39,7 +39,7 @@ impl Cutter {
         ended
     }
 
-    fn take_piece(&mut self, piece: &LogPiece, ended: &mut Vec<Line>) {
+    fn add_piece(&mut self, piece: &LogPiece, ended: &mut Vec<Line>) {
         let Some(fresh) = unseen(piece, self.next) else { return };
         let end = piece.offset + piece.bytes;
         let mut offset = piece.offset + (piece.text.len() - fresh.len()) as i64;
@@ -84,7 +84,7 @@ pub(super) fn earlier(part: &LogPart, until: i64) -> Vec<Line> {
         let bytes = piece.bytes.min(until - piece.offset);
         before.pieces.push(LogPiece { text: text.to_owned(), bytes, ..piece.clone() });
     }
-    Cutter::default().take(&before)
+    LineSplitter::default().take(&before)
 }
 
 /// A line as a terminal displays it: without line end and colours, and only the text after the last
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn pieces_are_joined_into_lines() {
-        let mut cutter = Cutter::default();
+        let mut cutter = LineSplitter::default();
         assert_eq!(texts(&cutter.take(&part(&[(0, "one\ntw")], false))), ["one"]);
         assert_eq!(cutter.begun().unwrap().text.as_ref(), "tw");
         let lines = cutter.take(&part(&[(6, "o\n"), (8, "\nthree")], true));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn invalid_bytes_keep_line_offsets() {
-        let mut cutter = Cutter::default();
+        let mut cutter = LineSplitter::default();
         let mut odd = part(&[(0, "a\nb"), (3, "\u{fffd}"), (4, "c\nd\n")], false);
         odd.pieces[1].bytes = 1;
         let lines = cutter.take(&odd);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn duplicate_data_is_shown_once() {
-        let mut cutter = Cutter::default();
+        let mut cutter = LineSplitter::default();
         cutter.take(&part(&[(10, "a\nb\n")], false));
         assert!(cutter.take(&part(&[(10, "a\nb\n")], false)).is_empty());
         assert_eq!(texts(&cutter.take(&part(&[(12, "b\nc\n")], false))), ["c"]);

@@ -17,7 +17,7 @@ use crate::clock::{Moment, Span};
 use crate::failure::{Answer, Failure};
 use crate::live::{Event, use_live};
 use crate::pages::node::has_page;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::json::DataView;
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
@@ -28,7 +28,7 @@ use crate::places;
 use log::{Log, LogView};
 
 /// The number of bytes from the end of the log that the page loads with.
-const TAIL: i64 = 64 * 1024;
+const TAIL_BYTES: i64 = 64 * 1024;
 
 #[component]
 pub fn RunPage() -> impl IntoView {
@@ -41,7 +41,7 @@ pub fn RunPage() -> impl IntoView {
 async fn by_text(id: String) -> Answer<(RunView, LogPart)> {
     let id = id.parse::<RunId>().map_err(|_| missing())?;
     let run = calls::run(id).await?;
-    let part = calls::log(id, -TAIL).await?;
+    let part = calls::log(id, -TAIL_BYTES).await?;
     Ok((run, part))
 }
 
@@ -110,7 +110,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
     let dialog = DialogHandle::new();
     let cancel = ServerAction::<Cancel>::new();
     let refused = Refused::of(cancel).is_here();
-    when_done(cancel, move |()| {
+    on_success(cancel, move |()| {
         dialog.close();
         feed.now();
     });

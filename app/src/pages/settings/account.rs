@@ -7,12 +7,12 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
-use super::passkeys::{PASSKEYS, Passkeys, Register};
+use super::passkeys::{PASSKEYS_ID, Passkeys, RegisterForm};
 use super::tokens::Tokens;
-use super::{ADMIN, Sections, in_words};
+use super::{ADMIN, SettingsTabs, in_words};
 use crate::calls::people::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use crate::clock::Moment;
-use crate::parts::act::{problem_of, when_done};
+use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
 use crate::places;
 
@@ -27,7 +27,7 @@ pub fn Account() -> impl IntoView {
         <Title text="My account"/>
         <div class="head">
             <h1>"My account"</h1>
-            <Sections/>
+            <SettingsTabs/>
         </div>
         {load(account, move |first| view! { <Shown first asked/> })}
     }
@@ -68,7 +68,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
 #[component]
 fn Notices(feed: Feed<Own>) -> impl IntoView {
     let dismiss = ServerAction::<DismissNotices>::new();
-    when_done(dismiss, move |()| feed.now());
+    on_success(dismiss, move |()| feed.now());
     let own = feed.value();
     let notices = Memo::new(move |_| own.read().0.notices.clone());
     let shown = move || {
@@ -100,7 +100,7 @@ fn Notices(feed: Feed<Own>) -> impl IntoView {
 #[component]
 fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
     let set = ServerAction::<SetPassword>::new();
-    when_done(set, move |()| feed.now());
+    on_success(set, move |()| feed.now());
     let own = feed.value();
     let asks_old = Memo::new(move |_| own.read().0.asks_old);
     let is_set = Memo::new(move |_| own.read().0.person.password);
@@ -134,8 +134,8 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
             {old}
             <div class="field">
                 <label for="new">"New password"</label>
-                <input class="input" id="new" name="new" type="password" required minlength=limits::PASSWORD_LEAST maxlength=limits::PASSWORD_MOST autocomplete="new-password"/>
-                <span class="hint">"At least " {limits::PASSWORD_LEAST} " characters. Several words are easy to remember."</span>
+                <input class="input" id="new" name="new" type="password" required minlength=limits::MIN_PASSWORD maxlength=limits::MAX_PASSWORD autocomplete="new-password"/>
+                <span class="hint">"At least " {limits::MIN_PASSWORD} " characters. Several words are easy to remember."</span>
             </div>
             <div class="field">
                 <label for="again">"Repeat password"</label>
@@ -213,10 +213,10 @@ fn PasskeysCard(feed: Feed<Own>) -> impl IntoView {
     let passkeys = Signal::derive(move || own.read().0.passkeys.clone());
     let changed = Callback::new(move |()| feed.now());
     view! {
-        <section class="card" aria-label="Passkeys" id=PASSKEYS>
+        <section class="card" aria-label="Passkeys" id=PASSKEYS_ID>
             <header><h2>"Passkeys"</h2></header>
             <Passkeys passkeys own=true changed/>
-            <div class="inside"><Register changed/></div>
+            <div class="inside"><RegisterForm changed/></div>
         </section>
     }
     .into_any()
@@ -226,8 +226,8 @@ fn PasskeysCard(feed: Feed<Own>) -> impl IntoView {
 fn Sessions(feed: Feed<Own>) -> impl IntoView {
     let end = ServerAction::<EndSession>::new();
     let end_others = ServerAction::<EndOtherSessions>::new();
-    when_done(end, move |()| feed.now());
-    when_done(end_others, move |_| feed.now());
+    on_success(end, move |()| feed.now());
+    on_success(end_others, move |_| feed.now());
     let own = feed.value();
     let sessions = Memo::new(move |_| own.read().0.sessions.clone());
     let one = move |session: SessionView| {

@@ -11,7 +11,7 @@ use api::people::Grant;
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 
-use crate::parts::{Icon, Refused, Typed, icon, in_area};
+use crate::parts::{Icon, Refused, Typed, escape_textarea, icon};
 use crate::places;
 
 /// The permission to manage accounts.
@@ -19,7 +19,7 @@ pub(crate) const ADMIN: &str = "admin";
 
 /// The tabs of the settings.
 #[component]
-fn Sections() -> impl IntoView {
+fn SettingsTabs() -> impl IntoView {
     let path = use_location().pathname;
     let link = move |place: &'static str, word: &'static str| {
         let here = move || {
@@ -53,11 +53,11 @@ fn in_words(grants: &[Grant]) -> String {
 }
 
 /// The id of the section with grants on the page of an account.
-const MAY: &str = "may";
+const GRANTS_ID: &str = "may";
 
 /// A warning for an account without permissions, with a link to the form at `there`. `None` for all
 /// others.
-fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
+fn no_grants_warning(grants: &[Grant], there: String) -> Option<AnyView> {
     grants.is_empty().then(|| {
         view! {
             <div class="notice" data-state="warn" role="status">
@@ -74,8 +74,9 @@ fn may_nothing(grants: &[Grant], there: String) -> Option<AnyView> {
 
 /// The grants of the form's checkboxes and text. Skips invalid lines, which the server rejects.
 fn granted(typed: Typed) -> Vec<Grant> {
-    let everywhere =
-        ["viewer", "operator", "reviewer", "admin"].into_iter().filter(|word| typed.is_on(word));
+    let everywhere = ["viewer", "operator", "reviewer", "admin"]
+        .into_iter()
+        .filter(|word| typed.is_checked(word));
     let everywhere = everywhere.map(|word| Grant { permission: word.into(), deployment: None });
     let inside = typed.get("inside");
     let lines = inside.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
@@ -105,7 +106,7 @@ fn GrantFields(
         .iter()
         .filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
     let said = inside.collect::<Vec<String>>().join("\n");
-    let inside = refused.as_ref().map_or(said, |refused| refused.typed_or("inside", ""));
+    let inside = refused.as_ref().map_or(said, |refused| refused.value_or("inside", ""));
     let choices = [
         ("viewer", "viewer", "reads everything except secrets"),
         (
@@ -140,7 +141,7 @@ fn GrantFields(
         </fieldset>
         <div class="field">
             <label for=area.clone()>"In single deployments and the deployments below them"</label>
-            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{in_area(inside)}</textarea>
+            <textarea class="input mono" id=area name="inside" rows="3" spellcheck="false" placeholder="operator web">{escape_textarea(inside)}</textarea>
             <span class="hint">{inside_hint}</span>
         </div>
     }

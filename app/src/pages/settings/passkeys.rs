@@ -9,12 +9,12 @@ use leptos::{html, prelude::*};
 use crate::calls::people::{self, RevokePasskey};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
-use crate::parts::act::{act, problem_of, when_done};
+use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 use crate::passkey;
 
 /// The id of the card on the account page.
-pub(crate) const PASSKEYS: &str = "passkeys";
+pub(crate) const PASSKEYS_ID: &str = "passkeys";
 
 /// The list of passkeys with their commands.
 #[component]
@@ -25,7 +25,7 @@ pub(super) fn Passkeys(
     changed: Callback<()>,
 ) -> impl IntoView {
     let revoke = ServerAction::<RevokePasskey>::new();
-    when_done(revoke, move |()| changed.run(()));
+    on_success(revoke, move |()| changed.run(()));
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
     let may_confirm =
         Memo::new(move |_| !own || passkeys.read().iter().any(|passkey| passkey.confirmed));
@@ -121,7 +121,7 @@ fn state(passkey: &PasskeyView) -> impl IntoView + use<> {
 
 /// The form that registers a passkey on this device.
 #[component]
-pub(crate) fn Register(changed: Callback<()>) -> impl IntoView {
+pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
     let made = RwSignal::new(None::<PasskeyView>);
     let name = NodeRef::<html::Input>::new();

@@ -8,12 +8,12 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
+use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
 use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
 use crate::failure::Answer;
-use crate::parts::act::{problem_of, when_done};
-use crate::parts::list::{Listed, columns_of};
+use crate::parts::act::{on_success, problem_of};
+use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, anew, icon};
 use crate::places;
@@ -73,7 +73,7 @@ impl ListPage for AllAccounts {
         path.to_owned()
     }
 
-    async fn fetch(self, listed: Listed<PersonSort>) -> Answer<PersonPage> {
+    async fn fetch(self, listed: ListAddress<PersonSort>) -> Answer<PersonPage> {
         let disabled =
             listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = listed.stretch()?;
@@ -95,7 +95,7 @@ impl ListPage for AllAccounts {
         person.id
     }
 
-    fn word(self, listed: &Listed<PersonSort>, word: &str) -> Option<String> {
+    fn word(self, listed: &ListAddress<PersonSort>, word: &str) -> Option<String> {
         Some(if word == "kind" { self.kind.as_str().to_owned() } else { listed.word(word) })
     }
 
@@ -141,7 +141,7 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
         <Title text=title/>
         <div class="head">
             <h1>{title}</h1>
-            <Sections/>
+            <SettingsTabs/>
         </div>
         {list.view()}
     }
@@ -151,7 +151,7 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
 #[component]
 fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddPerson>::new();
-    when_done(add, move |person| {
+    on_success(add, move |person| {
         made.set(Some(person));
         added.run(());
     });
@@ -171,7 +171,7 @@ fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) ->
     let shown = move || {
         let (made, grants) = made.get()?;
         let page = places::person(made.id);
-        let nothing = may_nothing(&grants, format!("{page}#{MAY}"));
+        let nothing = no_grants_warning(&grants, format!("{page}#{GRANTS_ID}"));
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
         Some(view! { {link} {nothing} <p><a href=page>"Open the new account"</a></p> })
     };

@@ -10,11 +10,13 @@ use leptos_router::hooks::use_params_map;
 
 use super::passkeys::Passkeys;
 use super::tokens::Tokens;
-use super::{GrantFields, MAY, Sections, granted, in_words, may_nothing};
-use crate::calls::people::{self, ChangeGrants, ConfirmPerson, NewLink, ResetFactor, SetDisabled};
+use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
+use crate::calls::people::{
+    self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled,
+};
 use crate::clock::Moment;
 use crate::failure::{Answer, Failure};
-use crate::parts::act::{last_of, problem_of, when_done};
+use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 use crate::places;
 
@@ -28,7 +30,7 @@ pub fn PersonPage() -> impl IntoView {
     view! {
         <div class="head">
             <h1>"Account"</h1>
-            <Sections/>
+            <SettingsTabs/>
         </div>
         {load_one(found, (places::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
     }
@@ -84,7 +86,7 @@ fn Shown(first: Found) -> impl IntoView {
     view! {
         <Title text=name.clone()/>
         <ProblemNotice problem=feed.problem()/>
-        {move || may_nothing(&person.read().grants, format!("#{MAY}"))}
+        {move || no_grants_warning(&person.read().grants, format!("#{GRANTS_ID}"))}
         <section class="card" aria-label="Account">
             <header><h2>{name}</h2></header>
             <div class="inside">
@@ -116,10 +118,10 @@ fn Shown(first: Found) -> impl IntoView {
 #[component]
 fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
     let disable = ServerAction::<SetDisabled>::new();
-    let link = ServerAction::<NewLink>::new();
+    let link = ServerAction::<CreateLink>::new();
     let reset = ServerAction::<ResetFactor>::new();
-    when_done(disable, move |()| feed.now());
-    when_done(reset, move |()| feed.now());
+    on_success(disable, move |()| feed.now());
+    on_success(reset, move |()| feed.now());
     let last = last_of(link);
     let made = move || last.get().map(|made| link_notice(made.link, made.minutes));
     let word = move || if person.read().disabled { "Enable account" } else { "Disable account" };
@@ -153,7 +155,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
         <ProblemNotice problem=problem_of(reset)/>
         <Same of=move |_: Typed| {
             let switch = if person.read().disabled { api::calls::enable_person(id) } else { api::calls::disable_person(id) };
-            let more = if service { Vec::new() } else { vec![api::calls::make_link(id), api::calls::reset_factor(id)] };
+            let more = if service { Vec::new() } else { vec![api::calls::create_link(id), api::calls::reset_factor(id)] };
             [switch].into_iter().chain(more).collect::<Vec<_>>()
         }/>
         {made}
@@ -165,7 +167,7 @@ fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>
 #[component]
 fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
     let confirm = ServerAction::<ConfirmPerson>::new();
-    when_done(confirm, move |_| feed.now());
+    on_success(confirm, move |_| feed.now());
     let found = feed.value();
     let limits = Memo::new(move |_| found.read().0.approvals_limited.clone());
     let changes = Memo::new(move |_| found.read().0.access_changes.clone());
@@ -242,10 +244,10 @@ fn Grants(
     feed: Feed<Found>,
 ) -> impl IntoView {
     let change = ServerAction::<ChangeGrants>::new();
-    when_done(change, move |_| feed.now());
+    on_success(change, move |_| feed.now());
     let grants = Memo::new(move |_| person.read().grants.clone());
     view! {
-        <section class="card" id=MAY aria-label="Permissions">
+        <section class="card" id=GRANTS_ID aria-label="Permissions">
             <header><h2>"Permissions"</h2></header>
             <div class="inside">
                 <p class="muted">"A new reviewer or admin is signed out everywhere and must sign in again. A revoked permission ends with the next request."</p>
@@ -255,7 +257,7 @@ fn Grants(
                     {move || view! { <GrantFields id="change" grants=grants.get() service/> }}
                     <ProblemNotice problem=problem_of(change)/>
                     <Same of=move |typed: Typed| {
-                        let grants = if typed.is_on("person") { granted(typed) } else { grants.get() };
+                        let grants = if typed.is_checked("person") { granted(typed) } else { grants.get() };
                         vec![api::calls::change_grants(id, person.read().version, &grants)]
                     }/>
                     <div class="buttons">

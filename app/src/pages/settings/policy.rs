@@ -11,12 +11,12 @@ use api::live::Topic;
 use api::overview::PolicyView;
 use engine::counting::many;
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, DeploymentName, by_whom};
+use engine::ids::{DeploymentId, DeploymentName, actor_name};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use super::Sections;
+use super::SettingsTabs;
 use crate::calls::{ProposePolicy, deployments, policy};
 use crate::clock::Moment;
 use crate::failure::Answer;
@@ -25,7 +25,7 @@ use crate::pages::board::RISKS;
 use crate::parts::act::problem_of;
 use crate::parts::{DeploymentField, Feed, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
-use crate::reader::{OPERATOR, with_right};
+use crate::reader::{OPERATOR, with_permission};
 
 /// The policy, and some deployments on which a new one can be proposed.
 type Both = (PolicyView, DeploymentPage);
@@ -34,18 +34,18 @@ async fn both() -> Answer<Both> {
     Ok((policy().await?, deployments(DeploymentsWanted::default()).await?))
 }
 
-async fn both_and_right() -> Answer<(Both, bool)> {
-    with_right(both(), OPERATOR).await
+async fn load_with_permission() -> Answer<(Both, bool)> {
+    with_permission(both(), OPERATOR).await
 }
 
 #[component]
 pub fn PolicyPage() -> impl IntoView {
-    let found = Resource::new(|| (), |()| both_and_right());
+    let found = Resource::new(|| (), |()| load_with_permission());
     view! {
         <Title text="Policy"/>
         <div class="head">
             <h1>"Policy"</h1>
-            <Sections/>
+            <SettingsTabs/>
         </div>
         {load(found, |(first, may_propose)| view! { <Shown first may_propose/> })}
     }
@@ -60,7 +60,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
     let view = Memo::new(move |_| found.read().0.clone());
     let origin = move || {
         let view = view.get();
-        let by = format!("by {}", by_whom(view.by.as_deref()));
+        let by = format!("by {}", actor_name(view.by.as_deref()));
         let (before, target) = (view.target.0 - 1, view.target.0);
         let change = format!("{}?from={before}&to={target}", places::BLUEPRINTS);
         let link = (before > 0).then(|| view! { ", " <a href=change>"target " {target}</a> });
@@ -94,7 +94,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
                 <Same of=move |_: Typed| vec![calls::policy()]/>
             </div>
         </section>
-        <Another found may_propose/>
+        <ChangePolicy found may_propose/>
     }
     .into_any()
 }
@@ -135,7 +135,7 @@ fn demands(policy: &Policy, page: &DeploymentPage) -> impl IntoView + use<> {
 
 /// The requirements for a new policy, and the link to propose it.
 #[component]
-fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
+fn ChangePolicy(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
     let needs = move || found.read().0.policy.approvals;
     view! {
         <section class="card" aria-labelledby="another-title">
@@ -148,7 +148,7 @@ fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
                     <li>{icon(Icon::Right)} <span>"After the commit, all open reviews must be submitted again, because they were made under the old policy."</span></li>
                 </ul>
                 {match may_propose {
-                    true => view! { <Proposing found/> }.into_any(),
+                    true => view! { <ProposeForm found/> }.into_any(),
                     false => view! { <p class="muted">"To propose a new policy, you need the permission " {OPERATOR} " in every deployment. An admin can grant it."</p> }.into_any(),
                 }}
             </div>
@@ -159,7 +159,7 @@ fn Another(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
 
 /// The form that opens the board, with and without JavaScript.
 #[component]
-fn Proposing(found: RwSignal<Both>) -> impl IntoView {
+fn ProposeForm(found: RwSignal<Both>) -> impl IntoView {
     let propose = ServerAction::<ProposePolicy>::new();
     let first = found.with_untracked(|(_, page)| page.deployments.clone());
     let chosen = RwSignal::new(

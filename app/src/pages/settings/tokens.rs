@@ -9,9 +9,9 @@ use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::people::{MakeToken, RevokeToken};
+use crate::calls::people::{CreateToken, RevokeToken};
 use crate::clock::Moment;
-use crate::parts::act::{last_of, problem_of, when_done};
+use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, anew, icon};
 
 /// The card. `person` is a service account. `None`: the reader.
@@ -24,12 +24,12 @@ pub(super) fn Tokens(
     changed: Callback<()>,
 ) -> impl IntoView {
     let revoke = ServerAction::<RevokeToken>::new();
-    when_done(revoke, move |()| changed.run(()));
+    on_success(revoke, move |()| changed.run(()));
     let none =
         move || tokens.read().is_empty().then(|| view! { <p class="muted">"No tokens yet."</p> });
     // The list has its maximum length, so older invalid tokens may be missing.
     let older = move || {
-        let is_full = tokens.read().len() >= limits::TOKENS_TOLD;
+        let is_full = tokens.read().len() >= limits::LISTED_TOKENS;
         is_full.then(|| view! { <p class="muted">"Only the newest invalid tokens are shown."</p> })
     };
     view! {
@@ -89,9 +89,11 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
 }
 
 /// The API call of the form.
-fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
-    let ticked: Vec<&str> =
-        ["viewer", "operator", "admin"].into_iter().filter(|scope| typed.is_on(scope)).collect();
+fn create_call(typed: Typed, person: Option<PersonId>) -> Call {
+    let ticked: Vec<&str> = ["viewer", "operator", "admin"]
+        .into_iter()
+        .filter(|scope| typed.is_checked(scope))
+        .collect();
     let scopes = if ticked.is_empty() { vec!["viewer"] } else { ticked };
     let (deployment, days) = (typed.get("deployment"), typed.get("days").parse().ok());
     let deployment = (!deployment.is_empty()).then_some(deployment.as_str());
@@ -101,8 +103,8 @@ fn made_by(typed: Typed, person: Option<PersonId>) -> Call {
 /// Creates a token and shows it once.
 #[component]
 fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
-    let make = ServerAction::<MakeToken>::new();
-    when_done(make, move |_| changed.run(()));
+    let make = ServerAction::<CreateToken>::new();
+    on_success(make, move |_| changed.run(()));
     let last = last_of(make);
     let made = move || {
         last.get().map(|made| {
@@ -118,7 +120,7 @@ fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl In
         view! {
             {wished(&refused, admin)}
             <ProblemNotice problem=problem_of(make)/>
-            <Same of=move |typed: Typed| vec![made_by(typed, person)]/>
+            <Same of=move |typed: Typed| vec![create_call(typed, person)]/>
         }
         .into_any()
     });
@@ -152,7 +154,7 @@ fn wished(refused: &Refused, admin: bool) -> AnyView {
     view! {
         <div class="field">
             <label for="token-name">"New token"</label>
-            <input class="input" id="token-name" name="name" required maxlength=limits::TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
+            <input class="input" id="token-name" name="name" required maxlength=limits::NODE_TOKEN_NAME autocomplete="off" placeholder="Purpose" value=refused.typed("name")/>
         </div>
         <fieldset class="field">
             <legend>"Permissions"</legend>

@@ -1,6 +1,6 @@
 //! Calls for graphs, with the filters of the page.
 
-use engine::ids::{DeploymentName, SubmissionId};
+use engine::ids::{DeploymentName, ReviewId};
 
 use super::Call;
 use super::shell::encoded;
@@ -15,7 +15,7 @@ pub fn graph(deployment: &DeploymentName, wish: &GraphWish) -> Call {
 }
 
 /// The graph of the noderoles that a review changes.
-pub fn review_graph(id: SubmissionId, wish: &GraphWish) -> Call {
+pub fn review_graph(id: ReviewId, wish: &GraphWish) -> Call {
     asked(format!("/submissions/{id}/graph"), wish, ["review", "graph", &id.to_string()])
 }
 

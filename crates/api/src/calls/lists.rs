@@ -51,7 +51,7 @@ impl List {
 
     /// The list's path and its query parameters, except the cursor. `{id}` is the owner of a list
     /// such as a node's results.
-    pub fn asked_by(self) -> (&'static str, &'static [&'static str]) {
+    pub fn endpoint(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
@@ -114,7 +114,7 @@ pub fn list_of(list: List, name: &str, asked: impl Fn(&str) -> Option<String>) -
 }
 
 fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) -> Call {
-    let (path, words) = list.asked_by();
+    let (path, words) = list.endpoint();
     let path = path.replace(WHOSE, &encoded(name.unwrap_or_default()));
     let given = words
         .iter()
@@ -143,18 +143,18 @@ pub fn search(text: &str) -> Call {
 
 /// Values that a run of a noderole would see now, or its own values, filtered by text.
 pub fn noderole_data(id: NoderoleId, find: &str, own: bool) -> Call {
-    let call =
-        Call::get(data_of(format!("/noderoles/{id}/data"), find, own)).words(["noderole", "data"]);
-    call.word(id.to_string()).option_of("find", find).switch("own", own)
+    let call = Call::get(data_path(format!("/noderoles/{id}/data"), find, own))
+        .words(["noderole", "data"]);
+    call.word(id.to_string()).option_if_set("find", find).switch("own", own)
 }
 
 /// Values in the input of a run, filtered by text.
 pub fn run_data(id: RunId, find: &str) -> Call {
-    let call = Call::get(data_of(format!("/runs/{id}/data"), find, false)).words(["run", "data"]);
-    call.word(id.to_string()).option_of("find", find)
+    let call = Call::get(data_path(format!("/runs/{id}/data"), find, false)).words(["run", "data"]);
+    call.word(id.to_string()).option_if_set("find", find)
 }
 
-fn data_of(path: String, find: &str, own: bool) -> String {
+fn data_path(path: String, find: &str, own: bool) -> String {
     let find = (!find.is_empty()).then(|| format!("find={}", encoded(find)));
     let words: Vec<String> = find.into_iter().chain(own.then(|| "own=true".to_owned())).collect();
     if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) }

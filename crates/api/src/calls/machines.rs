@@ -31,12 +31,12 @@ pub struct NewNode {
 pub fn add_node(new: &NewNode) -> Call {
     let mut body = Map::new();
     put(&mut body, "fqdn", &new.fqdn);
-    put_all(&mut body, "macs", &new.macs);
+    set_list(&mut body, "macs", &new.macs);
     put(&mut body, "serial", &new.serial);
     put(&mut body, "root", &new.root);
     if !new.addresses.trim().is_empty() {
         let mut ssh = Map::new();
-        put_all(&mut ssh, "addresses", &new.addresses);
+        set_list(&mut ssh, "addresses", &new.addresses);
         ssh.extend(
             new.port.trim().parse::<u16>().ok().map(|port| ("port".to_owned(), json!(port))),
         );
@@ -46,8 +46,8 @@ pub fn add_node(new: &NewNode) -> Call {
         ssh.insert("host_key".into(), new.host_key.trim().into());
         body.insert("ssh".into(), ssh.into());
     }
-    let is_reached = body.contains_key("ssh");
-    let ssh = if is_reached { new.clone() } else { NewNode::default() };
+    let has_ssh = body.contains_key("ssh");
+    let ssh = if has_ssh { new.clone() } else { NewNode::default() };
     let several = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let call = Call::post("/nodes").json(body.into()).words(["node", "add"]);
     let call = match new.fqdn.trim() {
@@ -55,13 +55,13 @@ pub fn add_node(new: &NewNode) -> Call {
         fqdn => call.word(fqdn),
     };
     call.options("mac", several(&new.macs))
-        .option_of("serial", new.serial.trim())
-        .option_of("root", new.root.trim())
+        .option_if_set("serial", new.serial.trim())
+        .option_if_set("root", new.root.trim())
         .options("ssh", several(&ssh.addresses))
-        .option_of("port", ssh.port.trim())
-        .option_of("user", ssh.user.trim())
-        .option_of("key", ssh.key.trim())
-        .option_of("host-key", ssh.host_key.trim())
+        .option_if_set("port", ssh.port.trim())
+        .option_if_set("user", ssh.user.trim())
+        .option_if_set("key", ssh.key.trim())
+        .option_if_set("host-key", ssh.host_key.trim())
 }
 
 /// Adds the nodes of a text with one node per line.
@@ -80,7 +80,7 @@ fn put(body: &mut Map<String, Value>, name: &str, value: &str) {
     }
 }
 
-fn put_all(body: &mut Map<String, Value>, name: &str, values: &str) {
+fn set_list(body: &mut Map<String, Value>, name: &str, values: &str) {
     let values: Vec<&str> = values.split_whitespace().collect();
     if !values.is_empty() {
         body.insert(name.into(), values.into());
@@ -155,7 +155,7 @@ pub fn take_out_node(node: NodeId) -> Call {
 pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
     Call::post(format!("/nodes/{node}/tokens"))
         .json(json!({ "name": name, "days": days }))
-        .in_person()
+        .session_only()
         .words(["node", "token", "make"])
         .word(node.to_string())
         .option("name", name)

@@ -13,7 +13,7 @@ pub fn add_person(name: &str, kind: AccountKind, grants: &[Grant]) -> Call {
     let noun = if kind == AccountKind::Service { "service" } else { "person" };
     Call::post("/people")
         .json(json!({ "name": name, "kind": kind, "grants": grants }))
-        .in_person()
+        .session_only()
         .words([noun, "add", name])
         .options("may", grants.iter().map(may))
 }
@@ -31,7 +31,7 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
     Call::new(Method::Patch, format!("/people/{id}/grants"))
         .on(version)
         .json(json!({ "grants": grants }))
-        .in_person()
+        .session_only()
         .words(["person", "grant"])
         .word(id.to_string())
         .options("may", grants.iter().map(may))
@@ -41,14 +41,14 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
 
 pub fn disable_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/disable"))
-        .in_person()
+        .session_only()
         .words(["person", "disable"])
         .word(id.to_string())
 }
 
 pub fn enable_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/enable"))
-        .in_person()
+        .session_only()
         .words(["person", "enable"])
         .word(id.to_string())
 }
@@ -56,33 +56,33 @@ pub fn enable_person(id: PersonId) -> Call {
 /// Confirms a person's access as a second admin.
 pub fn confirm_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/confirm"))
-        .in_person()
+        .session_only()
         .words(["person", "confirm"])
         .word(id.to_string())
 }
 
 /// Dismisses the reader's notices of sign-in resets.
 pub fn dismiss_notices() -> Call {
-    Call::new(Method::Delete, "/me/notices").in_person().words(["session", "dismiss-notices"])
+    Call::new(Method::Delete, "/me/notices").session_only().words(["session", "dismiss-notices"])
 }
 
 /// Removes the reader's authenticator app.
 pub fn remove_totp() -> Call {
-    Call::new(Method::Delete, "/me/totp").in_person().words(["session", "remove-totp"])
+    Call::new(Method::Delete, "/me/totp").session_only().words(["session", "remove-totp"])
 }
 
 /// Resets the second factor of another person.
 pub fn reset_factor(id: PersonId) -> Call {
     Call::new(Method::Delete, format!("/people/{id}/second-factor"))
-        .in_person()
+        .session_only()
         .words(["person", "reset-second-factor"])
         .word(id.to_string())
 }
 
 /// Creates a one-time sign-in link.
-pub fn make_link(id: PersonId) -> Call {
+pub fn create_link(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/link"))
-        .in_person()
+        .session_only()
         .words(["person", "link"])
         .word(id.to_string())
 }
@@ -90,21 +90,21 @@ pub fn make_link(id: PersonId) -> Call {
 /// Sets the reader's password. It is read from a file or typed, never an argument of a command.
 pub fn set_password() -> Call {
     Call { body: Body::File("password.json"), ..Call::new(Method::Put, "/me/password") }
-        .in_person()
+        .session_only()
         .words(["session", "password"])
 }
 
 /// Ends one of the reader's sessions.
 pub fn end_session(id: Uuid) -> Call {
     Call::new(Method::Delete, format!("/me/sessions/{id}"))
-        .in_person()
+        .session_only()
         .words(["session", "end"])
         .word(id.to_string())
 }
 
 /// Ends all of the reader's other sessions.
 pub fn end_other_sessions() -> Call {
-    Call::new(Method::Delete, "/me/sessions").in_person().words(["session", "end-others"])
+    Call::new(Method::Delete, "/me/sessions").session_only().words(["session", "end-others"])
 }
 
 /// Creates a token for the reader or for a service account.
@@ -128,18 +128,18 @@ pub fn make_token(
     }
     Call::post("/tokens")
         .json(body)
-        .in_person()
+        .session_only()
         .words(["token", "make"])
         .option("name", name)
         .options("may", scopes.iter().map(|scope| (*scope).to_owned()))
-        .option_of("in", deployment.unwrap_or_default())
-        .option_of("days", &days.map(|days| days.to_string()).unwrap_or_default())
-        .option_of("for", &person.map(|person| person.to_string()).unwrap_or_default())
+        .option_if_set("in", deployment.unwrap_or_default())
+        .option_if_set("days", &days.map(|days| days.to_string()).unwrap_or_default())
+        .option_if_set("for", &person.map(|person| person.to_string()).unwrap_or_default())
 }
 
 pub fn revoke_token(id: Uuid) -> Call {
     Call::new(Method::Delete, format!("/tokens/{id}"))
-        .in_person()
+        .session_only()
         .words(["token", "revoke"])
         .word(id.to_string())
 }
@@ -151,7 +151,7 @@ pub fn list_passkeys() -> Call {
 
 pub fn revoke_passkey(id: PasskeyId) -> Call {
     Call::new(Method::Delete, format!("/passkeys/{id}"))
-        .in_person()
+        .session_only()
         .words(["passkey", "revoke"])
         .word(id.to_string())
 }

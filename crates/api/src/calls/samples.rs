@@ -4,8 +4,8 @@
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId, PersonId, ProposalId,
-    RoleName, RunId, SubmissionId, TargetNo,
+    BlueprintNumber, CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId,
+    PersonId, ProposalId, ReviewId, RoleName, RunId,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -15,7 +15,7 @@ use crate::console::{GraphWay, GraphWish, Length, TrailWish};
 use crate::people::{AccountKind, Grant};
 
 /// A reason with characters that are special in a shell.
-const WHY: &str = "ada's switch; $HOME & \"more\"";
+const REASON: &str = "ada's switch; $HOME & \"more\"";
 
 /// One call of each kind, with values that need quotes.
 ///
@@ -30,7 +30,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     let key = NoderoleKey { role: role.clone(), instance: 0 };
     let (n1, n2) = ("n1.demo.gantry.internal".to_owned(), "n2.demo.gantry.internal".to_owned());
     let grants = [Grant { permission: "operator".into(), deployment: Some("web".into()) }];
-    let (submission, run, thread) = (SubmissionId(12), RunId(7), CommentId(3));
+    let (submission, run, thread) = (ReviewId(12), RunId(7), CommentId(3));
     let folder = NewNode { fqdn: n1.clone(), root: "/srv/my nodes/1".into(), ..NewNode::default() };
     let by_ssh = NewNode {
         macs: "00:25:90:aa:00:01 00:25:90:aa:00:02".into(),
@@ -41,7 +41,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         host_key: "ssh-ed25519 AAAA".into(),
         ..NewNode::default()
     };
-    let change = json!({ "description": WHY, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
+    let change = json!({ "description": REASON, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
     let wish = GraphWish {
@@ -50,7 +50,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         focus: Some("it's \"role\":app".into()),
         way: GraphWay::Up,
         steps: Some(2),
-        target: Some(TargetNo(3)),
+        target: Some(BlueprintNumber(3)),
         ..GraphWish::default()
     };
     let longest = Some(TrailWish::Longest(Length::Time));
@@ -72,28 +72,28 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         undo(proposal, 3),
         redo(proposal, 3),
         discard(proposal, 3),
-        submit(proposal, 3, WHY),
-        hold(&web, true, WHY),
-        hold(&web, false, WHY),
-        prioritise(&web, -10, WHY),
+        submit(proposal, 3, REASON),
+        hold(&web, true, REASON),
+        hold(&web, false, REASON),
+        prioritise(&web, -10, REASON),
         graph(&web, &GraphWish::default()),
         graph(&web, &wish),
         graph(&web, &marked),
         review_graph(submission, &GraphWish::default()),
         review_graph(submission, &wish),
-        restore(&web, TargetNo(3), true),
-        restore(&web, TargetNo(3), false),
-        execution(true, WHY),
-        execution(false, WHY),
+        restore(&web, BlueprintNumber(3), true),
+        restore(&web, BlueprintNumber(3), false),
+        execution(true, REASON),
+        execution(false, REASON),
         show_review(submission),
         verdict(submission, VerdictKind::Approve, ""),
-        verdict(submission, VerdictKind::RequestChanges, WHY),
+        verdict(submission, VerdictKind::RequestChanges, REASON),
         verdict(submission, VerdictKind::Reject, "-no"),
         commit(submission, None, false),
         commit(submission, Some("web"), true),
-        comment(submission, "", WHY),
-        comment(submission, "policy#/approvals", WHY),
-        reply(thread, WHY),
+        comment(submission, "", REASON),
+        comment(submission, "policy#/approvals", REASON),
+        reply(thread, REASON),
         reply(thread, "-1"),
         resolve(thread, true),
         resolve(thread, false),
@@ -102,13 +102,13 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         show_role(&role, ""),
         show_role(&role, "demo"),
         script(engine::Hash::of_bytes(b"a script")),
-        check_audit(),
+        verify_audit(),
         export_audit(),
         role_graph("", ""),
         role_graph("demo", ""),
         role_graph("", "proxy"),
         role_graph("demo", "proxy"),
-        retry(noderole, WHY),
+        retry(noderole, REASON),
         import(),
         policy(),
         overview(),
@@ -118,7 +118,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         show_node(&n1),
         change_node(node, 4, fields(&change)),
         change_node(node, 4, fields(&hints)),
-        set_available(node, 4, false, WHY),
+        set_available(node, 4, false, REASON),
         take_out_node(node),
         mint_node_token(node, "agent", 90),
         revoke_node_token(node, token),
@@ -132,7 +132,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         dismiss_notices(),
         list_passkeys(),
         revoke_passkey(engine::ids::PasskeyId(token)),
-        make_link(person),
+        create_link(person),
         set_password(),
         remove_totp(),
         reset_factor(person),
@@ -154,15 +154,15 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
             _ => list(which, asked),
         };
         all.push(asking(&|_| None));
-        all.push(asking(&|word| Some(sample_of(which, word).to_owned())));
-        let is_moment = |word: &str| matches!(word, "since" | "until");
-        all.push(asking(&|word| (!is_moment(word)).then(|| sample_of(which, word).to_owned())));
+        all.push(asking(&|word| Some(sample_value(which, word).to_owned())));
+        let is_time = |word: &str| matches!(word, "since" | "until");
+        all.push(asking(&|word| (!is_time(word)).then(|| sample_value(which, word).to_owned())));
     }
     Ok(all)
 }
 
 /// A valid value for a filter of a list.
-fn sample_of(list: List, word: &str) -> &'static str {
+fn sample_value(list: List, word: &str) -> &'static str {
     match (list, word) {
         (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",
         (_, "since") => "1760000000000",

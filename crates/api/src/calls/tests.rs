@@ -161,10 +161,7 @@ fn every_request_matches_the_openapi_document() {
             assert!(is_known, "{template} has no query parameter {word}");
         }
         let takes_version = parameters.iter().any(|one| one["name"] == "If-Match");
-        assert!(
-            takes_version || !call.names_version(),
-            "{template} accepts no version in a header"
-        );
+        assert!(takes_version || !call.has_version(), "{template} accepts no version in a header");
     }
 }
 
@@ -202,7 +199,7 @@ fn required_version_is_sent() {
         if operation.pointer("/responses/428").is_some() {
             let in_body = call.curl().contains("\"version\":");
             assert!(
-                call.names_version() || in_body,
+                call.has_version() || in_body,
                 "{template} requires a version, but neither header nor body has it"
             );
         }
@@ -211,7 +208,7 @@ fn required_version_is_sent() {
 
 #[test]
 fn command_and_request_name_same_version() {
-    for call in all().into_iter().filter(Call::names_version) {
+    for call in all().into_iter().filter(Call::has_version) {
         let words = call.arguments();
         let named = |word: &str| {
             words.iter().position(|one| one == word).and_then(|at| words.get(at + 1)).cloned()
@@ -266,11 +263,11 @@ fn session_only_operations_use_a_session() {
         let path = call.path();
         let of_people =
             ["/people", "/tokens", "/me/", "/passkeys/"].iter().any(|part| path.contains(part));
-        let takes_person = call.method() != Method::Get
+        let requires_session = call.method() != Method::Get
             && (path.ends_with("/verdicts")
                 || of_people && !(path.contains("/nodes/") && call.method() == Method::Delete));
-        assert_eq!(call.curl().contains("$GANTRY_SESSION"), takes_person, "{}", call.curl());
-        assert_ne!(call.curl().contains("$GANTRY_TOKEN"), takes_person, "{}", call.curl());
+        assert_eq!(call.curl().contains("$GANTRY_SESSION"), requires_session, "{}", call.curl());
+        assert_ne!(call.curl().contains("$GANTRY_TOKEN"), requires_session, "{}", call.curl());
     }
 }
 

@@ -2,7 +2,9 @@
 
 use engine::Hash;
 use engine::gate::VerdictKind;
-use engine::ids::{CommentId, DeploymentName, NoderoleId, RoleName, RunId, SubmissionId, TargetNo};
+use engine::ids::{
+    BlueprintNumber, CommentId, DeploymentName, NoderoleId, ReviewId, RoleName, RunId,
+};
 use serde_json::{Map, Value, json};
 
 use super::shell::encoded;
@@ -29,7 +31,7 @@ pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> C
 }
 
 /// Opens a proposal that restores a deployment to its state at an earlier blueprint.
-pub fn restore(deployment: &DeploymentName, target: TargetNo, partial: bool) -> Call {
+pub fn restore(deployment: &DeploymentName, target: BlueprintNumber, partial: bool) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/restore"))
         .json(json!({ "target": target, "partial": partial }))
@@ -46,12 +48,12 @@ pub fn execution(enabled: bool, reason: &str) -> Call {
         .option("reason", reason)
 }
 
-pub fn show_review(id: SubmissionId) -> Call {
+pub fn show_review(id: ReviewId) -> Call {
     Call::get(format!("/submissions/{id}")).words(["review", "show"]).word(id.to_string())
 }
 
 /// Gives a verdict. An approval needs no reason.
-pub fn verdict(id: SubmissionId, kind: VerdictKind, reason: &str) -> Call {
+pub fn verdict(id: ReviewId, kind: VerdictKind, reason: &str) -> Call {
     let (verb, word) = match kind {
         VerdictKind::Approve => ("approve", "approve"),
         VerdictKind::RequestChanges => ("request-changes", "request_changes"),
@@ -63,14 +65,14 @@ pub fn verdict(id: SubmissionId, kind: VerdictKind, reason: &str) -> Call {
     };
     Call::post(format!("/submissions/{id}/verdicts"))
         .json(body)
-        .in_person()
+        .session_only()
         .words(["review", verb])
         .word(id.to_string())
-        .option_of("reason", reason)
+        .option_if_set("reason", reason)
 }
 
 /// Commits a review. `name` confirms a change that can't be undone.
-pub fn commit(id: SubmissionId, name: Option<&str>, cancel: bool) -> Call {
+pub fn commit(id: ReviewId, name: Option<&str>, cancel: bool) -> Call {
     let mut body = Map::new();
     body.extend(name.map(|name| ("name".to_owned(), Value::from(name))));
     if cancel {
@@ -80,12 +82,12 @@ pub fn commit(id: SubmissionId, name: Option<&str>, cancel: bool) -> Call {
         .json(body.into())
         .words(["review", "commit"])
         .word(id.to_string())
-        .option_of("name", name.unwrap_or_default())
+        .option_if_set("name", name.unwrap_or_default())
         .switch("cancel", cancel)
 }
 
 /// Comments on a change of a review, or on the whole review if the anchor is empty.
-pub fn comment(id: SubmissionId, anchor: &str, body: &str) -> Call {
+pub fn comment(id: ReviewId, anchor: &str, body: &str) -> Call {
     let said = match anchor.is_empty() {
         true => json!({ "body": body }),
         false => json!({ "anchor": anchor, "body": body }),
@@ -93,7 +95,7 @@ pub fn comment(id: SubmissionId, anchor: &str, body: &str) -> Call {
     Call::post(format!("/submissions/{id}/threads"))
         .json(said)
         .words(["review", "comment"])
-        .option_of("anchor", anchor)
+        .option_if_set("anchor", anchor)
         .word(id.to_string())
         .last(body)
 }
@@ -128,7 +130,7 @@ pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
     };
     Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
         .words(["role", "show", name.as_str()])
-        .option_of("barclamp", barclamp)
+        .option_if_set("barclamp", barclamp)
 }
 
 /// Prints a script, by its content hash.
@@ -150,7 +152,7 @@ pub fn role_graph(barclamp: &str, role: &str) -> Call {
     if !barclamp.is_empty() && !role.is_empty() {
         return call;
     }
-    call.words(["role", "graph"]).option_of("barclamp", barclamp).option_of("role", role)
+    call.words(["role", "graph"]).option_if_set("barclamp", barclamp).option_if_set("role", role)
 }
 
 pub fn run_log(id: RunId) -> Call {
@@ -177,7 +179,7 @@ pub fn import() -> Call {
 
 /// Verifies the audit log's hash chain. The command verifies the whole chain, the request only its
 /// first part.
-pub fn check_audit() -> Call {
+pub fn verify_audit() -> Call {
     Call::get("/audit/chain").words(["audit", "chain"])
 }
 

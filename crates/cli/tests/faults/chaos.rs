@@ -6,7 +6,7 @@
 //! cancel) is postponed. The test does not end before each kind has occurred. The results depend on
 //! the machine: two runs with one seed have the same faults at different moments.
 //!
-//! `make chaos SEED=1 MINUTES=10`. Without a seed, it chooses and prints a random one.
+//! `make chaos SEED=1 MINUTES_LEN=10`. Without a seed, it chooses and prints a random one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

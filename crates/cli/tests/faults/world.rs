@@ -78,7 +78,7 @@ impl World {
             .unwrap();
         let store = Store::open(&Connecting::to(postgres.server_url(DATABASE))).unwrap();
         let reach = engine::reach::Policy { allow_local: true, ..Default::default() };
-        let control = Control::new(store.clone()).reaching(reach);
+        let control = Control::new(store.clone()).with_address_policy(reach);
         control.import_barclamps(None, &barclamp()).await.unwrap();
         let deployment = |name: &&'static str| DemoDeployment {
             name: DeploymentName::parse(name).unwrap(),
@@ -402,7 +402,7 @@ impl World {
             for file in files {
                 std::fs::copy(folder.join(file), folder.join(format!("own_{file}"))).unwrap();
             }
-            node.forget_host_key().unwrap();
+            node.replace_host_key().unwrap();
         } else {
             for file in files {
                 std::fs::copy(folder.join(format!("own_{file}")), folder.join(file)).unwrap();
@@ -530,7 +530,7 @@ fn barclamp() -> BTreeMap<String, Vec<u8>> {
 async fn session(people: &People, name: &str) -> String {
     let everything = [Permission::Operator, Permission::Reviewer];
     let person = people.create_person(None, &NewPerson::human(name, everything)).await.unwrap();
-    let token = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
+    let token = people.create_sign_in_link(None, person, Duration::from_secs(600)).await.unwrap();
     let visitor = Visitor { address: None, user_agent: "a test".to_owned() };
     let session = people.sign_in(token.reveal(), &visitor, None).await.unwrap().session;
     format!("gantry_session={}", session.reveal())

@@ -164,7 +164,8 @@ impl House {
         let owner = self.owner_store();
         let people = People::over(owner.clone());
         let person = people.actor_by_name(name).await.unwrap().person;
-        let link = people.one_time_sign_in(None, person, Duration::from_secs(600)).await.unwrap();
+        let link =
+            people.create_sign_in_link(None, person, Duration::from_secs(600)).await.unwrap();
         owner.pool().close().await;
         let words = ["context", "add", name, "--replace", "--server", &self.address];
         self.told(&words, &format!("{}/sign-in#token={}\n", self.address, link.reveal())).ok();

@@ -75,7 +75,7 @@ impl House {
         let owner = self.owner_store();
         let people = People::over(owner.clone());
         let bo = people.actor_by_name("bo").await.unwrap().person;
-        let link = people.one_time_sign_in(None, bo, Duration::from_secs(3600)).await.unwrap();
+        let link = people.create_sign_in_link(None, bo, Duration::from_secs(3600)).await.unwrap();
         owner.pool().close().await;
         format!("{}/sign-in#token={}\n", self.address, link.reveal())
     }

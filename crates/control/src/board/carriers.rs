@@ -1,15 +1,15 @@
 //! All noderoles of a role, for the link on the count in a board cell.
 
 use api::Problem;
-use api::console::{CARRIERS, Carriers, CarriersWanted};
+use api::console::{Carriers, CarriersWanted, MAX_NODES_WITH_ROLE};
 use engine::ids::RoleName;
 use store::{intent, reading};
 
-use super::{Scene, tell_states};
+use super::{Scene, load_states};
 use crate::Control;
+use crate::change::{counting, plan_on_pool};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::proposing::{counting, plan_aside};
 use crate::words::{self, Names};
 
 impl Control {
@@ -24,17 +24,17 @@ impl Control {
     ) -> Result<Carriers, Problem> {
         let of_ancestor = of_ancestor.map(str::to_owned);
         let wanted = CarriersWanted { of_ancestor, ..CarriersWanted::of(role.clone()) };
-        self.find_carriers(actor, deployment, &wanted).await
+        self.find_role_noderoles(actor, deployment, &wanted).await
     }
 
     /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
-    /// than [`CARRIERS`], the last noderole of a page is the cursor of the next page. The node is
+    /// than [`MAX_NODES_WITH_ROLE`], the last noderole of a page is the cursor of the next page. The node is
     /// found via the index on its name; its noderoles come from memory, without a query.
     ///
     /// # Errors
     /// `moved` (409) if the noderole `after` no longer has the role, because then the position in
     /// the list is unknown. Not found if the node does not exist.
-    pub async fn find_carriers(
+    pub async fn find_role_noderoles(
         &self,
         actor: &Actor,
         deployment: &str,
@@ -63,11 +63,11 @@ impl Control {
         };
         drop(connection);
         let planned = match &rows {
-            Some(rows) => Some(plan_aside(&self.beside(actor), &present, counting(rows)).await?),
+            Some(rows) => Some(plan_on_pool(&self.beside(actor), &present, counting(rows)).await?),
             None => None,
         };
         let mut connection = self.connection().await?;
-        let alive = reading::alive_nodes(&mut connection).await.map_err(from_store)?;
+        let alive = reading::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut shown = scene.shown(of.unwrap_or(id), role, of.is_some());
@@ -82,8 +82,8 @@ impl Control {
             })?;
             shown.drain(..=place);
         }
-        let (mut chips, more) = scene.chips(shown, CARRIERS);
-        tell_states(&mut connection, chips.iter_mut().collect()).await?;
+        let (mut chips, more) = scene.chips(shown, MAX_NODES_WITH_ROLE);
+        load_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(Carriers { chips, more })
     }
 }

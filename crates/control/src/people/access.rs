@@ -9,7 +9,7 @@ use api::people::{AccessChangeView, AccessLimitView, AccessNotice, PersonDetails
 use engine::ids::PersonId;
 use serde_json::json;
 use sqlx::PgConnection;
-use store::access::{self, ChangeRow};
+use store::access::{self, AccessChangeRow};
 use store::people::append_audit;
 
 use super::{Actor, People, failed, passkeys};
@@ -45,7 +45,7 @@ impl People {
     /// If the actor is not an admin, is that person, or gave the access. Also if the actor's own
     /// access comes from the admin who gave it.
     pub async fn confirm(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
-        let (mut transaction, actor, row) = self.to_change(actor, id.into()).await?;
+        let (mut transaction, actor, row) = self.begin_change(actor, id.into()).await?;
         if actor.person == id {
             return Err(Problem::conflict(
                 "own_account",
@@ -70,7 +70,7 @@ impl People {
         self.details(&actor, id).await
     }
 
-    pub(super) async fn notices_of(&self, actor: &Actor) -> Result<Vec<AccessNotice>, Problem> {
+    pub(super) async fn own_notices(&self, actor: &Actor) -> Result<Vec<AccessNotice>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         notices(&mut connection, actor.person).await
     }
@@ -109,7 +109,7 @@ pub(crate) async fn notices(
     Ok(rows.into_iter().map(|(by, moment)| AccessNotice { by, at: at(moment) }).collect())
 }
 
-fn view(row: ChangeRow) -> AccessChangeView {
+fn view(row: AccessChangeRow) -> AccessChangeView {
     AccessChangeView {
         kind: row.kind,
         permission: row.permission,

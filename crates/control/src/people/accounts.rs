@@ -24,16 +24,16 @@ use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
 use serde_json::json;
 use sqlx::{PgConnection, Postgres, Transaction};
-use store::accounts::{self, AccountRow, FindAccounts, GrantRow};
-use store::people::{self, ASKS_PASSWORD, append_audit};
+use store::accounts::{self, AccountListQuery, AccountRow, GrantRow};
+use store::people::{self, REQUIRES_PASSWORD, append_audit};
 use uuid::Uuid;
 
 use super::passwords::Proof;
 use super::{
-    Actor, Begun, People, Permission, TIMES, Token, Visitor, begun_session, check_name, failed,
-    nobody, passwords, shut_out, throttle,
+    Actor, NewSession, People, Permission, TIMES, Token, Visitor, check_name, failed, nobody,
+    passwords, record_session, shut_out, throttle,
 };
-use crate::paging;
+use crate::cursor;
 use crate::words::{self, at};
 
 /// Validity of a link that an admin creates: enough time to reach the person, overnight included.
@@ -85,15 +85,15 @@ impl People {
     pub async fn list(&self, actor: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
         let text: String = words::plain(&wanted.filter)?.to_lowercase().chars().take(96).collect();
-        let after = match paging::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
+        let after = match cursor::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
             Some([Key::Text(name)]) => Some(name.clone()),
             _ => None,
         };
-        let find = FindAccounts {
+        let find = AccountListQuery {
             text,
             kind: wanted.kind.map(|kind| kind.as_str().to_owned()),
             disabled: wanted.disabled,
-            falling: wanted.sort.falling,
+            descending: wanted.sort.descending,
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -131,11 +131,11 @@ impl People {
         drop(connection);
         Ok(MyAccount {
             passkeys,
-            permissions: actor.permission_words(),
+            permissions: actor.permission_names(),
             token: actor.token.as_ref().map(|token| token.id),
-            asks_old: person.password && !sets_by_link(actor),
+            asks_old: person.password && !can_set_by_link(actor),
             sessions: self.sessions(actor).await?,
-            notices: self.notices_of(actor).await?,
+            notices: self.own_notices(actor).await?,
             password_needed: actor.needs_password(),
             second_factor: self.second_factor(actor).await?,
             person,
@@ -151,7 +151,7 @@ impl People {
         actor.require(Permission::Admin)?;
         check_name(&wish.name)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.given(&mut transaction, &wish.grants, wish.kind).await?;
@@ -192,25 +192,25 @@ impl People {
     pub async fn change_grants(
         &self,
         actor: &Actor,
-        whom: impl Into<SeenPerson>,
+        subject: impl Into<SeenPerson>,
         grants: &[Grant],
     ) -> Result<PersonView, Problem> {
-        let whom: SeenPerson = whom.into();
-        let id = whom.person;
-        let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
+        let subject: SeenPerson = subject.into();
+        let id = subject.person;
+        let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
         let kind =
             if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
         let after = self.given(&mut transaction, grants, kind).await?;
         let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
-        let before = given_of(&row, &was);
+        let before = stored_grants(&row, &was);
         if before != after {
             write(&mut transaction, id, &after).await?;
-            let worth_more = [Permission::Reviewer, Permission::Admin]
+            let gains_power = [Permission::Reviewer, Permission::Admin]
                 .into_iter()
                 .any(|p| after.gains(&before, p));
-            let ended = match worth_more {
+            let ended = match gains_power {
                 true => {
-                    people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?
+                    people::end_all_sessions(&mut transaction, id, None).await.map_err(failed)?
                 }
                 false => 0,
             };
@@ -243,12 +243,12 @@ impl People {
     pub async fn set_disabled(
         &self,
         actor: &Actor,
-        whom: impl Into<SeenPerson>,
+        subject: impl Into<SeenPerson>,
         disabled: bool,
     ) -> Result<(), Problem> {
-        let whom: SeenPerson = whom.into();
-        let id = whom.person;
-        let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
+        let subject: SeenPerson = subject.into();
+        let id = subject.person;
+        let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
         if disabled && actor.person == id {
             return Err(Problem::conflict(
                 "own_account",
@@ -283,11 +283,11 @@ impl People {
     pub async fn new_link(
         &self,
         actor: &Actor,
-        whom: impl Into<SeenPerson>,
+        subject: impl Into<SeenPerson>,
     ) -> Result<LinkMade, Problem> {
-        let whom: SeenPerson = whom.into();
-        let id = whom.person;
-        let (mut transaction, actor, row) = self.to_change(actor, whom).await?;
+        let subject: SeenPerson = subject.into();
+        let id = subject.person;
+        let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
         if row.kind != people::HUMAN {
             return Err(Problem::conflict(
                 "service",
@@ -304,7 +304,7 @@ impl People {
                 format!("Account {} is disabled. Enable it first.", row.name),
             ));
         }
-        accounts::revoke_sign_ins(&mut transaction, id).await.map_err(failed)?;
+        accounts::revoke_sign_in_links(&mut transaction, id).await.map_err(failed)?;
         let link = offer(&mut transaction, &actor, id, &row.name).await?;
         transaction.commit().await.map_err(failed)?;
         Ok(link)
@@ -312,7 +312,7 @@ impl People {
 
     /// Locks both rows. Checks that the actor is still an admin, and that the person's permissions
     /// have the version that the client has seen.
-    pub(super) async fn to_change(
+    pub(super) async fn begin_change(
         &self,
         actor: &Actor,
         SeenPerson { person: id, version }: SeenPerson,
@@ -320,7 +320,7 @@ impl People {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_to_change(&mut transaction, &[actor.person, id]).await.map_err(failed)?;
+        accounts::lock_people(&mut transaction, &[actor.person, id]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let row = accounts::account(&mut transaction, id)
@@ -328,7 +328,7 @@ impl People {
             .map_err(failed)?
             .ok_or_else(|| nobody(id))?;
         if version.is_some_and(|seen| seen != row.grants_version) {
-            return Err(changed_meanwhile(&row.name));
+            return Err(version_conflict(&row.name));
         }
         Ok((transaction, actor, row))
     }
@@ -375,7 +375,7 @@ impl People {
                 None => drop(given.everywhere.insert(permission)),
                 Some(place) if Some(place) == top => drop(given.everywhere.insert(permission)),
                 Some(place) => {
-                    permission.require_givable_in_part("grants")?;
+                    permission.require_deployment_scope("grants")?;
                     given.inside.insert((permission, place));
                 }
             }
@@ -399,7 +399,7 @@ impl People {
             vec![Key::from(moment.0), Key::from(session.id.to_string().as_str())]
         };
         let all = self.sessions(actor).await?;
-        let (sessions, next) = paging::page(all, keys, wanted.sort, wanted.before.as_ref(), PAGE)?;
+        let (sessions, next) = cursor::page(all, keys, wanted.sort, wanted.before.as_ref(), PAGE)?;
         Ok(SessionPage { sessions, next })
     }
 
@@ -408,7 +408,7 @@ impl People {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let rows = accounts::sessions(&mut connection, actor.person).await.map_err(failed)?;
         let this = actor.session.as_ref().map(|session| session.hash);
-        let view = |row: accounts::OwnSessionRow| SessionView {
+        let view = |row: accounts::SessionListRow| SessionView {
             id: row.id,
             this: this.is_some_and(|hash| row.token_hash == hash),
             since: at(row.created_at),
@@ -427,9 +427,9 @@ impl People {
     pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        if !accounts::end_session_named(&mut transaction, actor.person, session)
+        if !accounts::end_session_by_id(&mut transaction, actor.person, session)
             .await
             .map_err(failed)?
         {
@@ -455,10 +455,10 @@ impl People {
     pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let this = actor.session.as_ref().map(|session| session.hash);
-        let sessions = people::end_everything_of(&mut transaction, actor.person, this.as_ref())
+        let sessions = people::end_all_sessions(&mut transaction, actor.person, this.as_ref())
             .await
             .map_err(failed)?;
         let detail = json!({"sessions": sessions});
@@ -483,20 +483,20 @@ impl People {
     /// token.
     pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
         actor.require_human()?;
-        if !sets_by_link(actor) {
+        if !can_set_by_link(actor) {
             actor.require_factor()?;
         }
         passwords::check(&wish.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let kept = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
         drop(connection);
-        let old = match sets_by_link(actor) {
+        let old = match can_set_by_link(actor) {
             true => None,
-            false => Some(self.prove_old(actor, wish.old.clone(), kept.clone()).await?),
+            false => Some(self.verify_old_password(actor, wish.old.clone(), kept.clone()).await?),
         };
         let hash = self.hasher.hash(wish.new.clone()).await?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let next = Token::random()?;
         let old = old.as_ref().map(|proof| proof.0.as_slice());
@@ -509,7 +509,7 @@ impl People {
                 "The password was just changed in another session. Reload the page.",
             ));
         }
-        let ended = people::end_everything_of(&mut transaction, actor.person, Some(&next.hash()))
+        let ended = people::end_all_sessions(&mut transaction, actor.person, Some(&next.hash()))
             .await
             .map_err(failed)?;
         let action = if kept.is_some() { "password.change" } else { "password.set" };
@@ -533,7 +533,7 @@ impl People {
 
     /// Verifies the old password. Wrong ones count as failed sign-ins, so a stolen session does not
     /// allow faster guessing.
-    async fn prove_old(
+    async fn verify_old_password(
         &self,
         actor: &Actor,
         old: Option<Password>,
@@ -551,16 +551,13 @@ impl People {
             problem
         };
         let old =
-            old.filter(|old| old.reveal().len() <= 4 * limits::PASSWORD_MOST).ok_or_else(wrong)?;
-        self.names.take(actor.name.clone()).map_err(super::too_many_by_name)?;
+            old.filter(|old| old.reveal().len() <= 4 * limits::MAX_PASSWORD).ok_or_else(wrong)?;
+        self.names.take(actor.name.clone()).map_err(super::too_many_for_name)?;
         // An attempt without a result is not counted.
-        let proof = self
-            .hasher
-            .prove(old, kept)
-            .await
-            .inspect_err(|_| self.names.give_back(&actor.name))?;
+        let proof =
+            self.hasher.verify(old, kept).await.inspect_err(|_| self.names.release(&actor.name))?;
         let proof = proof.ok_or_else(wrong)?;
-        self.names.give_back(&actor.name);
+        self.names.release(&actor.name);
         Ok(proof)
     }
 
@@ -578,21 +575,21 @@ impl People {
         password: Password,
         visitor: &Visitor,
         before: Option<&str>,
-    ) -> Result<Begun, Problem> {
+    ) -> Result<NewSession, Problem> {
         let network = throttle::network(visitor.address);
         // PostgreSQL cannot compare text with a NUL. No name contains a NUL or its replacement
         // character.
         let name: String =
             name.trim().to_lowercase().replace('\0', "\u{fffd}").chars().take(97).collect();
-        self.attempts.take(network).map_err(super::too_many_from_there)?;
+        self.attempts.take(network).map_err(super::too_many_from_address)?;
         if let Err(wait) = self.names.take(name.clone()) {
-            self.attempts.give_back(&network);
-            return Err(super::too_many_by_name(wait));
+            self.attempts.release(&network);
+            return Err(super::too_many_for_name(wait));
         }
         let tried = self.try_password(&name, password, visitor, before).await;
         match &tried {
             Ok(Some(_)) => {
-                self.attempts.give_back(&network);
+                self.attempts.release(&network);
                 self.names.forget(&name);
             }
             Ok(None) => {
@@ -601,8 +598,8 @@ impl People {
             // An attempt without a result is not counted. Otherwise a database outage would lock
             // people out.
             Err(_) => {
-                self.attempts.give_back(&network);
-                self.names.give_back(&name);
+                self.attempts.release(&network);
+                self.names.release(&name);
             }
         }
         tried?.ok_or_else(|| {
@@ -623,14 +620,14 @@ impl People {
         password: Password,
         visitor: &Visitor,
         before: Option<&str>,
-    ) -> Result<Option<Begun>, Problem> {
+    ) -> Result<Option<NewSession>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let found = accounts::password_of_name(&mut connection, name).await.map_err(failed)?;
+        let found = accounts::password_by_name(&mut connection, name).await.map_err(failed)?;
         drop(connection);
-        let fits = password.reveal().len() <= 4 * limits::PASSWORD_MOST;
+        let fits = password.reveal().len() <= 4 * limits::MAX_PASSWORD;
         let password = if fits { password } else { Password::default() };
         let kept = found.as_ref().map(|(_, kept)| kept.clone());
-        let proof = self.hasher.prove(password, kept).await?;
+        let proof = self.hasher.verify(password, kept).await?;
         let (Some((person, _)), Some(proof)) = (found, proof) else { return Ok(None) };
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -649,22 +646,22 @@ impl People {
         if !begun.map_err(failed)? {
             return Ok(None);
         }
-        begun_session(&mut transaction, person, &origin, before, "password").await?;
+        record_session(&mut transaction, person, &origin, before, "password").await?;
         transaction.commit().await.map_err(failed)?;
-        Ok(Some(Begun { session, asks_password: false }))
+        Ok(Some(NewSession { session, needs_password: false }))
     }
 }
 
 /// Whether the actor may set a password without the old one, because they recently signed in with a
 /// link.
-fn sets_by_link(actor: &Actor) -> bool {
+fn can_set_by_link(actor: &Actor) -> bool {
     actor
         .session
         .as_ref()
         .is_some_and(|session| session.by_link && session.fresh_for <= LINK_SETS_PASSWORD)
 }
 
-fn changed_meanwhile(name: &str) -> Problem {
+fn version_conflict(name: &str) -> Problem {
     Problem::new(
         412,
         "changed_meanwhile",
@@ -683,7 +680,7 @@ async fn offer(
     name: &str,
 ) -> Result<LinkMade, Problem> {
     let token = Token::random()?;
-    people::insert_sign_in(on, person, &token.hash(), LINK_HOLDS, &[ASKS_PASSWORD])
+    people::insert_sign_in_link(on, person, &token.hash(), LINK_HOLDS, &[REQUIRES_PASSWORD])
         .await
         .map_err(failed)?;
     let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
@@ -704,7 +701,7 @@ async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(),
     accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
 }
 
-fn given_of(row: &AccountRow, grants: &[GrantRow]) -> Given {
+fn stored_grants(row: &AccountRow, grants: &[GrantRow]) -> Given {
     Given {
         everywhere: row.permissions.iter().filter_map(|word| word.parse().ok()).collect(),
         inside: grants

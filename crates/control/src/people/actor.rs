@@ -61,7 +61,7 @@ impl Permission {
 
     /// Refuses a grant or a token of Admin for a single deployment, because an admin manages all
     /// people. `field` is the request field.
-    pub(super) fn require_givable_in_part(self, field: &str) -> Result<(), Problem> {
+    pub(super) fn require_deployment_scope(self, field: &str) -> Result<(), Problem> {
         match self {
             Self::Viewer | Self::Operator | Self::Reviewer => Ok(()),
             Self::Admin => Err(Problem::invalid(format!(
@@ -239,19 +239,19 @@ impl Actor {
         }
     }
 
-    pub(super) fn of_bearer(row: BearerRow, credential: Token) -> Self {
+    pub(super) fn from_bearer(row: BearerRow, credential: Token) -> Self {
         let bearer =
             Bearer { id: row.id, credential, scopes: known(&row.scopes), inside: row.inside };
-        Self::of(row.person, None).bound_by(bearer)
+        Self::of(row.person, None).limited_to(bearer)
     }
 
     /// The actor of the same token, after a new lookup.
-    pub(super) fn of_bearer_again(row: BearerRow, token: &Bearer) -> Self {
-        Self::of_bearer(row, token.credential.clone())
+    pub(super) fn reload_bearer(row: BearerRow, token: &Bearer) -> Self {
+        Self::from_bearer(row, token.credential.clone())
     }
 
     /// Reduces the permissions to those of a token.
-    fn bound_by(mut self, token: Bearer) -> Self {
+    fn limited_to(mut self, token: Bearer) -> Self {
         let mut kept = token.scopes.clone();
         kept.remove(&Permission::Reviewer);
         let looks = kept.contains(&Permission::Viewer) && self.may(Permission::Viewer);
@@ -283,25 +283,30 @@ impl Actor {
     }
 
     /// Whether the actor has the permission in a deployment.
-    pub fn may_in(&self, permission: Permission, place: DeploymentId) -> bool {
+    pub fn has_permission_in(&self, permission: Permission, place: DeploymentId) -> bool {
         self.may(permission)
             || self.inside.get(&place).is_some_and(|given| given.contains(&permission))
     }
 
     /// Whether the actor has the permission in all of these deployments. For an empty set, they
     /// need it everywhere.
-    pub fn may_in_all(&self, permission: Permission, places: &BTreeSet<DeploymentId>) -> bool {
+    pub fn has_permission_in_all(
+        &self,
+        permission: Permission,
+        places: &BTreeSet<DeploymentId>,
+    ) -> bool {
         self.may(permission)
-            || (!places.is_empty() && places.iter().all(|place| self.may_in(permission, *place)))
+            || (!places.is_empty()
+                && places.iter().all(|place| self.has_permission_in(permission, *place)))
     }
 
     /// Whether the actor has the permission in at least one deployment.
-    pub fn may_somewhere(&self, permission: Permission) -> bool {
+    pub fn has_permission_somewhere(&self, permission: Permission) -> bool {
         self.may(permission) || self.inside.values().any(|given| given.contains(&permission))
     }
 
     /// Whether all permissions of the actor apply everywhere.
-    pub fn is_everywhere(&self) -> bool {
+    pub fn is_unrestricted(&self) -> bool {
         self.inside.is_empty()
     }
 
@@ -336,7 +341,7 @@ impl Actor {
         let now =
             Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
         Ok(match &self.token {
-            Some(token) => now.bound_by(token.clone()),
+            Some(token) => now.limited_to(token.clone()),
             None => now,
         })
     }
@@ -364,7 +369,7 @@ impl Actor {
         if self.may(permission) {
             return Ok(());
         }
-        let place = if self.may_somewhere(permission) {
+        let place = if self.has_permission_somewhere(permission) {
             " for all deployments, which this action requires"
         } else {
             ""
@@ -389,10 +394,10 @@ impl Actor {
         permission: Permission,
         places: &BTreeSet<DeploymentId>,
     ) -> Result<(), Problem> {
-        if self.may_in_all(permission, places) {
+        if self.has_permission_in_all(permission, places) {
             return Ok(());
         }
-        let place = match self.may_somewhere(permission) {
+        let place = match self.has_permission_somewhere(permission) {
             true if places.len() > 1 => " in all affected deployments",
             true => " in this deployment",
             false => "",
@@ -406,7 +411,11 @@ impl Actor {
     /// # Errors
     /// Forbidden (403), with the missing permission and the people who can grant it.
     pub fn require_somewhere(&self, permission: Permission) -> Result<(), Problem> {
-        if self.may_somewhere(permission) { Ok(()) } else { Err(self.missing(permission, "")) }
+        if self.has_permission_somewhere(permission) {
+            Ok(())
+        } else {
+            Err(self.missing(permission, ""))
+        }
     }
 
     /// Requires one of several permissions in all of these deployments.
@@ -418,10 +427,10 @@ impl Actor {
         permissions: &[Permission],
         places: &BTreeSet<DeploymentId>,
     ) -> Result<(), Problem> {
-        if permissions.iter().any(|permission| self.may_in_all(*permission, places)) {
+        if permissions.iter().any(|permission| self.has_permission_in_all(*permission, places)) {
             return Ok(());
         }
-        Err(self.has_none_of(permissions))
+        Err(self.permissions_missing(permissions))
     }
 
     /// Requires one of several permissions in at least one deployment.
@@ -429,21 +438,22 @@ impl Actor {
     /// # Errors
     /// As [`Actor::require_somewhere`].
     pub fn require_any_somewhere(&self, permissions: &[Permission]) -> Result<(), Problem> {
-        if permissions.iter().any(|permission| self.may_somewhere(*permission)) {
+        if permissions.iter().any(|permission| self.has_permission_somewhere(*permission)) {
             return Ok(());
         }
-        Err(self.has_none_of(permissions))
+        Err(self.permissions_missing(permissions))
     }
 
-    fn has_none_of(&self, permissions: &[Permission]) -> Problem {
+    fn permissions_missing(&self, permissions: &[Permission]) -> Problem {
         if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
             return problem;
         }
         let words: Vec<&str> = permissions.iter().map(|permission| permission.as_str()).collect();
-        let place = match permissions.iter().any(|permission| self.may_somewhere(*permission)) {
-            true => " in all affected deployments",
-            false => "",
-        };
+        let place =
+            match permissions.iter().any(|permission| self.has_permission_somewhere(*permission)) {
+                true => " in all affected deployments",
+                false => "",
+            };
         Problem::permission_missing(format!(
             "Permission missing: {} has none of the permissions {}{place}. An admin can grant one.",
             self.name,
@@ -465,12 +475,12 @@ impl Actor {
     ///
     /// # Errors
     /// Forbidden (403).
-    pub fn require_to_enrol(&self) -> Result<(), Problem> {
+    pub fn require_enrollable(&self) -> Result<(), Problem> {
         self.require_password()?;
         self.require_human()
     }
 
-    /// Like [`Actor::require_to_enrol`], but also accepts a session that may only set a password.
+    /// Like [`Actor::require_enrollable`], but also accepts a session that may only set a password.
     pub(super) fn require_human(&self) -> Result<(), Problem> {
         match (&self.token, self.kind) {
             (None, PersonKind::Human) => Ok(()),
@@ -485,7 +495,7 @@ impl Actor {
     }
 
     /// The names of all permissions that the actor has, everywhere or in single deployments.
-    pub fn permission_words(&self) -> Vec<String> {
+    pub fn permission_names(&self) -> Vec<String> {
         let inside =
             self.inside.values().flatten().copied().filter(|p| !self.permissions.contains(p));
         let inside: BTreeSet<Permission> = inside.collect();
@@ -533,17 +543,19 @@ mod tests {
         assert!(ada.require_in(Permission::Operator, place(3)).is_err());
         let both = [place(1), place(2)].into();
         assert!(
-            ada.may_in_all(Permission::Operator, &both)
-                && !ada.may_in_all(Permission::Reviewer, &both)
+            ada.has_permission_in_all(Permission::Operator, &both)
+                && !ada.has_permission_in_all(Permission::Reviewer, &both)
         );
         let any = [Permission::Operator, Permission::Reviewer];
         assert!(ada.require_any_in_all(&any, &both).is_ok());
         assert!(ada.require_any_in_all(&any, &[place(1), place(3)].into()).is_err());
         assert!(
-            !ada.may_in_all(Permission::Operator, &BTreeSet::new()),
+            !ada.has_permission_in_all(Permission::Operator, &BTreeSet::new()),
             "nowhere is no place where they may"
         );
-        assert!(actor(&["operator"], &[]).may_in_all(Permission::Operator, &BTreeSet::new()));
+        assert!(
+            actor(&["operator"], &[]).has_permission_in_all(Permission::Operator, &BTreeSet::new())
+        );
         assert!(
             ada.require_somewhere(Permission::Operator).is_ok()
                 && ada.require_somewhere(Permission::Admin).is_err()
@@ -558,22 +570,27 @@ mod tests {
     fn token_has_common_permissions_without_reviewer() {
         let all = Permission::ALL;
         let ada = actor(&["operator", "reviewer"], &[(1, &["admin", "reviewer"])]);
-        let free = ada.clone().bound_by(token(&all, None));
-        assert!(free.may(Permission::Operator) && !free.may_somewhere(Permission::Reviewer));
-        assert!(free.require_in_person().is_err() && ada.require_in_person().is_ok());
-        let bound = ada.clone().bound_by(token(&[Permission::Operator], Some(&[2, 3])));
-        assert!(!bound.may(Permission::Operator) && bound.may_in(Permission::Operator, place(2)));
+        let free = ada.clone().limited_to(token(&all, None));
         assert!(
-            !bound.may_in(Permission::Operator, place(1)),
+            free.may(Permission::Operator) && !free.has_permission_somewhere(Permission::Reviewer)
+        );
+        assert!(free.require_in_person().is_err() && ada.require_in_person().is_ok());
+        let bound = ada.clone().limited_to(token(&[Permission::Operator], Some(&[2, 3])));
+        assert!(
+            !bound.may(Permission::Operator)
+                && bound.has_permission_in(Permission::Operator, place(2))
+        );
+        assert!(
+            !bound.has_permission_in(Permission::Operator, place(1)),
             "only the deployments that the token and its person have in common"
         );
-        let looks = ada.bound_by(token(&[Permission::Viewer], None));
-        assert!(!looks.may_somewhere(Permission::Operator));
+        let looks = ada.limited_to(token(&[Permission::Viewer], None));
+        assert!(!looks.has_permission_somewhere(Permission::Operator));
         assert!(
             looks.may(Permission::Viewer),
             "every permission includes viewer, for people and for their tokens"
         );
-        let nobody = actor(&[], &[]).bound_by(token(&all, None));
+        let nobody = actor(&[], &[]).limited_to(token(&all, None));
         assert!(!nobody.may(Permission::Viewer));
     }
 }

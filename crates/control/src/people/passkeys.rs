@@ -14,11 +14,11 @@ use passkeys::{PasskeyError, Site};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sqlx::PgConnection;
-use store::accounts::lock_to_change;
+use store::accounts::lock_people;
 use store::passkeys::{self as rows, NewPasskey, PasskeyRow};
 use store::people::append_audit;
 
-use super::second_factor::{first_if_pending, to_enrol};
+use super::second_factor::{require_enrollable_session, require_factor_unless_none};
 use super::{Actor, People, Permission, Session, failed};
 use crate::words;
 use crate::words::at;
@@ -33,12 +33,13 @@ impl People {
         actor: &Actor,
         site: &Site,
     ) -> Result<PasskeyOptions, Problem> {
-        let session = to_enrol(actor)?;
+        let session = require_enrollable_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
-        first_if_pending(&mut transaction, actor).await?;
-        let registered = rows::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+        require_factor_unless_none(&mut transaction, actor).await?;
+        let registered =
+            rows::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
         let registered: Vec<Vec<u8>> =
             registered.into_iter().map(|row| row.credential_id).collect();
         let begun = passkeys::registration(site, actor.person, &actor.name, &registered);
@@ -60,7 +61,7 @@ impl People {
         site: &Site,
         wish: &PasskeyWish,
     ) -> Result<PasskeyView, Problem> {
-        let session = to_enrol(actor)?;
+        let session = require_enrollable_session(actor)?;
         let name = words::plain(&wish.name)?;
         if name.is_empty() || name.chars().count() > PASSKEY_NAME {
             return Err(Problem::invalid(format!(
@@ -68,9 +69,9 @@ impl People {
             )));
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
-        first_if_pending(&mut transaction, actor).await?;
+        require_factor_unless_none(&mut transaction, actor).await?;
         let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
         let state =
             state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
@@ -114,7 +115,7 @@ impl People {
     /// # Errors
     /// If there is no such passkey, or it belongs to another person and the actor is not an admin.
     pub async fn revoke_passkey(&self, actor: &Actor, id: PasskeyId) -> Result<(), Problem> {
-        in_session(actor)?;
+        require_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         let row = found(&mut transaction, actor, id).await?;
@@ -144,7 +145,7 @@ impl People {
         site: &Site,
         id: PasskeyId,
     ) -> Result<SignatureRequest, Problem> {
-        in_session(actor)?;
+        require_session(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let row = found(&mut connection, actor, id).await?;
         unconfirmed(&row)?;
@@ -168,7 +169,7 @@ impl People {
         id: PasskeyId,
         signature: &Signature,
     ) -> Result<PasskeyView, Problem> {
-        in_session(actor)?;
+        require_session(actor)?;
         let nonce = nonce(&signature.nonce)?;
         let (credential, assertion) =
             passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
@@ -177,7 +178,7 @@ impl People {
         let row = found(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
         let by = answered(&mut transaction, actor, &credential).await?;
-        let chain = rows::with_confirmers(&mut transaction, &[by.passkey.id].into())
+        let chain = rows::load_with_confirmers(&mut transaction, &[by.passkey.id].into())
             .await
             .map_err(failed)?;
         check_confirmed(&by.passkey, &chain, &passkeys::verify).map_err(|error| {
@@ -187,7 +188,7 @@ impl People {
             statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
         let counter = passkeys::verified(&by.passkey, challenge, &assertion)
             .map_err(|error| rejected(&error))?;
-        note_use(&mut transaction, &by, counter).await?;
+        record_use(&mut transaction, &by, counter).await?;
         rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion)
             .await
             .map_err(failed)?;
@@ -211,7 +212,7 @@ impl People {
 
 impl People {
     /// The valid passkeys of a person, for the owner of the database.
-    pub async fn passkeys_of(&self, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
+    pub async fn list_passkeys(&self, person: PersonId) -> Result<Vec<PasskeyView>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         views(&mut connection, person).await
     }
@@ -226,8 +227,8 @@ impl People {
         person: PersonId,
         text: &str,
     ) -> Result<PasskeyView, Problem> {
-        let mut transaction = self.begin_for(None).await?;
-        let all = rows::of_person(&mut transaction, person).await.map_err(failed)?;
+        let mut transaction = self.begin_as(None).await?;
+        let all = rows::list_passkeys(&mut transaction, person).await.map_err(failed)?;
         let wanted = text.trim().to_lowercase();
         let mut found = None;
         for row in all {
@@ -260,7 +261,7 @@ pub(super) async fn views(
     on: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<PasskeyView>, Problem> {
-    rows::of_person(on, person).await.map_err(failed)?.into_iter().map(view).collect()
+    rows::list_passkeys(on, person).await.map_err(failed)?.into_iter().map(view).collect()
 }
 
 fn view(row: PasskeyRow) -> Result<PasskeyView, Problem> {
@@ -277,7 +278,7 @@ fn view(row: PasskeyRow) -> Result<PasskeyView, Problem> {
     })
 }
 
-fn in_session(actor: &Actor) -> Result<&Session, Problem> {
+fn require_session(actor: &Actor) -> Result<&Session, Problem> {
     actor.require_in_person()?;
     actor.session.as_ref().ok_or_else(Problem::signed_out)
 }
@@ -320,7 +321,7 @@ pub(crate) async fn usable(
     actor: &Actor,
     site: &Site,
 ) -> Result<Vec<Vec<u8>>, Problem> {
-    let all = rows::of_person(on, actor.person).await.map_err(failed)?;
+    let all = rows::list_passkeys(on, actor.person).await.map_err(failed)?;
     let (confirmed, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|row| row.passkey.confirmation.is_some());
     let here = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
@@ -350,7 +351,7 @@ pub(crate) async fn answered(
     actor: &Actor,
     credential: &[u8],
 ) -> Result<PasskeyRow, Problem> {
-    let all = rows::of_person(on, actor.person).await.map_err(failed)?;
+    let all = rows::list_passkeys(on, actor.person).await.map_err(failed)?;
     all.into_iter().find(|row| row.credential_id == credential).ok_or_else(|| Problem {
         code: "passkey_unknown".into(),
         ..Problem::forbidden("This passkey is not one of yours. Use another one.")
@@ -361,12 +362,12 @@ pub(crate) async fn answered(
 ///
 /// # Errors
 /// If the authenticator's counter decreased, which indicates a cloned authenticator.
-pub(crate) async fn note_use(
+pub(crate) async fn record_use(
     on: &mut PgConnection,
     passkey: &PasskeyRow,
     counter: u32,
 ) -> Result<(), Problem> {
-    if rows::note_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
+    if rows::record_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
         return Ok(());
     }
     let text = format!(
@@ -386,7 +387,7 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
         PasskeyError::NoHostName(_) => Problem::conflict("no_host_name", format!("{error}.")),
         PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => Problem {
             code: "passkey_rejected".into(),
-            ..Problem::invalid(format!("{}. Try again.", words::capital(&error.to_string())))
+            ..Problem::invalid(format!("{}. Try again.", words::capitalize(&error.to_string())))
         },
     }
 }

@@ -1,7 +1,7 @@
 //! Passwords: requirements, storage and verification.
 //!
 //! Passwords can be guessed, offline too if the database leaks. Argon2id makes each guess cost
-//! [`MEMORY_KIB`] of memory and [`PASSES`] passes (OWASP recommends 19 MiB and 2). The server pays
+//! [`MEMORY_KIB`] of memory and [`ITERATIONS`] passes (OWASP recommends 19 MiB and 2). The server pays
 //! the same cost. Therefore hashing runs on blocking threads, [`AT_ONCE`] at a time. At most
 //! [`WAITING`] requests run or wait; further ones are refused. So a flood of sign-ins does not slow
 //! down other requests.
@@ -31,7 +31,7 @@ use crate::beside::unplaced;
 /// Memory per hash, in KiB.
 const MEMORY_KIB: u32 = 32 * 1024;
 /// Passes over the memory.
-const PASSES: u32 = 3;
+const ITERATIONS: u32 = 3;
 /// Passwords that are hashed in parallel.
 pub(super) const AT_ONCE: usize = 2;
 /// Passwords that are hashed or wait for it.
@@ -39,7 +39,7 @@ pub(super) const WAITING: usize = 32;
 
 /// Common passwords of at least the minimum length. Case, repetition, and digits or punctuation at
 /// the ends are ignored in the comparison.
-const COMMON: &str = include_str!("common_passwords.txt");
+const COMMON_PASSWORDS: &str = include_str!("common_passwords.txt");
 
 /// Checks the requirements for a new password.
 ///
@@ -47,20 +47,20 @@ const COMMON: &str = include_str!("common_passwords.txt");
 /// The violated requirement, without the password itself.
 pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     let text = password.reveal();
-    let length = text.chars().take(limits::PASSWORD_MOST + 1).count();
+    let length = text.chars().take(limits::MAX_PASSWORD + 1).count();
     let refused =
         |why: &str| Err(Problem { code: "weak_password".into(), ..Problem::invalid(why) });
-    if !(limits::PASSWORD_LEAST..=limits::PASSWORD_MOST).contains(&length) {
+    if !(limits::MIN_PASSWORD..=limits::MAX_PASSWORD).contains(&length) {
         return Err(Problem::invalid(format!(
             "The password must have {} to {} characters. Several unrelated words are easy to \
              remember.",
-            limits::PASSWORD_LEAST,
-            limits::PASSWORD_MOST
+            limits::MIN_PASSWORD,
+            limits::MAX_PASSWORD
         )));
     }
     let lower = text.to_lowercase();
     let different: std::collections::BTreeSet<char> = lower.chars().collect();
-    if different.len() < 5 || is_a_run(&lower) {
+    if different.len() < 5 || is_sequence(&lower) {
         return refused(
             "The password repeats a few characters or is a sequence, so it is easy to guess. \
              Choose another one.",
@@ -68,19 +68,19 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     }
     let name = name.split('@').next().unwrap_or_default();
     if name.chars().count() >= 3
-        && lower.replace(name, "").chars().count() < limits::PASSWORD_LEAST / 2
+        && lower.replace(name, "").chars().count() < limits::MIN_PASSWORD / 2
     {
         return refused("The password is little more than your name. Choose another one.");
     }
     let bare = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
-    if COMMON.lines().any(|common| [lower.as_str(), bare, once(bare)].contains(&common)) {
+    if COMMON_PASSWORDS.lines().any(|common| [lower.as_str(), bare, once(bare)].contains(&common)) {
         return refused("The password is too common. Choose another one.");
     }
     Ok(())
 }
 
 /// Whether the characters are consecutive: `123456789012`, `zyxwvutsrqpo`.
-fn is_a_run(text: &str) -> bool {
+fn is_sequence(text: &str) -> bool {
     let codes: Vec<u32> = text.chars().map(u32::from).collect();
     let follow = |step: i64| {
         let next = |pair: &&[u32]| {
@@ -104,7 +104,7 @@ fn once(text: &str) -> &str {
 }
 
 fn argon2() -> Argon2<'static> {
-    let params = Params::new(MEMORY_KIB, PASSES, 1, None).unwrap_or(Params::DEFAULT);
+    let params = Params::new(MEMORY_KIB, ITERATIONS, 1, None).unwrap_or(Params::DEFAULT);
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
@@ -117,7 +117,7 @@ pub(super) struct Hasher {
     places: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     /// The stored hash for names that do not exist or have no password.
-    nobodys: Arc<OnceLock<String>>,
+    dummy_hash: Arc<OnceLock<String>>,
 }
 
 impl Default for Hasher {
@@ -125,7 +125,7 @@ impl Default for Hasher {
         Self {
             places: Arc::new(Semaphore::new(AT_ONCE)),
             waiting: Arc::new(Semaphore::new(WAITING)),
-            nobodys: Arc::default(),
+            dummy_hash: Arc::default(),
         }
     }
 }
@@ -139,18 +139,18 @@ impl Hasher {
 
     /// The proof that the password matches the stored one, or `None`. It takes as long if none is
     /// stored.
-    pub(super) async fn prove(
+    pub(super) async fn verify(
         &self,
         password: Password,
         stored: Option<String>,
     ) -> Result<Option<Proof>, Problem> {
-        let nobodys = Arc::clone(&self.nobodys);
+        let dummy_hash = Arc::clone(&self.dummy_hash);
         self.work(move || {
-            let dummy = match nobodys.get() {
+            let dummy = match dummy_hash.get() {
                 Some(dummy) => dummy,
                 None => {
                     let made = hashed(Token::random()?.reveal())?;
-                    nobodys.get_or_init(|| made)
+                    dummy_hash.get_or_init(|| made)
                 }
             };
             let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy))
@@ -172,7 +172,7 @@ impl Hasher {
                 "Too many people are signing in at the moment. Try again in a few seconds.",
             )
         };
-        let _waits = self.waiting.try_acquire().map_err(|_| busy())?;
+        let _task = self.waiting.try_acquire().map_err(|_| busy())?;
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
         // The permit stays taken until the work ends, even if the client disconnects.
         unplaced(move || {
@@ -262,14 +262,14 @@ mod tests {
             "salted"
         );
         let is = async |text: &str, kept: Option<&String>| {
-            hasher.prove(Password::typed(text), kept.cloned()).await.expect("an answer").is_some()
+            hasher.verify(Password::typed(text), kept.cloned()).await.expect("an answer").is_some()
         };
         assert!(is("vague otter lamp", Some(&kept)).await);
         assert!(!is("vague otter lamb", Some(&kept)).await);
         assert!(!is("", Some(&kept)).await && !is("", None).await);
         assert!(
             hasher
-                .nobodys
+                .dummy_hash
                 .get()
                 .is_some_and(|dummy| dummy.starts_with("$argon2id$v=19$m=32768,t=3,p=1$"))
         );

@@ -8,7 +8,7 @@
 //! lock the owner out.
 
 use api::Problem;
-use api::limits::PASSKEY_SECONDS;
+use api::limits::PASSKEY_TIMEOUT_SECONDS;
 use api::second_factor::{Code, FactorOptions, FactorPage, FactorWish, SecondFactor, TotpMade};
 use engine::Hash;
 use engine::ids::PersonId;
@@ -16,7 +16,7 @@ use passkeys::{PasskeyError, Site};
 use rand::TryRngCore as _;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::accounts::lock_to_change;
+use store::accounts::lock_people;
 use store::people::append_audit;
 use store::second_factor::{self as rows, SECRET, Totp};
 use time::OffsetDateTime;
@@ -28,7 +28,7 @@ use super::{Actor, People, Session, Visitor, failed, nobody, people, throttle};
 /// Seconds per time step.
 const STEP: u64 = 30;
 /// Accepted time steps before and after the current one.
-const SKEW: u16 = 1;
+const MAX_SKEW_STEPS: u16 = 1;
 /// Maximum size of a passkey response, in bytes of JSON.
 const ANSWER: usize = 32 * 1024;
 
@@ -36,7 +36,7 @@ impl People {
     /// The factors that the actor has set up, and whether one is needed now.
     pub async fn second_factor(&self, actor: &Actor) -> Result<SecondFactor, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let found = rows::factors(&mut connection, actor.person).await.map_err(failed)?;
+        let found = rows::second_factors(&mut connection, actor.person).await.map_err(failed)?;
         Ok(SecondFactor {
             totp: found.totp,
             passkeys: u32::try_from(found.passkeys).unwrap_or(u32::MAX),
@@ -51,7 +51,7 @@ impl People {
     /// # Errors
     /// If the actor uses a token.
     pub async fn factor_page(&self, actor: &Actor) -> Result<FactorPage, Problem> {
-        let session = to_enrol(actor)?;
+        let session = require_enrollable_session(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let begun =
             rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
@@ -76,7 +76,7 @@ impl People {
         wish: &FactorWish,
         visitor: &Visitor,
     ) -> Result<(), Problem> {
-        to_enrol(actor)?;
+        require_enrollable_session(actor)?;
         match (&wish.code, &wish.answer) {
             (Some(code), None) => {
                 self.counted(actor, visitor, true, self.present_code(actor, code)).await
@@ -103,9 +103,9 @@ impl People {
         // The key cannot clash with a name, because names have no spaces. A correct password does
         // not reset this count.
         let name = format!("{} code", actor.name);
-        self.attempts.take(network).map_err(super::too_many_from_there)?;
+        self.attempts.take(network).map_err(super::too_many_from_address)?;
         if by_name && let Err(wait) = self.names.take(name.clone()) {
-            self.attempts.give_back(&network);
+            self.attempts.release(&network);
             return Err(too_many_codes(wait));
         }
         let done = work.await;
@@ -121,13 +121,13 @@ impl People {
                 );
             }
             Ok(_) => {
-                self.attempts.give_back(&network);
+                self.attempts.release(&network);
                 self.names.forget(&name);
             }
             Err(_) => {
-                self.attempts.give_back(&network);
+                self.attempts.release(&network);
                 if by_name {
-                    self.names.give_back(&name);
+                    self.names.release(&name);
                 }
             }
         }
@@ -138,14 +138,14 @@ impl People {
         let digits = digits(code)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // A parallel attempt in the same session waits here.
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let totp = rows::totp(&mut transaction, actor.person)
             .await
             .map_err(failed)?
             .ok_or_else(no_totp)?;
-        let step = step_of(&totp, &digits)?;
-        if !rows::present_totp(&mut transaction, step).await.map_err(failed)? {
+        let step = time_step(&totp, &digits)?;
+        if !rows::accept_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(no_totp());
         }
         noted(&mut transaction, &actor, "factor.present", json!({ "by": "totp" })).await?;
@@ -161,12 +161,12 @@ impl People {
         actor: &Actor,
         site: &Site,
     ) -> Result<FactorOptions, Problem> {
-        let session = to_enrol(actor)?;
+        let session = require_enrollable_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let registered =
-            store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+            store::passkeys::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
         let here = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
         let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id).collect();
         if ids.is_empty() {
@@ -196,7 +196,7 @@ impl People {
         site: Option<&Site>,
         answer: &Value,
     ) -> Result<(), Problem> {
-        let session = to_enrol(actor)?;
+        let session = require_enrollable_session(actor)?;
         if answer.to_string().len() > ANSWER {
             return Err(Problem::invalid(format!(
                 "answer: must have at most {ANSWER} bytes of JSON."
@@ -209,29 +209,29 @@ impl People {
         let state =
             store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
         drop(connection);
-        let challenge = state.as_ref().and_then(challenge_of).ok_or_else(|| {
+        let challenge = state.as_ref().and_then(open_challenge).ok_or_else(|| {
             Problem::conflict(
                 "no_passkey_request",
                 format!(
                     "This session has no passkey request, or it is older than {} minutes. Try \
                      again.",
-                    PASSKEY_SECONDS / 60
+                    PASSKEY_TIMEOUT_SECONDS / 60
                 ),
             )
         })?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // A parallel attempt in the same session waits here.
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let registered =
-            store::passkeys::of_person(&mut transaction, actor.person).await.map_err(failed)?;
+            store::passkeys::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
         let row = registered.into_iter().find(|row| row.credential_id == credential);
         let row = row
             .filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id))
-            .ok_or_else(not_yours)?;
+            .ok_or_else(unknown_passkey)?;
         let counter = passkeys::verified(&row.passkey, challenge, &assertion)
             .map_err(|error| rejected(&error))?;
-        if !store::passkeys::note_use(&mut transaction, row.passkey.id, counter)
+        if !store::passkeys::record_use(&mut transaction, row.passkey.id, counter)
             .await
             .map_err(failed)?
         {
@@ -244,7 +244,7 @@ impl People {
             });
         }
         if !rows::present_passkey(&mut transaction, row.passkey.id).await.map_err(failed)? {
-            return Err(not_yours());
+            return Err(unknown_passkey());
         }
         noted(
             &mut transaction,
@@ -263,13 +263,13 @@ impl People {
     /// If the person has an authenticator app, the session lacks another factor, or the actor uses
     /// a token.
     pub async fn start_totp(&self, actor: &Actor) -> Result<TotpMade, Problem> {
-        to_enrol(actor)?;
+        require_enrollable_session(actor)?;
         let mut secret = [0; SECRET];
         fill(&mut secret)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        first_if_pending(&mut transaction, &actor).await?;
+        require_factor_unless_none(&mut transaction, &actor).await?;
         if !rows::begin_totp(&mut transaction, actor.person, &secret).await.map_err(failed)? {
             return Err(Problem::conflict(
                 "totp_set",
@@ -293,12 +293,12 @@ impl People {
         code: &Code,
         visitor: &Visitor,
     ) -> Result<(), Problem> {
-        to_enrol(actor)?;
+        require_enrollable_session(actor)?;
         self.counted(actor, visitor, true, self.confirm_code(actor, code)).await
     }
 
     async fn confirm_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
-        let session = to_enrol(actor)?;
+        let session = require_enrollable_session(actor)?;
         let digits = digits(code)?;
         let not_begun = || {
             Problem::conflict(
@@ -311,12 +311,12 @@ impl People {
             )
         };
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        first_if_pending(&mut transaction, &actor).await?;
+        require_factor_unless_none(&mut transaction, &actor).await?;
         let begun =
             rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
-        let step = step_of(&begun.ok_or_else(not_begun)?, &digits)?;
+        let step = time_step(&begun.ok_or_else(not_begun)?, &digits)?;
         if !rows::confirm_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(not_begun());
         }
@@ -332,7 +332,7 @@ impl People {
     pub async fn remove_totp(&self, actor: &Actor) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        lock_to_change(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require_in_person()?;
         if rows::remove_totp(&mut transaction, actor.person).await.map_err(failed)? {
@@ -349,7 +349,7 @@ impl People {
     pub async fn reset_factor(&self, by: Option<&Actor>, id: PersonId) -> Result<(), Problem> {
         let (mut transaction, name) = match by {
             Some(actor) => {
-                let (transaction, actor, row) = self.to_change(actor, id.into()).await?;
+                let (transaction, actor, row) = self.begin_change(actor, id.into()).await?;
                 if actor.person == id {
                     return Err(Problem::conflict(
                         "own_account",
@@ -364,8 +364,8 @@ impl People {
                     .await
                     .map_err(failed)?
                     .ok_or_else(|| nobody(id))?;
-                let mut transaction = self.begin_for(None).await?;
-                lock_to_change(&mut transaction, &[id]).await.map_err(failed)?;
+                let mut transaction = self.begin_as(None).await?;
+                lock_people(&mut transaction, &[id]).await.map_err(failed)?;
                 (transaction, row.name)
             }
         };
@@ -373,7 +373,7 @@ impl People {
         let by = super::id_of(by);
         let passkeys = rows::revoke_passkeys(&mut transaction, id, by).await.map_err(failed)?;
         let sessions =
-            people::end_everything_of(&mut transaction, id, None).await.map_err(failed)?;
+            people::end_all_sessions(&mut transaction, id, None).await.map_err(failed)?;
         let detail =
             json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
         append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail)
@@ -383,14 +383,17 @@ impl People {
     }
 }
 
-pub(super) fn to_enrol(actor: &Actor) -> Result<&Session, Problem> {
-    actor.require_to_enrol()?;
+pub(super) fn require_enrollable_session(actor: &Actor) -> Result<&Session, Problem> {
+    actor.require_enrollable()?;
     actor.session.as_ref().ok_or_else(Problem::signed_out)
 }
 
 /// Refuses a session that lacks its factor, unless its person has none yet.
-pub(super) async fn first_if_pending(on: &mut PgConnection, actor: &Actor) -> Result<(), Problem> {
-    let found = rows::factors(on, actor.person).await.map_err(failed)?;
+pub(super) async fn require_factor_unless_none(
+    on: &mut PgConnection,
+    actor: &Actor,
+) -> Result<(), Problem> {
+    let found = rows::second_factors(on, actor.person).await.map_err(failed)?;
     match actor.needs_factor() && (found.totp || found.passkeys > 0) {
         true => Err(factor_needed()),
         false => Ok(()),
@@ -415,10 +418,10 @@ fn digits(code: &Code) -> Result<String, Problem> {
 }
 
 /// The time step of a code.
-fn step_of(totp: &Totp, digits: &str) -> Result<i64, Problem> {
+fn time_step(totp: &Totp, digits: &str) -> Result<i64, Problem> {
     let app = Builder::new()
         .with_secret(Secret::new_stack(totp.secret))
-        .with_skew(SKEW)
+        .with_skew(MAX_SKEW_STEPS)
         .with_step_duration(STEP)
         .build();
     let app = app.map_err(|_| Problem::internal())?;
@@ -451,10 +454,10 @@ fn fill(bytes: &mut [u8]) -> Result<(), Problem> {
 }
 
 /// The challenge of a passkey request, unless it has expired.
-fn challenge_of(state: &Value) -> Option<Hash> {
+fn open_challenge(state: &Value) -> Option<Hash> {
     let request = state.get("second_factor")?;
     let age = OffsetDateTime::now_utc().unix_timestamp() - request.get("at")?.as_i64()?;
-    let in_time = u64::try_from(age.max(0)).is_ok_and(|age| age <= PASSKEY_SECONDS);
+    let in_time = u64::try_from(age.max(0)).is_ok_and(|age| age <= PASSKEY_TIMEOUT_SECONDS);
     in_time.then(|| serde_json::from_value(request.get("challenge")?.clone()).ok()).flatten()
 }
 
@@ -472,7 +475,7 @@ fn rejected(error: &PasskeyError) -> Problem {
     }
 }
 
-fn not_yours() -> Problem {
+fn unknown_passkey() -> Problem {
     Problem {
         code: "passkey_rejected".into(),
         ..Problem::forbidden(
@@ -506,12 +509,12 @@ mod tests {
     fn code_of_neighbouring_steps_is_accepted() {
         // RFC 6238, appendix B.
         let totp = |now| Totp { secret: *b"12345678901234567890", now };
-        assert_eq!(step_of(&totp(59), "287082"), Ok(1));
-        assert_eq!(step_of(&totp(1_111_111_109), "081804"), Ok(37_037_036));
+        assert_eq!(time_step(&totp(59), "287082"), Ok(1));
+        assert_eq!(time_step(&totp(1_111_111_109), "081804"), Ok(37_037_036));
         for (now, is_right) in [(0, true), (89, true), (90, false)] {
-            assert_eq!(step_of(&totp(now), "287082").is_ok(), is_right, "{now}");
+            assert_eq!(time_step(&totp(now), "287082").is_ok(), is_right, "{now}");
         }
-        assert_eq!(step_of(&totp(59), "287083").expect_err("a refusal").code, "code_wrong");
+        assert_eq!(time_step(&totp(59), "287083").expect_err("a refusal").code, "code_wrong");
         assert!(!format!("{:?}", totp(1)).contains("49"), "no secret in logs");
     }
 
@@ -529,8 +532,8 @@ mod tests {
         let now = OffsetDateTime::now_utc().unix_timestamp();
         let request =
             |at: i64| json!({ "second_factor": { "challenge": Hash::of_bytes(b"x"), "at": at } });
-        assert_eq!(challenge_of(&request(now)), Some(Hash::of_bytes(b"x")));
-        assert_eq!(challenge_of(&request(now - 302)), None);
-        assert_eq!(challenge_of(&json!({ "registration": {} })), None);
+        assert_eq!(open_challenge(&request(now)), Some(Hash::of_bytes(b"x")));
+        assert_eq!(open_challenge(&request(now - 302)), None);
+        assert_eq!(open_challenge(&json!({ "registration": {} })), None);
     }
 }

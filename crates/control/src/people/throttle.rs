@@ -24,7 +24,7 @@ pub(super) const MOST_BY_SESSION: u32 = 1_200;
 /// The period in which requests count.
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// Maximum number of counters.
-const MOST_REMEMBERED: usize = 4096;
+const MAX_COUNTERS: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
 struct Tries {
@@ -65,10 +65,10 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
 
     /// Counts an attempt.
     pub(super) fn note(&self, key: K) {
-        self.note_at(key, Instant::now());
+        self.record_at(key, Instant::now());
     }
 
-    fn note_at(&self, key: K, now: Instant) {
+    fn record_at(&self, key: K, now: Instant) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_room(&mut tries, &key, now);
         let known = tries.entry(key).or_insert(Tries { since: now, count: 0 });
@@ -79,12 +79,12 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
     }
 
     fn make_room(&self, tries: &mut HashMap<K, Tries>, key: &K, now: Instant) {
-        if tries.len() < MOST_REMEMBERED || tries.contains_key(key) {
+        if tries.len() < MAX_COUNTERS || tries.contains_key(key) {
             return;
         }
         tries.retain(|_, known| now.saturating_duration_since(known.since) < self.window);
         let first = tries.iter().min_by_key(|(_, known)| known.since).map(|(key, _)| key.clone());
-        if let Some(first) = first.filter(|_| tries.len() >= MOST_REMEMBERED) {
+        if let Some(first) = first.filter(|_| tries.len() >= MAX_COUNTERS) {
             tries.remove(&first);
         }
     }
@@ -98,11 +98,11 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
 
     /// Checks and counts `count` attempts, all or none. Returns the time to wait if they exceed the
     /// limit.
-    pub(crate) fn take_many(&self, key: K, count: usize) -> Result<(), Duration> {
-        self.take_many_at(key, u32::try_from(count).unwrap_or(u32::MAX), Instant::now())
+    pub(crate) fn acquire_many(&self, key: K, count: usize) -> Result<(), Duration> {
+        self.acquire_many_at(key, u32::try_from(count).unwrap_or(u32::MAX), Instant::now())
     }
 
-    fn take_many_at(&self, key: K, count: u32, now: Instant) -> Result<(), Duration> {
+    fn acquire_many_at(&self, key: K, count: u32, now: Instant) -> Result<(), Duration> {
         if count == 0 {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
     }
 
     /// Uncounts one attempt that was not a failure.
-    pub(super) fn give_back(&self, key: &K) {
+    pub(super) fn release(&self, key: &K) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = tries.get_mut(key) {
             known.count = known.count.saturating_sub(1);
@@ -164,13 +164,13 @@ mod tests {
         let (throttle, now) = (throttle(), Instant::now());
         for _ in 0..MOST_FAILURES {
             assert_eq!(throttle.check_at(&address("2001:db8::1"), now), Ok(()));
-            throttle.note_at(address("2001:db8::1"), now);
+            throttle.record_at(address("2001:db8::1"), now);
         }
         assert!(throttle.check_at(&address("2001:db8::2"), now).is_err(), "the same network");
         assert_eq!(throttle.check_at(&address("2001:db8:1::1"), now), Ok(()));
         assert_eq!(throttle.check_at(&None, now), Ok(()));
         assert_eq!(throttle.check_at(&address("2001:db8::1"), now + WINDOW), Ok(()));
-        throttle.note_at(address("2001:db8::1"), now + WINDOW);
+        throttle.record_at(address("2001:db8::1"), now + WINDOW);
         assert_eq!(
             throttle.check_at(&address("2001:db8::1"), now + WINDOW),
             Ok(()),
@@ -183,7 +183,7 @@ mod tests {
         let throttle = throttle();
         for _ in 0..3 * MOST_FAILURES {
             assert_eq!(throttle.take(None), Ok(()));
-            throttle.give_back(&None);
+            throttle.release(&None);
         }
         (0..MOST_FAILURES).for_each(|_| assert_eq!(throttle.take(None), Ok(())));
         assert!(throttle.take(None).is_err());
@@ -194,11 +194,11 @@ mod tests {
     #[test]
     fn counter_table_size_is_bounded() {
         let (throttle, now) = (throttle(), Instant::now());
-        for number in 0..2 * MOST_REMEMBERED {
+        for number in 0..2 * MAX_COUNTERS {
             let from =
                 IpAddr::V4(std::net::Ipv4Addr::from_bits(u32::try_from(number).expect("small")));
-            throttle.note_at(Some(from), now + Duration::from_micros(number as u64));
+            throttle.record_at(Some(from), now + Duration::from_micros(number as u64));
         }
-        assert_eq!(throttle.tries.lock().expect("the table").len(), MOST_REMEMBERED);
+        assert_eq!(throttle.tries.lock().expect("the table").len(), MAX_COUNTERS);
     }
 }

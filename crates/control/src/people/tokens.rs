@@ -16,12 +16,12 @@ use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
 use serde_json::json;
 use store::accounts;
-use store::api_tokens::{self, ApiTokenRow, MOST_TOKENS, NewToken};
+use store::api_tokens::{self, ApiTokenRow, MAX_TOKENS, NewToken};
 use store::people::{self, append_audit};
 use uuid::Uuid;
 
-use super::{Actor, MAX_TOKEN, People, Permission, PersonKind, Token, failed, hash_of};
-use crate::paging;
+use super::{Actor, MAX_TOKEN_LENGTH, People, Permission, PersonKind, Token, failed, hash_of};
+use crate::cursor;
 use crate::words::{self, at};
 
 const DAY: u64 = 24 * 3600;
@@ -32,7 +32,7 @@ impl People {
     /// # Errors
     /// `too_many_requests` (429) beyond the request limit.
     pub async fn actor_of_token(&self, token: &str) -> Result<Option<Actor>, Problem> {
-        if !token.starts_with(TOKEN_PREFIX) || token.len() > MAX_TOKEN {
+        if !token.starts_with(TOKEN_PREFIX) || token.len() > MAX_TOKEN_LENGTH {
             return Ok(None);
         }
         let found = api_tokens::bearer(self.store.pool(), &hash_of(token)).await.map_err(failed)?;
@@ -46,9 +46,9 @@ impl People {
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if found.note_due {
-            api_tokens::note_use(self.store.pool(), found.id).await.map_err(failed)?;
+            api_tokens::record_use(self.store.pool(), found.id).await.map_err(failed)?;
         }
-        Ok(Some(Actor::of_bearer(found, Token(token.to_owned()))))
+        Ok(Some(Actor::from_bearer(found, Token(token.to_owned()))))
     }
 
     /// Creates a token for the actor, or as an admin for a service account.
@@ -60,10 +60,10 @@ impl People {
         actor.require_in_person()?;
         let name = words::plain(&wish.name)?;
         if name.is_empty()
-            || name.chars().count() > limits::TOKEN_NAME
+            || name.chars().count() > limits::NODE_TOKEN_NAME
             || name.contains(['\n', '\t'])
         {
-            let most = limits::TOKEN_NAME;
+            let most = limits::NODE_TOKEN_NAME;
             return Err(Problem::invalid(format!(
                 "name: must be one line of 1 to {most} characters. Describe the purpose of the \
                  token."
@@ -77,11 +77,11 @@ impl People {
         }
         let scopes = scopes(&wish.scopes)?;
         if wish.deployment.is_some() {
-            scopes.iter().try_for_each(|scope| scope.require_givable_in_part("deployment"))?;
+            scopes.iter().try_for_each(|scope| scope.require_deployment_scope("deployment"))?;
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let owner = wish.person.unwrap_or(actor.person);
-        accounts::lock_to_change(&mut transaction, &[actor.person, owner]).await.map_err(failed)?;
+        accounts::lock_people(&mut transaction, &[actor.person, owner]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let whose = match owner == actor.person {
             true => actor.clone(),
@@ -102,8 +102,10 @@ impl People {
         }
         let deployment = self.place(&mut transaction, wish.deployment.as_deref()).await?;
         for scope in &scopes {
-            let may = deployment
-                .map_or_else(|| whose.may_somewhere(*scope), |place| whose.may_in(*scope, place));
+            let may = deployment.map_or_else(
+                || whose.has_permission_somewhere(*scope),
+                |place| whose.has_permission_in(*scope, place),
+            );
             let looks = *scope == Permission::Viewer && whose.may(Permission::Viewer);
             if !may && !looks {
                 return Err(Problem::forbidden(format!(
@@ -128,7 +130,7 @@ impl People {
             Problem::conflict(
                 "too_many_tokens",
                 format!(
-                    "Account {} has {MOST_TOKENS} valid tokens, which is the maximum. Revoke one \
+                    "Account {} has {MAX_TOKENS} valid tokens, which is the maximum. Revoke one \
                      first.",
                     whose.name
                 ),
@@ -154,7 +156,7 @@ impl People {
         let mut told = self.tokens(actor, wanted.person).await?;
         told.retain(|token| wanted.holds.is_none_or(|holds| token.holds == holds));
         let (tokens, next) =
-            paging::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
+            cursor::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
         Ok(TokenPage { tokens, next })
     }
 
@@ -173,7 +175,7 @@ impl People {
             actor.require(Permission::Admin)?;
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let rows = api_tokens::tokens_of(&mut connection, whose).await.map_err(failed)?;
+        let rows = api_tokens::list_tokens(&mut connection, whose).await.map_err(failed)?;
         Ok(rows.into_iter().map(view).collect())
     }
 
@@ -234,7 +236,7 @@ impl People {
 /// name: grants use names, edits use ids.
 async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
     let called = match name.as_str().parse::<DeploymentId>() {
-        Ok(id) => accounts::name_of_deployment(on, id).await.map_err(failed)?,
+        Ok(id) => accounts::deployment_name(on, id).await.map_err(failed)?,
         Err(_) => None,
     };
     Ok(Problem::not_found(match called {

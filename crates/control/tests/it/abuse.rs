@@ -10,17 +10,17 @@ use engine::Hash;
 use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::gate::{Policy, Risk, VerdictKind};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::{Edit, MAX_LEVELS};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use store::running::{self, Hello, WorkerId};
+use store::running::{self, NewWorker, WorkerId};
 use uuid::Uuid;
 
 use crate::house::{House, role};
 
 /// ada's change of `web`, approved by bo.
-async fn approved(house: &House) -> SubmissionId {
+async fn approved(house: &House) -> ReviewId {
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
@@ -87,7 +87,7 @@ async fn repeated_refusal_is_audited_once() {
     let id = approved(&house).await;
     house.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
     let eve = house.people.sign_in_as_owner("eve").await.unwrap();
-    let tries = async |who: &Actor, id: SubmissionId| {
+    let tries = async |who: &Actor, id: ReviewId| {
         for _ in 0..3 {
             house.commit(who, id).await.unwrap_err();
             house.control.judge(who, id, VerdictKind::Approve, String::new()).await.unwrap_err();
@@ -102,7 +102,7 @@ async fn repeated_refusal_is_audited_once() {
     tries(&eve, id).await;
     assert_eq!(noted().await, [1, 1]);
     for who in [&eve, &house.ada] {
-        tries(who, SubmissionId(9_999)).await;
+        tries(who, ReviewId(9_999)).await;
     }
     assert_eq!(noted().await, [1, 1], "of what is not there nothing is");
     house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
@@ -151,8 +151,8 @@ async fn edits_altered_after_approval_are_not_committed() {
 
 /// Inserts the same submission again by SQL, at the next version and without risks, so that one
 /// approval would be enough.
-async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
-    let SubmissionId(honest) = honest;
+async fn played_down(house: &House, honest: ReviewId) -> ReviewId {
+    let ReviewId(honest) = honest;
     let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM submission WHERE id =";
     owner(house, &format!("{next} {honest})")).await;
     let mut tx = house.database.owner().begin().await.unwrap();
@@ -180,7 +180,7 @@ async fn played_down(house: &House, honest: SubmissionId) -> SubmissionId {
         sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
     }
     tx.commit().await.unwrap();
-    SubmissionId(forged)
+    ReviewId(forged)
 }
 
 #[tokio::test]
@@ -378,7 +378,7 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
 /// The scripts of a claimed run, as a worker loads them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
     let facts =
-        running::run_facts(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
+        running::run_details(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
     let role =
         running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
     assert_eq!(Hash::of_bytes(&role), facts.role_hash);
@@ -426,7 +426,7 @@ async fn scripts_imported_after_approval_never_run() {
     house.commit(&house.ada, id).await.unwrap();
     house.control.import_barclamps(Some(&house.cy), &tool("3", wrong)).await.unwrap();
 
-    let hello = Hello {
+    let hello = NewWorker {
         id: WorkerId(Uuid::new_v4()),
         name: "w".into(),
         capacity: 10,

@@ -5,7 +5,7 @@ use api::Problem;
 use api::people::{AccountKind, Grant, LinkMade, Password, PasswordWish, PersonWish};
 use control::people::{Actor, Visitor};
 use engine::gate::{Rule, VerdictKind};
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 
 use crate::house::House;
 
@@ -45,7 +45,7 @@ impl House {
         self.with_password(&self.first_visit(&made.link.unwrap()).await).await
     }
 
-    async fn submitted(&self) -> SubmissionId {
+    async fn submitted(&self) -> ReviewId {
         let edit = self.bind("web", 1, "app").await;
         self.submit(&self.ada, "web", vec![edit]).await
     }
@@ -64,7 +64,7 @@ impl House {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(self.database.owner()).await.unwrap();
     }
 
-    async fn approvals(&self, id: SubmissionId) -> String {
+    async fn approvals(&self, id: ReviewId) -> String {
         let gate = self.control.review(&self.cy, id).await.unwrap().gate;
         gate.rules.into_iter().find(|rule| rule.rule == Rule::Approvals).unwrap().text
     }

@@ -9,7 +9,7 @@ use crate::house::House;
 async fn signed_in(house: &House) -> Actor {
     let link = house
         .people
-        .one_time_sign_in(None, house.bo.person, Duration::from_secs(60))
+        .create_sign_in_link(None, house.bo.person, Duration::from_secs(60))
         .await
         .unwrap();
     let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();

@@ -5,7 +5,7 @@ use api::listing::{Cursor, NodesWanted, RunsWanted};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::ids::{BarclampName, DeploymentId, NodeId, ProposalId, RunId, SubmissionId};
+use engine::ids::{BarclampName, DeploymentId, NodeId, ProposalId, ReviewId, RunId};
 use engine::plan::Edit;
 use serde_json::json;
 
@@ -298,10 +298,10 @@ async fn missing_objects_return_404() {
     let problem = control.board(&house.ada, "wbe").await.unwrap_err();
     assert_eq!(problem.status, 404);
     assert!(problem.detail.contains("Did you mean \"web\"?"), "{problem:?}");
-    assert_eq!(control.review(&house.ada, SubmissionId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.review(&house.ada, ReviewId(99)).await.unwrap_err().status, 404);
     assert_eq!(control.run(&house.ada, RunId(99)).await.unwrap_err().status, 404);
     assert_eq!(control.log(&house.ada, RunId(99), 0).await.unwrap_err().status, 404);
-    assert_eq!(control.commit(&house.ada, SubmissionId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.commit(&house.ada, ReviewId(99)).await.unwrap_err().status, 404);
     assert_eq!(
         control
             .edit(&house.ada, ProposalId(99), 0, vec![house.bind("web", 1, "app").await])
@@ -331,12 +331,12 @@ async fn missing_objects_return_404() {
 #[tokio::test]
 async fn database_outage_returns_503_and_recovers() {
     let house = House::new().await;
-    house.database.allow_connections(false).await.unwrap();
-    house.database.cut_connections().await.unwrap();
+    house.database.set_connections_allowed(false).await.unwrap();
+    house.database.terminate_connections().await.unwrap();
     let problem = house.control.board(&house.ada, "web").await.unwrap_err();
     assert_eq!(problem.status, 503, "{problem:?}");
     assert!(!problem.detail.to_lowercase().contains("sql"), "{problem:?}");
-    house.database.allow_connections(true).await.unwrap();
+    house.database.set_connections_allowed(true).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), async {
         while house.control.board(&house.ada, "web").await.is_err() {
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -19,7 +19,7 @@ use control::{Control, Lost};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use engine::plan::Edit;
 use serde_json::json;
 use store::{Connecting, Store};
@@ -86,7 +86,10 @@ async fn look(house: &House) {
     waits(house, "edit", edit(version), edit(version + 1)).await;
     waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
     // These load an old target and parse its documents on the blocking thread, too.
-    waits!("compare", control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None));
+    waits!(
+        "compare",
+        control.compare(ada, Point::Target(BlueprintNumber(1)), Point::Target(then), None)
+    );
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
     let wish = GraphWish { target: Some(then), ..GraphWish::default() };
@@ -174,7 +177,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
         leaves_it(
             store,
             "compare",
-            control.compare(ada, Point::Target(TargetNo(1)), Point::Target(then), None)
+            control.compare(ada, Point::Target(BlueprintNumber(1)), Point::Target(then), None)
         ),
         leaves_it(store, "restore", control.restore(ada, "web", then, false)),
         leaves_it(store, "edit", control.edit(ada, proposal.id, proposal.version, vec![data])),

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use api::console::{GraphView, GraphWish, Point, TargetKind};
-use api::listing::{Cursor, Order, TargetSort, TargetsWanted};
+use api::listing::{BlueprintSort, Cursor, Order, TargetsWanted};
 use control::Lost;
 use engine::Hash;
 use engine::blueprint::difference::Mark;
 use engine::gate::Policy;
-use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, JigName, NodeId};
 use engine::plan::Edit;
 use serde_json::json;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ fn of_line(deployment: &str, before: Option<&str>) -> TargetsWanted {
 }
 
 fn target(n: i64) -> Point {
-    Point::Target(TargetNo(n))
+    Point::Target(BlueprintNumber(n))
 }
 
 #[tokio::test]
@@ -39,13 +39,13 @@ async fn target_history_names_authors_and_reasons() {
     assert_eq!(
         told,
         [
-            (3, TargetKind::Switch, "Execution off: a storm", Some("ada"), None),
+            (3, TargetKind::SetExecution, "Execution off: a storm", Some("ada"), None),
             (2, TargetKind::Change, "a change", Some("ada"), Some("web")),
             (1, TargetKind::Genesis, "Genesis", None, None),
         ]
     );
     assert_eq!(page.targets[0].root, page.targets[1].root, "a switch changes no intent");
-    assert_eq!((page.next, page.head), (None, TargetNo(3)));
+    assert_eq!((page.next, page.head), (None, BlueprintNumber(3)));
     assert_eq!(
         (page.targets[1].authors.as_slice(), page.targets[1].approved_by.as_slice()),
         (&["ada".to_owned()][..], &["bo".to_owned()][..])
@@ -69,13 +69,16 @@ async fn target_pages_are_contiguous() {
         .unwrap();
     assert_eq!(second.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
     assert_eq!(second.next, None);
-    let sort = Order::rising(TargetSort::Number);
+    let sort = Order::ascending(BlueprintSort::Number);
     let oldest = house
         .control
         .targets(&house.ada, &TargetsWanted { sort, ..TargetsWanted::default() })
         .await
         .unwrap();
-    assert_eq!((oldest.targets[0].number, oldest.targets[49].number), (TargetNo(1), TargetNo(50)));
+    assert_eq!(
+        (oldest.targets[0].number, oldest.targets[49].number),
+        (BlueprintNumber(1), BlueprintNumber(50))
+    );
     let rest = TargetsWanted { sort, before: oldest.next, ..TargetsWanted::default() };
     let rest = house.control.targets(&house.ada, &rest).await.unwrap();
     assert_eq!(rest.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [51, 52, 53, 54, 55]);
@@ -228,7 +231,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     pass("web", vec![Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() }])
         .await;
     let last = pass("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
-    assert_eq!((then, last), (TargetNo(2), TargetNo(4)));
+    assert_eq!((then, last), (BlueprintNumber(2), BlueprintNumber(4)));
     let (control, cy) = (&house.control, &house.cy);
 
     let line = control.targets(cy, &of_line("web", None)).await.unwrap();
@@ -253,7 +256,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     assert_eq!((neither.status, neither.detail.as_str()), (404, said));
 
     let drawn = async |name: &str, at: Option<i64>| {
-        let wish = GraphWish { target: at.map(TargetNo), ..GraphWish::default() };
+        let wish = GraphWish { target: at.map(BlueprintNumber), ..GraphWish::default() };
         control.graph(cy, name, &wish, Lost::Told).await
     };
     let roles = |view: &GraphView| {
@@ -271,7 +274,11 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let said = "This is deployment web at target 2, without step states. Target 4 removed it.";
     assert_eq!(graph.cut.as_deref(), Some(said));
     let graph = drawn("web", None).await.unwrap();
-    assert_eq!((graph.target, graph.vertices.len()), (Some(TargetNo(3)), 0), "as it was last");
+    assert_eq!(
+        (graph.target, graph.vertices.len()),
+        (Some(BlueprintNumber(3)), 0),
+        "as it was last"
+    );
     for (at, said) in [
         (4, "Target 4 does not have the deployment web. Target 4 removed it."),
         (9, "Target 9 does not exist. Use a number from 1 to 4."),

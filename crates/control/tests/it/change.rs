@@ -1,13 +1,15 @@
 //! The regular path of a change.
 
-use api::console::{Board, CHIPS_IN_CELL, CarriersWanted, ReviewState, StateCounts, StepState};
+use api::console::{
+    Board, CarriersWanted, MAX_NODEROLES_PER_CELL, ReviewState, StateCounts, StepState,
+};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use engine::plan::Edit;
 use serde_json::json;
-use store::running::{self, Hello, WorkerId};
+use store::running::{self, NewWorker, WorkerId};
 
 use crate::house::{House, fqdn, role};
 
@@ -56,7 +58,7 @@ async fn drop_leads_to_committed_steps() {
 
     house.approve(&house.bo, id).await;
     assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Open);
-    assert_eq!(house.commit(&house.ada, id).await.unwrap(), TargetNo(2));
+    assert_eq!(house.commit(&house.ada, id).await.unwrap(), BlueprintNumber(2));
     let expected = [("base", "todo"), ("runtime", "blocked"), ("app", "blocked")];
     let steps = house.steps().await;
     assert_eq!(
@@ -212,7 +214,7 @@ async fn hold_applies_to_descendants() {
     house.bound("web", 1, "app").await;
     let (system, web) = (house.id("system").await, house.id("web").await);
     let worker = WorkerId(uuid::Uuid::new_v4());
-    let hello = Hello {
+    let hello = NewWorker {
         id: worker,
         name: "w".into(),
         capacity: 9,
@@ -296,21 +298,21 @@ async fn list_of_noderoles_includes_the_draft() {
     assert_eq!(all.more, 0);
     let first = all.chips.first().unwrap().noderole;
     let wanted = CarriersWanted { after: Some(first), ..CarriersWanted::of(role("app")) };
-    let rest = house.control.find_carriers(&house.ada, "web", &wanted).await.unwrap();
+    let rest = house.control.find_role_noderoles(&house.ada, "web", &wanted).await.unwrap();
     assert_eq!(rest.chips, all.chips[1..], "what comes behind one of them");
     let gone = engine::ids::NoderoleId(uuid::Uuid::nil());
     let wanted = CarriersWanted { after: Some(gone), ..CarriersWanted::of(role("app")) };
-    let moved = house.control.find_carriers(&house.ada, "web", &wanted).await;
+    let moved = house.control.find_role_noderoles(&house.ada, "web", &wanted).await;
     assert_eq!(moved.unwrap_err().code, "moved");
     for (n, found) in [(1, 0..1), (2, 1..2), (3, 0..0)] {
         let wanted =
             CarriersWanted { node: fqdn(n).as_str().to_owned(), ..CarriersWanted::of(role("app")) };
-        let on_it = house.control.find_carriers(&house.ada, "web", &wanted).await.unwrap();
+        let on_it = house.control.find_role_noderoles(&house.ada, "web", &wanted).await.unwrap();
         assert_eq!((on_it.chips.as_slice(), on_it.more), (&all.chips[found], 0), "n{n}");
     }
     let nowhere = CarriersWanted { node: "n9".into(), ..CarriersWanted::of(role("app")) };
     assert_eq!(
-        house.control.find_carriers(&house.ada, "web", &nowhere).await.unwrap_err().status,
+        house.control.find_role_noderoles(&house.ada, "web", &nowhere).await.unwrap_err().status,
         404
     );
     let none =
@@ -350,7 +352,7 @@ async fn refused_retry_names_role_and_node() {
 #[tokio::test]
 async fn board_counts_steps_without_chips() {
     let house = House::new().await;
-    let nodes = 5..=CHIPS_IN_CELL + 6;
+    let nodes = 5..=MAX_NODEROLES_PER_CELL + 6;
     let text: Vec<String> =
         nodes.clone().map(|n| format!("{} root=/srv/nodes/n{n}", fqdn(n))).collect();
     house.control.add_nodes(&house.ada, text.as_slice().join("\n").as_str()).await.unwrap();
@@ -369,7 +371,7 @@ async fn board_counts_steps_without_chips() {
             .for_each(|chip| counts.count(chip.state));
         counts
     };
-    let all = async || house.control.deployment_way(&house.ada, "web").await.unwrap().steps;
+    let all = async || house.control.deployment_progress(&house.ada, "web").await.unwrap().steps;
     let board = house.board("web").await;
     assert_ne!(board.beyond, StateCounts::default(), "two nodes more than a cell has room for");
     assert_eq!(of_chips(&board), all().await);

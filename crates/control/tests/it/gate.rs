@@ -4,7 +4,7 @@ use api::console::ReviewState;
 use api::reviews::Fate;
 use control::people::{Actor, NewPerson, Permission};
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 
 use crate::house::House;
 
@@ -152,7 +152,7 @@ async fn last_verdict_against_blocks_gate() {
 }
 
 /// The error of a refused commit, with all reasons.
-async fn refused(house: &House, by: &Actor, id: SubmissionId) -> (String, Vec<String>) {
+async fn refused(house: &House, by: &Actor, id: ReviewId) -> (String, Vec<String>) {
     let before = house.traces().await;
     let refused = house.commit(by, id).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_approved"), "{refused:?}");

@@ -6,7 +6,7 @@ use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
 use control::Lost;
 use engine::anneal::Limits;
 use serde_json::json;
-use store::running::{self, Hello, RunEnd, WorkerId};
+use store::running::{self, NewWorker, RunEnd, WorkerId};
 
 use crate::house::House;
 
@@ -143,7 +143,7 @@ async fn longest_path_uses_count_or_duration() {
 
     // `base` runs on both nodes; on n2 it takes an hour.
     let worker = WorkerId(uuid::Uuid::from_u128(7));
-    let hello = Hello {
+    let hello = NewWorker {
         id: worker,
         name: "w".into(),
         capacity: 9,

@@ -11,11 +11,11 @@ use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
 use engine::ids::{
-    DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, RoleName, SubmissionId,
-    TargetNo,
+    BlueprintNumber, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, ReviewId,
+    RoleName,
 };
 use engine::plan::Edit;
-use store::running::{self, Hello, WorkerId};
+use store::running::{self, NewWorker, WorkerId};
 use store::{Connecting, Store};
 use testdb::TestDatabase;
 use uuid::Uuid;
@@ -118,17 +118,21 @@ impl House {
     }
 
     /// Like [`Self::propose`], and submits the proposal.
-    pub async fn submit(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
+    pub async fn submit(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> ReviewId {
         let (id, version) = self.propose(by, deployment, edits).await;
         self.control.submit(by, id, version, "a change".into()).await.unwrap()
     }
 
-    pub async fn approve(&self, by: &Actor, id: SubmissionId) {
+    pub async fn approve(&self, by: &Actor, id: ReviewId) {
         self.control.judge(by, id, VerdictKind::Approve, String::new()).await.unwrap();
     }
 
     /// Commits like the page does: with the typed name, if the change requires one.
-    pub async fn commit(&self, by: &Actor, submission: SubmissionId) -> Result<TargetNo, Problem> {
+    pub async fn commit(
+        &self,
+        by: &Actor,
+        submission: ReviewId,
+    ) -> Result<BlueprintNumber, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
         let typed = sqlx::query_scalar(sql)
@@ -140,7 +144,7 @@ impl House {
     }
 
     /// A binding, from the proposal to the target.
-    pub async fn bound(&self, deployment: &str, n: usize, name: &str) -> TargetNo {
+    pub async fn bound(&self, deployment: &str, n: usize, name: &str) -> BlueprintNumber {
         let edit = self.bind(deployment, n, name).await;
         let id = self.submit(&self.ada, deployment, vec![edit]).await;
         self.approve(&self.bo, id).await;
@@ -178,7 +182,7 @@ impl House {
 
     /// A worker with capacity for ten noops.
     pub async fn worker(&self) -> WorkerId {
-        let hello = Hello {
+        let hello = NewWorker {
             id: WorkerId(Uuid::new_v4()),
             name: "w".into(),
             capacity: 10,

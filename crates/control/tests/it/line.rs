@@ -9,7 +9,7 @@ use engine::catalog::Catalog;
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc};
 use engine::gate::VerdictKind;
-use engine::ids::{DeploymentId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId};
 use engine::plan::Effects;
 use engine::plan::base::written;
 use serde_json::json;
@@ -54,7 +54,7 @@ impl Line {
         house: &House,
         on: DeploymentId,
         new: Blueprint,
-    ) -> Option<TargetNo> {
+    ) -> Option<BlueprintNumber> {
         let changes = changes(&self.blueprint.root(), &new.root());
         if changes.is_empty() {
             return None;
@@ -64,10 +64,11 @@ impl Line {
         let root = new.root_object().unwrap();
         let mut transaction = house.database.owner().begin().await.unwrap();
         let head = intent::head(&mut transaction).await.unwrap();
-        intent::put_objects(&mut transaction, std::slice::from_ref(&root)).await.unwrap();
+        intent::ensure_objects(&mut transaction, std::slice::from_ref(&root)).await.unwrap();
         let (proposal, _) =
             intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
-        let version = intent::raise_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
+        let version =
+            intent::increment_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
         let rows = intent::deployment_rows(&mut transaction).await.unwrap();
         let difference = difference(&self.blueprint, &new, &changes).unwrap();
         let planned = Planned {
@@ -123,7 +124,7 @@ impl Line {
             projection: &projection,
         };
         let number = intent::commit_change(&mut transaction, &target).await.unwrap();
-        intent::close_committed(&mut transaction, submission).await.unwrap();
+        intent::close_committed_proposal(&mut transaction, submission).await.unwrap();
         transaction.commit().await.unwrap();
         self.blueprint = new;
         Some(number)
@@ -132,6 +133,6 @@ impl Line {
     /// Stores documents that a new blueprint refers to.
     pub async fn put(&self, house: &House, objects: &[engine::canonical::Object]) {
         let mut on = house.database.app().acquire().await.unwrap();
-        intent::put_objects(&mut on, objects).await.unwrap();
+        intent::ensure_objects(&mut on, objects).await.unwrap();
     }
 }

@@ -15,7 +15,7 @@ use api::workers::WorkersWanted;
 use control::people::Actor;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
-use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::Edit;
 use uuid::Uuid;
 
@@ -23,7 +23,7 @@ use crate::house::{House, role};
 use crate::lint::jig;
 
 /// Copies of a submission, each in an open proposal of its own, like many automatic proposals.
-async fn more_like(house: &House, id: SubmissionId, n: i64) {
+async fn more_like(house: &House, id: ReviewId, n: i64) {
     let mut transaction = house.database.owner().begin().await.unwrap();
     let sqls = [
         "CREATE TEMPORARY TABLE made ON COMMIT DROP AS SELECT 0::bigint AS proposal, 0::bigint AS submission LIMIT 0",
@@ -53,7 +53,7 @@ async fn more_like(house: &House, id: SubmissionId, n: i64) {
 }
 
 /// A change by ada that waits for review.
-async fn one(house: &House, n: usize) -> SubmissionId {
+async fn one(house: &House, n: usize) -> ReviewId {
     let edit = house.bind("web", n, "app").await;
     house.submit(&house.ada, "web", vec![edit]).await
 }
@@ -151,7 +151,7 @@ async fn dropped_request_does_not_interrupt_planning() {
     assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());
 }
 
-async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<SubmissionId> {
+async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<ReviewId> {
     let page = house.control.reviews(by, &wanted).await.unwrap();
     page.reviews.into_iter().map(|review| review.submission).collect()
 }
@@ -172,7 +172,7 @@ async fn reviews_are_filtered_by_author_and_state() {
     let version = house.control.edit(&house.cy, on_node, 0, vec![unbind]).await.unwrap();
     let on_node =
         house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
-    let first = SubmissionId(1);
+    let first = ReviewId(1);
 
     let all = ReviewsWanted::default();
     assert_eq!(
@@ -265,7 +265,7 @@ async fn thousand_reviews_are_paged() {
     let id = one(&house, 1).await;
     more_like(&house, id, 999).await;
     for fate in [Fate::Open, Fate::Any] {
-        let all: Vec<SubmissionId> =
+        let all: Vec<ReviewId> =
             house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
@@ -478,7 +478,7 @@ async fn nodes_are_paged_in_every_order() {
         };
         let mut sorted = all.clone();
         sorted.sort_by_key(key);
-        if order.falling {
+        if order.descending {
             sorted.reverse();
         }
         let names =
@@ -486,7 +486,7 @@ async fn nodes_are_paged_in_every_order() {
         assert_eq!(names(&all), names(&sorted), "{order}");
     }
     let first = house.control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
-    let (sort, after) = (Order::rising(NodeSort::State), first.next);
+    let (sort, after) = (Order::ascending(NodeSort::State), first.next);
     let other = house
         .control
         .find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() })
@@ -540,7 +540,7 @@ async fn deployments_are_paged_in_every_order() {
         };
         let mut sorted: Vec<_> = all.iter().map(key).collect();
         sorted.sort();
-        if order.falling {
+        if order.descending {
             sorted.reverse();
         }
         if order.by != DeploymentSort::Tree {
@@ -566,7 +566,7 @@ async fn deployments_are_paged_in_every_order() {
         above.push(one.name.as_str());
     }
     let odd = DeploymentsWanted {
-        sort: Order::rising(DeploymentSort::Nodes),
+        sort: Order::ascending(DeploymentSort::Nodes),
         after,
         ..DeploymentsWanted::default()
     };
@@ -610,7 +610,7 @@ async fn runs_are_paged_in_every_order() {
         };
         let mut sorted = all.clone();
         sorted.sort_by_key(key);
-        if order.falling {
+        if order.descending {
             sorted.reverse();
         }
         let ids = |runs: &[RunSummary]| runs.iter().map(|run| run.id.0).collect::<Vec<_>>();
@@ -638,7 +638,7 @@ async fn reviews_are_paged_in_every_order() {
         let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
         assert_eq!((all.len(), once.len()), (121, 121), "{order}");
         // The expected order uses the database's collation.
-        let way = if order.falling { "DESC" } else { "ASC" };
+        let way = if order.descending { "DESC" } else { "ASC" };
         let by = if order.by == ReviewSort::Title {
             format!("title {way}, id {way}")
         } else {

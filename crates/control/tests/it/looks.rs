@@ -32,7 +32,7 @@ fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
 }
 
 async fn record(house: &House, node: NodeId, looked: &Looked) -> bool {
-    running::record_look(house.database.worker(), node, looked).await.unwrap()
+    running::record_health_check(house.database.worker(), node, looked).await.unwrap()
 }
 
 /// A node that is alive and whose running processes are known.
@@ -152,7 +152,7 @@ async fn health_check_is_reevaluated_under_the_lock() {
     let pool = house.database.worker().clone();
     let third = looked(begun, Err("refused"), false);
     let turning =
-        tokio::spawn(async move { running::record_look(&pool, id, &third).await.unwrap() });
+        tokio::spawn(async move { running::record_health_check(&pool, id, &third).await.unwrap() });
     until(&house, "SELECT look_against = 3 FROM node WHERE transport = 'ssh'").await;
     assert!(
         !record(&house, id, &looked(begun, Ok("boot-1"), true)).await,
@@ -177,7 +177,7 @@ async fn connection_change_during_health_check_is_not_confirmed() {
     let pool = house.database.worker().clone();
     let first = looked(begun, Ok("boot-1"), true);
     let turning =
-        tokio::spawn(async move { running::record_look(&pool, id, &first).await.unwrap() });
+        tokio::spawn(async move { running::record_health_check(&pool, id, &first).await.unwrap() });
     until(&house, "SELECT count(*) = 1 FROM node_look").await;
     sqlx::query("UPDATE node SET way_no = way_no + 1 WHERE id = $1")
         .bind(id.0)

@@ -9,7 +9,7 @@ use control::Seen;
 use control::people::{Actor, NewPerson, Permission, Visitor};
 use engine::anneal::Limits;
 use engine::gate::VerdictKind;
-use engine::ids::{NodeId, NoderoleId, ProposalId, RoleName, TargetNo};
+use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -88,7 +88,7 @@ async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    running::record_look(house.database.worker(), node, &looked).await.unwrap()
+    running::record_health_check(house.database.worker(), node, &looked).await.unwrap()
 }
 
 #[tokio::test]
@@ -216,15 +216,16 @@ async fn noderoles_are_paged_in_run_order() {
     let all: Vec<_> = shown.noderoles.iter().map(|carried| carried.id).collect();
     assert!(all.len() > 2 && !shown.more_noderoles, "{shown:?}");
     let mut connection = house.database.app().acquire().await.unwrap();
-    for (falling, order) in [(false, "order"), (true, "-order")] {
+    for (descending, order) in [(false, "order"), (true, "-order")] {
         let mut wanted = all.clone();
-        if falling {
+        if descending {
             wanted.reverse();
         }
         let (mut walked, mut behind) = (Vec::new(), None);
         loop {
-            let filter = CarriedFilter { falling, behind, ..CarriedFilter::default() };
-            let rows = store::reading::noderoles_on(&mut connection, n1, filter, 1).await.unwrap();
+            let filter = CarriedFilter { descending, behind, ..CarriedFilter::default() };
+            let rows =
+                store::reading::noderoles_of_node(&mut connection, n1, filter, 1).await.unwrap();
             let Some(row) = rows.first() else { break };
             behind = Some((row.rank, row.step_id));
             walked.push(NoderoleId(row.noderole_id));
@@ -362,7 +363,11 @@ async fn connection_in_blueprint_is_changed_by_proposal_only() {
 }
 
 /// Commits edits through an approved proposal on a node.
-async fn reviewed(house: &House, node: NodeId, edits: Vec<Edit>) -> Result<TargetNo, Problem> {
+async fn reviewed(
+    house: &House,
+    node: NodeId,
+    edits: Vec<Edit>,
+) -> Result<BlueprintNumber, Problem> {
     let proposal = house.control.propose_on_node(&house.ada, node).await?;
     let version = house.control.node_proposal(&house.ada, proposal).await?.proposal.version;
     let version = house.control.edit(&house.ada, proposal, version, edits).await?;
@@ -658,7 +663,7 @@ async fn node_restart_and_death_update_steps() {
         took: Duration::from_secs(25),
         by: "slow".into(),
     };
-    assert!(!running::record_look(house.database.worker(), id, &late).await.unwrap());
+    assert!(!running::record_health_check(house.database.worker(), id, &late).await.unwrap());
     let boot: String = one(&house, "SELECT boot_id FROM node WHERE transport = 'ssh'").await;
     assert_eq!(boot, "boot-2");
 }
@@ -676,7 +681,7 @@ async fn unconfirmed_node_gets_no_runs() {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    assert!(running::record_look(house.database.worker(), id, &unread).await.unwrap());
+    assert!(running::record_health_check(house.database.worker(), id, &unread).await.unwrap());
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.life.alive, shown.life.joined.as_str()), (true, "welcomed"));
     assert!(shown.looks[0].reached && shown.looks[0].said == "its disk is full");

@@ -62,8 +62,7 @@ async fn only_changed_documents_can_be_viewed() {
     assert!(house.control.opened(&house.bo, id).await.unwrap().opened.is_empty(), "all or none");
     let now = house.control.open_changes(&house.bo, id, vec![web]).await.unwrap();
     assert_eq!(now.opened.len(), now.all);
-    let missing =
-        house.control.opened(&house.bo, engine::ids::SubmissionId(999)).await.unwrap_err();
+    let missing = house.control.opened(&house.bo, engine::ids::ReviewId(999)).await.unwrap_err();
     assert_eq!(missing.status, 404);
 }
 

@@ -39,7 +39,7 @@ impl House {
     async fn come_in(&self, link: &str) -> Actor {
         let token = link.rsplit('=').next().unwrap();
         let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
-        assert!(begun.asks_password);
+        assert!(begun.needs_password);
         // As if a password had been set in the session.
         sqlx::query("UPDATE session SET link_by = NULL")
             .execute(self.database.owner())
@@ -248,9 +248,9 @@ async fn token_never_exceeds_person_and_never_reviews() {
         );
     }
     house.token(&root_itself, &["viewer"], Some("web")).await.expect("what is given in a part");
-    let (_, of_root) = house.token(&root_in_person(&house).await, &["admin"], None).await.unwrap();
-    assert_eq!(code(house.people.new_link(&of_root, dan.person).await), "in_person");
-    assert_eq!(code(house.people.change_grants(&of_root, dan.person, &[]).await), "in_person");
+    let (_, matching) = house.token(&root_in_person(&house).await, &["admin"], None).await.unwrap();
+    assert_eq!(code(house.people.new_link(&matching, dan.person).await), "in_person");
+    assert_eq!(code(house.people.change_grants(&matching, dan.person, &[]).await), "in_person");
 
     house.people.change_grants(&root, dan.person, &[grant("viewer", "")]).await.unwrap();
     let now = house.people.actor_of_token(&text).await.unwrap().unwrap();
@@ -264,14 +264,14 @@ async fn token_never_exceeds_person_and_never_reviews() {
     drop(edit);
     house.people.set_disabled(&root, dan.person, true).await.unwrap();
     assert_eq!(house.people.actor_of_token(&text).await.unwrap(), None, "dead at once");
-    assert_eq!(house.people.still_looks(&now).await, Ok(false), "and so are its streams");
+    assert_eq!(house.people.can_still_view(&now).await, Ok(false), "and so are its streams");
     house.people.set_disabled(&root, dan.person, false).await.unwrap();
     assert_eq!(
         house.people.actor_of_token(&text).await.unwrap(),
         None,
         "it does not come back with its person"
     );
-    assert_eq!(house.people.still_looks(&of_root).await, Ok(true), "another's goes on");
+    assert_eq!(house.people.can_still_view(&matching).await, Ok(true), "another's goes on");
     let disabled = house.audit("person.disable").await;
     assert_eq!(disabled[0]["name"], "dan");
     assert_eq!(disabled[0]["tokens"], 1, "{disabled:?}");
@@ -357,7 +357,7 @@ async fn stream_ends_without_viewer_permission() {
     let looks = async || {
         let mut answers = Vec::new();
         for actor in [&dan, &all, &acts] {
-            answers.push(house.people.still_looks(actor).await.unwrap());
+            answers.push(house.people.can_still_view(actor).await.unwrap());
         }
         answers
     };
@@ -426,7 +426,7 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
         }
     };
     let told = names(&dan).await;
-    assert_eq!(told.len(), api::limits::TOKENS_TOLD);
+    assert_eq!(told.len(), api::limits::LISTED_TOKENS);
     assert_eq!(
         (told[0].as_str(), told[1].as_str(), told[99].as_str()),
         ("x", "over 150", "over 52")
@@ -456,7 +456,7 @@ async fn a_service_account_has_tokens_only() {
     assert_eq!(code(house.people.new_link(&root, made.id).await), "service");
     let link = house
         .people
-        .one_time_sign_in(None, made.id, std::time::Duration::from_secs(60))
+        .create_sign_in_link(None, made.id, std::time::Duration::from_secs(60))
         .await
         .unwrap();
     assert!(
@@ -508,7 +508,7 @@ async fn password_is_set_with_link_then_changed() {
             .await
     };
     assert_eq!(
-        house.people.still_looks(&dan).await,
+        house.people.can_still_view(&dan).await,
         Ok(false),
         "the session before is another now"
     );
@@ -535,7 +535,7 @@ async fn password_is_set_with_link_then_changed() {
         .set_password(&other, &wish("vague otter lamp", "purple anvil rain"))
         .await
         .unwrap();
-    assert_eq!(house.people.still_looks(&dan).await, Ok(false), "other sessions end");
+    assert_eq!(house.people.can_still_view(&dan).await, Ok(false), "other sessions end");
     assert!(
         house.people.actor_of_session(begun.session.reveal()).await.unwrap().is_none(),
         "this one is rotated"
@@ -677,13 +677,13 @@ async fn gaining_reviewer_signs_out_and_last_admin_stays() {
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
     house.people.change_grants(&root, dan.person, &[grant("operator", "")]).await.unwrap();
-    assert_eq!(house.people.still_looks(&dan).await, Ok(true));
+    assert_eq!(house.people.can_still_view(&dan).await, Ok(true));
     let view = house
         .people
         .change_grants(&root, dan.person, &[grant("reviewer", "web"), grant("operator", "")])
         .await;
     assert_eq!(view.unwrap().grants, [grant("operator", ""), grant("reviewer", "web")]);
-    assert_eq!(house.people.still_looks(&dan).await, Ok(false));
+    assert_eq!(house.people.can_still_view(&dan).await, Ok(false));
     assert_eq!(
         code(house.people.change_grants(&root, dan.person, &[grant("admin", "web")]).await),
         "invalid"
@@ -744,7 +744,7 @@ async fn signing_in_ends_the_old_session() {
     let link = async || {
         house
             .people
-            .one_time_sign_in(None, house.ada.person, std::time::Duration::from_secs(60))
+            .create_sign_in_link(None, house.ada.person, std::time::Duration::from_secs(60))
             .await
             .unwrap()
     };

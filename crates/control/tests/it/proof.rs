@@ -3,7 +3,7 @@
 use api::audit::ChainWanted;
 use api::people::{PasskeyWish, Signature};
 use engine::audit::Broken;
-use engine::audit::export::{Check, End, Line, Proven, Totals, verify};
+use engine::audit::export::{Check, End, Line, Totals, Verification, verify};
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use passkeys::Site;
 use passkeys::authenticator::Authenticator;
@@ -28,7 +28,7 @@ async fn export(house: &House) -> Vec<String> {
     let (end, hash) = (header.end, header.hash);
     let mut lines = vec![Line::Header(header)];
     while chain.last < end {
-        let (part, next) = house.control.audit_part(chain).await.unwrap();
+        let (part, next) = house.control.audit_links(chain).await.unwrap();
         lines.extend(part.into_iter().map(Line::Audit));
         chain = next;
     }
@@ -44,7 +44,7 @@ async fn export(house: &House) -> Vec<String> {
     lines.iter().map(|line| serde_json::to_string(line).unwrap()).collect()
 }
 
-fn check(lines: &[String]) -> Result<Proven, Broken> {
+fn check(lines: &[String]) -> Result<Verification, Broken> {
     let mut check = Check::default().with_signatures(passkeys::verify);
     lines.iter().try_for_each(|line| check.line(line))?;
     check.finish()
@@ -218,7 +218,7 @@ async fn signed_history() -> House {
     let signature = Signature { nonce: request.nonce, answer };
     house
         .control
-        .judge_signed(&house.bo, id, VerdictKind::Approve, String::new(), Some(signature))
+        .give_signed_verdict(&house.bo, id, VerdictKind::Approve, String::new(), Some(signature))
         .await
         .unwrap();
     house.commit(&house.ada, id).await.unwrap();

@@ -6,14 +6,14 @@ use std::future::Future;
 
 use api::Problem;
 use engine::gate::VerdictKind;
-use engine::ids::{SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::Edit;
 use serde_json::json;
 
 use crate::house::{House, role};
 
 /// ada's change of `web`, approved by bo.
-async fn approved(house: &House) -> SubmissionId {
+async fn approved(house: &House) -> ReviewId {
     let edit = house.bind("web", 1, "app").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
@@ -25,9 +25,9 @@ async fn approved(house: &House) -> SubmissionId {
 async fn commit_while(
     house: &House,
     by: &control::people::Actor,
-    id: SubmissionId,
+    id: ReviewId,
     happens: impl Future<Output = ()>,
-) -> Result<TargetNo, Problem> {
+) -> Result<BlueprintNumber, Problem> {
     let mut held = house.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
@@ -45,7 +45,7 @@ async fn commit_while(
 
 async fn refused_while(
     house: &House,
-    id: SubmissionId,
+    id: ReviewId,
     happens: impl Future<Output = ()>,
 ) -> (u16, String) {
     let before = house.targets().await;
@@ -58,7 +58,7 @@ async fn refused_while(
 async fn undisturbed_commit_succeeds() {
     let house = House::new().await;
     let id = approved(&house).await;
-    assert_eq!(commit_while(&house, &house.ada, id, async {}).await.unwrap(), TargetNo(2));
+    assert_eq!(commit_while(&house, &house.ada, id, async {}).await.unwrap(), BlueprintNumber(2));
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn ended_session_stops_running_commit_and_verdict() {
         async move {
             let link = house
                 .people
-                .one_time_sign_in(None, person, std::time::Duration::from_secs(60))
+                .create_sign_in_link(None, person, std::time::Duration::from_secs(60))
                 .await
                 .unwrap();
             let session = house
@@ -225,7 +225,7 @@ async fn database_outage_during_commit_leaves_no_trace() {
     sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
     let between = async {
         house.somebody_waits().await;
-        house.database.cut_connections().await.unwrap();
+        house.database.terminate_connections().await.unwrap();
     };
     let (committed, ()) = tokio::join!(house.commit(&house.ada, id), between);
     assert_eq!(committed.unwrap_err().status, 503);

@@ -84,7 +84,7 @@ async fn record_with_forbidden_address_is_rejected() {
     let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("link-local"), "{refused:?}");
     let local = engine::reach::Policy { allow_local: true, ..Default::default() };
-    let lenient = house.control.clone().reaching(local);
+    let lenient = house.control.clone().with_address_policy(local);
     lenient.add_node(&house.ada, at("b", "127.0.0.1", 2222, &[])).await.unwrap();
     assert!(lenient.add_node(&house.ada, at("c", "169.254.169.254", 22, &[])).await.is_err());
 }
@@ -92,7 +92,7 @@ async fn record_with_forbidden_address_is_rejected() {
 #[tokio::test]
 async fn addresses_per_person_and_minute_are_limited() {
     let house = House::new().await;
-    let most = usize::try_from(control::reach::ADDRESSES_A_MINUTE).unwrap();
+    let most = usize::try_from(control::reach::ADDRESSES_PER_MINUTE).unwrap();
     let one = |n: usize| format!("10.7.0.{n}");
     let node = house.control.add_node(&house.ada, at("a", &one(0), 22, &[])).await.unwrap();
     for n in 1..most {
@@ -173,7 +173,11 @@ async fn only_record_outside_blueprints_is_deleted() {
     assert_ne!(house.control.add_node(&house.ada, again).await.unwrap(), n1);
     let back = "UPDATE node SET removed_in = NULL WHERE id = $1";
     let refused = sqlx::query(back).bind(n1.0).execute(house.database.app()).await.unwrap_err();
-    assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::Spent), "{refused}");
+    assert_eq!(
+        migrations::Refusal::of(&refused),
+        Some(migrations::Refusal::AlreadyUsed),
+        "{refused}"
+    );
 
     let meant = house.control.take_out_node(&house.ada, n2, None).await.unwrap_err();
     assert_eq!((meant.status, meant.code.as_str()), (409, "node_meant"));

@@ -12,10 +12,12 @@ use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RunId, TargetNo};
+use engine::ids::{
+    BarclampName, BlueprintNumber, DeploymentId, DeploymentName, JigName, NodeId, RunId,
+};
 use engine::plan::Edit;
 use serde_json::{Map, json};
-use store::running::{self, Hello, RunEnd, WorkerId};
+use store::running::{self, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
 
 use crate::house::{House, fqdn, role};
@@ -61,7 +63,7 @@ impl Play {
             nodes.push(house.node(n).await);
         }
         let worker = WorkerId(Uuid::new_v4());
-        let hello = Hello {
+        let hello = NewWorker {
             id: worker,
             name: "w".into(),
             capacity: 100,
@@ -111,8 +113,8 @@ impl Play {
         for (n, id) in self.nodes.iter().enumerate() {
             let there = new.nodes.contains_key(id);
             match docs.remove(id) {
-                Some(doc) => objects.push(new.put_node(doc).unwrap()),
-                None if there => objects.push(new.put_node(bare(*id, n, self.web)).unwrap()),
+                Some(doc) => objects.push(new.insert_node(doc).unwrap()),
+                None if there => objects.push(new.insert_node(bare(*id, n, self.web)).unwrap()),
                 None => {}
             }
         }
@@ -331,7 +333,7 @@ async fn only_commits_remove_steps_and_noderoles() {
     }
 }
 
-async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> TargetNo {
+async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> BlueprintNumber {
     let id = house.submit(&house.ada, deployment, edits).await;
     house.approve(&house.bo, id).await;
     let number = house.commit(&house.ada, id).await.unwrap();

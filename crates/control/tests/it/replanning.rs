@@ -4,7 +4,7 @@ use api::console::ReviewState;
 use api::reviews::Fate;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Rule, VerdictKind};
-use engine::ids::{ProposalId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 
@@ -13,13 +13,13 @@ use crate::house::{House, role};
 impl House {
     /// Commits edits by cy that move the base of the deployment's open reviews. Only one personal
     /// proposal can be open on it, so this one is of another kind.
-    pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> TargetNo {
+    pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> BlueprintNumber {
         let id = self.submitted_beside(deployment, edits).await;
         self.commit(&self.cy, id).await.unwrap()
     }
 
     /// Like [`Self::moved_by`], approved but not committed.
-    pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> SubmissionId {
+    pub async fn submitted_beside(&self, deployment: &str, edits: Vec<Edit>) -> ReviewId {
         let sql = "INSERT INTO proposal (deployment_id, kind, created_by) VALUES ($1, 'autopilot', $2) RETURNING id";
         let query =
             sqlx::query_scalar(sql).bind(self.id(deployment).await.0).bind(self.cy.person.0);

@@ -1,13 +1,13 @@
 //! Restoring a deployment to an earlier target with a proposal.
 
 use api::console::LeftOut;
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use engine::plan::Edit;
 use serde_json::json;
 
 use crate::house::{House, role};
 
-async fn committed(house: &House, edits: Vec<Edit>) -> TargetNo {
+async fn committed(house: &House, edits: Vec<Edit>) -> BlueprintNumber {
     let id = house.submit(&house.ada, "web", edits).await;
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap()
@@ -113,8 +113,11 @@ async fn partial_restore_leaves_out_named_parts() {
     for (name, target, code) in
         [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")]
     {
-        let refused =
-            house.control.restore(&house.ada, name, TargetNo(target), false).await.unwrap_err();
+        let refused = house
+            .control
+            .restore(&house.ada, name, BlueprintNumber(target), false)
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, code, "{name}");
     }
 }

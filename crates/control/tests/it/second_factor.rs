@@ -37,8 +37,11 @@ fn code(secret: &str, steps: i64) -> String {
 
 impl House {
     async fn give_password(&self, actor: &Actor) {
-        let link =
-            self.people.first_link(actor.person, std::time::Duration::from_secs(60)).await.unwrap();
+        let link = self
+            .people
+            .create_first_link(actor.person, std::time::Duration::from_secs(60))
+            .await
+            .unwrap();
         let begun = self.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
         let first = self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
         self.people
@@ -122,7 +125,7 @@ async fn session_by_password_needs_the_code() {
         new: Password::typed("purple anvil rain"),
     };
     assert_eq!(code_of(house.people.set_password(&bo, &password).await), "second_factor_needed");
-    assert!(!house.people.still_looks(&bo).await.unwrap());
+    assert!(!house.people.can_still_view(&bo).await.unwrap());
     let state = house.people.second_factor(&bo).await.unwrap();
     assert!(state.totp && state.needed && !state.demanded && state.passkeys == 0);
 

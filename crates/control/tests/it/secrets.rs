@@ -1,7 +1,7 @@
 //! Secrets in reviews: each one is named, counts as a risk, and is compared with the secrets that
 //! workers have.
 
-use engine::blueprint::secret_uses::UseChange;
+use engine::blueprint::secret_uses::SecretUseChange;
 use engine::data::secret::{Descriptor, KnownSecret, SecretRef};
 use engine::gate::{Policy, Risk};
 use engine::lint::Check;
@@ -49,7 +49,7 @@ async fn review_names_secrets_and_policy_counts_them() {
     let secret = |version| SecretRef { name: "db/password".into(), version };
     assert_eq!(
         (change.change, &change.secret, &change.was),
-        (UseChange::Replaced, &secret(2), &Some(secret(1)))
+        (SecretUseChange::Replaced, &secret(2), &Some(secret(1)))
     );
     assert_eq!((change.nodes.count, change.nodes.first[0].short()), (1, "n1"));
     let shown = &review.difference.deployments[0].roles[0].data[0];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::overview::Way;
 use engine::anneal::Limits;
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use serde_json::{Map, json};
 use store::running::{self, RunEnd};
 
@@ -18,7 +18,7 @@ async fn target_is_stuck_when_its_parents_are() {
     let (control, ada) = (&house.control, &house.ada);
     let before = house.bound("web", 1, "runtime").await;
     let after = house.bound("web", 1, "app").await;
-    let way = async |target: TargetNo| control.target(ada, target).await.unwrap().way;
+    let way = async |target: BlueprintNumber| control.target(ada, target).await.unwrap().way;
 
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!(

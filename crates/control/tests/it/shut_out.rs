@@ -13,7 +13,7 @@ use engine::anneal::Limits;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{
-    CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, RunId, SubmissionId, TargetNo,
+    BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RunId,
 };
 use engine::plan::Edit;
 use serde_json::json;
@@ -29,12 +29,12 @@ struct Things {
     noderole: NoderoleId,
     run: RunId,
     /// A target at which edge had another state.
-    then: TargetNo,
+    then: BlueprintNumber,
     /// A proposal on web with an edit and an undone edit.
     proposal: ProposalId,
     version: i32,
     edit: Edit,
-    submission: SubmissionId,
+    submission: ReviewId,
     thread: CommentId,
 }
 
@@ -174,7 +174,7 @@ async fn come_in(house: &House, name: &str) -> Actor {
     let person = house.people.actor_by_name(name).await.unwrap().person;
     let link = house
         .people
-        .one_time_sign_in(None, person, std::time::Duration::from_secs(60))
+        .create_sign_in_link(None, person, std::time::Duration::from_secs(60))
         .await
         .unwrap();
     let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();

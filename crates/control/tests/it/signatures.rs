@@ -4,7 +4,7 @@ use api::Problem;
 use api::people::{PasskeyWish, Signature};
 use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
-use engine::ids::{PasskeyId, SubmissionId};
+use engine::ids::{PasskeyId, ReviewId};
 use engine::plan::Edit;
 use passkeys::Site;
 use passkeys::authenticator::Authenticator;
@@ -34,7 +34,7 @@ impl House {
         id
     }
 
-    async fn signature(&self, actor: &Actor, id: SubmissionId, key: &Authenticator) -> Signature {
+    async fn signature(&self, actor: &Actor, id: ReviewId, key: &Authenticator) -> Signature {
         let asked =
             self.control.verdict_options(actor, &site(), id, VerdictKind::Approve).await.unwrap();
         Signature { nonce: asked.nonce, answer: key.get(&site().origin, &asked.options) }
@@ -43,11 +43,13 @@ impl House {
     async fn sign(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
         signature: &Signature,
     ) -> Result<(), Problem> {
         let signature = Some(signature.clone());
-        self.control.judge_signed(actor, id, VerdictKind::Approve, String::new(), signature).await
+        self.control
+            .give_signed_verdict(actor, id, VerdictKind::Approve, String::new(), signature)
+            .await
     }
 }
 

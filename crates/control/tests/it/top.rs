@@ -2,7 +2,7 @@
 
 use api::listing::DeploymentsWanted;
 use engine::cluster::NoderoleKey;
-use engine::ids::{DeploymentId, DeploymentName, NodeId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::Edit;
 use uuid::Uuid;
 
@@ -79,7 +79,7 @@ async fn system_review_is_replanned_after_every_commit() {
     let sql = "SELECT after_id FROM replan WHERE before_id = $1";
     let anew: Option<i64> =
         sqlx::query_scalar(sql).bind(review.0).fetch_one(house.database.owner()).await.unwrap();
-    let anew = SubmissionId(anew.unwrap());
+    let anew = ReviewId(anew.unwrap());
     house.approve(&house.bo, anew).await;
     house.commit(&house.ada, anew).await.unwrap();
     assert!(house.board("storage").await.may_propose.is_ok());

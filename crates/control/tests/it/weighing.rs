@@ -6,10 +6,10 @@ use api::console::{GraphWish, Look, ReviewState, ReviewView};
 use api::reviews::{Fate, Waiting};
 use control::Lost;
 use control::people::{Actor, NewPerson, Permission};
-use engine::blueprint::consequences::Restart;
+use engine::blueprint::consequences::NoderoleRerun;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 use engine::lint::{Check, Level};
 use engine::plan::Edit;
 use serde_json::json;
@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::house::{House, role};
 use crate::lint::jig;
 
-async fn review(house: &House, by: &Actor, id: SubmissionId) -> ReviewView {
+async fn review(house: &House, by: &Actor, id: ReviewId) -> ReviewView {
     house.control.review(by, id).await.unwrap()
 }
 
@@ -113,7 +113,7 @@ async fn only_active_steps_count_as_interrupted() {
             .restarts
             .first
             .iter()
-            .all(|Restart { in_use, .. }| *in_use == Some(true))
+            .all(|NoderoleRerun { in_use, .. }| *in_use == Some(true))
     );
     assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
     assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
@@ -163,7 +163,7 @@ async fn removal_shows_count_of_active_steps() {
 }
 
 /// A review as one person sees it: why they may not judge it, and why they may not commit it.
-async fn buttons(house: &House, by: &Actor, id: SubmissionId) -> [String; 2] {
+async fn buttons(house: &House, by: &Actor, id: ReviewId) -> [String; 2] {
     let shown = review(house, by, id).await;
     // The page and the commit must agree.
     if let Err(why) = &shown.may_commit {

@@ -10,7 +10,7 @@ use engine::blueprint::difference::Sides;
 use engine::blueprint::text::{Behind, Names};
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, SignedRule};
-use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, SubmissionId};
+use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, ReviewId};
 use engine::lint::Check;
 use engine::plan::Edit;
 use uuid::Uuid;
@@ -19,7 +19,7 @@ use crate::house::{House, fqdn, role};
 
 impl House {
     /// The runtime moves from n1 to n2; both apps waited for the one on n1.
-    async fn rewired(&self) -> SubmissionId {
+    async fn rewired(&self) -> ReviewId {
         self.bound("web", 1, "app").await;
         self.bound("web", 2, "app").await;
         let noderole = NoderoleKey::first(role("runtime"));

@@ -38,9 +38,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::StepState;
-use crate::catalog::{LaneMode, Needs, OnError};
+use crate::catalog::{ConcurrencyGroupMode, Needs, OnError};
 use crate::counting::{either, many};
-use crate::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
+use crate::ids::{ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 
 /// Point in time, in microseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct LaneKey {
     /// Deployment of the concurrency group.
     pub deployment: DeploymentId,
     /// Name of the role or Fuel group. Unique in the deployment.
-    pub name: LaneName,
+    pub name: ConcurrencyGroupName,
 }
 
 /// Limits across all deployments.
@@ -93,7 +93,7 @@ pub struct DeploymentView {
 pub struct LaneView {
     /// Maximum number of open runs. `None` means no limit.
     pub max_running: Option<u32>,
-    pub mode: LaneMode,
+    pub mode: ConcurrencyGroupMode,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,7 +172,7 @@ pub struct AdmissionView {
     pub jigs: BTreeMap<JigName, bool>,
     /// Jigs that no live, confirmed worker supports. A run with such a jig would occupy a slot and
     /// never be leased.
-    pub unserved: BTreeSet<JigName>,
+    pub unsupported_jigs: BTreeSet<JigName>,
     pub steps: BTreeMap<StepId, StepView>,
     pub open: Vec<OpenRun>,
 }
@@ -465,20 +465,20 @@ impl<'v> Taken<'v> {
             down: BTreeMap::new(),
         };
         for run in &view.open {
-            taken.occupy(run.step, run.node, &run.lane, run.exclusive);
+            taken.record_run(run.step, run.node, &run.lane, run.exclusive);
         }
         for (id, step) in &view.steps {
             if step.state == StepState::Error && step.on_error == OnError::Node {
                 taken.frozen.entry(step.node).or_default().insert(*id);
             }
             if taken.is_down(step) {
-                taken.goes_down(step);
+                taken.mark_down(step);
             }
         }
         taken
     }
 
-    fn occupy(&mut self, step: StepId, node: NodeId, lane: &'v LaneKey, exclusive: bool) {
+    fn record_run(&mut self, step: StepId, node: NodeId, lane: &'v LaneKey, exclusive: bool) {
         self.running += 1;
         *self.lanes.entry(lane).or_default() += 1;
         *self.deployments.entry(lane.deployment).or_default() += 1;
@@ -492,7 +492,7 @@ impl<'v> Taken<'v> {
         matches!(step.state, StepState::Transition | StepState::Error) || step.failures > 0 || !up
     }
 
-    fn goes_down(&mut self, step: &'v StepView) {
+    fn mark_down(&mut self, step: &'v StepView) {
         for budget in &step.budgets {
             self.down.entry(*budget).or_default().insert(step.node);
         }
@@ -518,8 +518,8 @@ impl<'v> Taken<'v> {
         match view.steps.get(&id) {
             Some(step) if reasons.is_empty() => {
                 self.steps.insert(id);
-                self.occupy(id, step.node, &step.lane, step.exclusive);
-                self.goes_down(step);
+                self.record_run(id, step.node, &step.lane, step.exclusive);
+                self.mark_down(step);
                 Ok(())
             }
             _ => Err(reasons),
@@ -536,16 +536,16 @@ impl<'v> Taken<'v> {
             return vec![Reason::State { state, pending: step.pending }];
         }
         let mut reasons = Vec::new();
-        self.check_everywhere(&mut reasons);
+        self.check_global(&mut reasons);
         self.check_step(step, &mut reasons);
         self.check_deployment(step, &mut reasons);
         self.check_node(id, step, &mut reasons);
-        self.check_lane(step, &mut reasons);
-        self.check_budgets(step, &mut reasons);
+        self.check_concurrency_group(step, &mut reasons);
+        self.check_disruption_budgets(step, &mut reasons);
         reasons
     }
 
-    fn check_everywhere(&self, reasons: &mut Vec<Reason>) {
+    fn check_global(&self, reasons: &mut Vec<Reason>) {
         if !self.view.enabled {
             reasons.push(Reason::Paused);
         }
@@ -574,7 +574,7 @@ impl<'v> Taken<'v> {
             None => reasons.push(Reason::Unknown { what: format!("jig {}", step.jig) }),
         }
         // Without any worker, `Reason::Room` says so already.
-        if self.view.capacity > 0 && self.view.unserved.contains(&step.jig) {
+        if self.view.capacity > 0 && self.view.unsupported_jigs.contains(&step.jig) {
             reasons.push(Reason::Unserved { jig: step.jig.clone() });
         }
     }
@@ -622,7 +622,7 @@ impl<'v> Taken<'v> {
         }
     }
 
-    fn check_lane(&self, step: &StepView, reasons: &mut Vec<Reason>) {
+    fn check_concurrency_group(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         let deployment = self.view.deployments.get(&step.lane.deployment);
         let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
             + "/"
@@ -632,7 +632,7 @@ impl<'v> Taken<'v> {
             return;
         };
         let running = self.lanes.get(&step.lane).copied().unwrap_or(0);
-        if limit.mode == LaneMode::Chunk && self.busy.contains(&step.lane) {
+        if limit.mode == ConcurrencyGroupMode::Chunk && self.busy.contains(&step.lane) {
             reasons.push(Reason::Chunk { lane, running });
             return;
         }
@@ -641,7 +641,7 @@ impl<'v> Taken<'v> {
         }
     }
 
-    fn check_budgets(&self, step: &StepView, reasons: &mut Vec<Reason>) {
+    fn check_disruption_budgets(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         for id in &step.budgets {
             let Some(budget) = self.view.budgets.get(id) else {
                 reasons.push(Reason::Unknown { what: format!("disruption budget {}", id.0) });

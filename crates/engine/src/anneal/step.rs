@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::StepState;
 use crate::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use crate::cluster::EdgeKind;
-use crate::ids::{NodeId, StepId, TargetNo};
+use crate::ids::{BlueprintNumber, NodeId, StepId};
 
 /// The maximum delay before a retry.
 pub const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
@@ -53,9 +53,9 @@ pub struct Progress {
     /// `pending = 0` does not say how many satisfied parents exceed the need.
     pub satisfied: u32,
     /// The target that last changed or re-ran it.
-    pub generation: TargetNo,
+    pub generation: BlueprintNumber,
     /// The generation whose result is applied. `None` before the first success (0 in the database).
-    pub applied: Option<TargetNo>,
+    pub applied: Option<BlueprintNumber>,
     /// Failures since the last success, re-run or retry by a person.
     pub failures: u32,
     /// Why it must run again although a result is applied. Without a cause the result stays valid.
@@ -70,7 +70,7 @@ pub struct Progress {
 
 impl Progress {
     /// A step before its commit. [`super::Change::Commit`] counts its parents and sets its state.
-    pub fn new(generation: TargetNo, node_up: bool) -> Self {
+    pub fn new(generation: BlueprintNumber, node_up: bool) -> Self {
         Self {
             state: StepState::Blocked,
             pending: 0,
@@ -184,7 +184,7 @@ impl<'de> Deserialize<'de> for Cause {
 
 impl Step {
     /// Whether it becomes ACTIVE without a run as soon as its join holds.
-    pub fn is_instant(&self) -> bool {
+    pub fn is_immediate(&self) -> bool {
         self.instant || self.skipped
     }
 
@@ -195,8 +195,8 @@ impl Step {
 
     /// Whether it must not run again at this generation: destructive and applied. A skipped step
     /// did nothing.
-    pub fn is_done_for_good(&self) -> bool {
-        self.destructive && self.is_applied() && !self.is_instant()
+    pub fn is_final(&self) -> bool {
+        self.destructive && self.is_applied() && !self.is_immediate()
     }
 
     /// Whether it becomes ACTIVE without a run when its join holds: immediate, or applied without a
@@ -205,7 +205,7 @@ impl Step {
     /// A TODO step for which this is true is left over from a batch ([`super::BATCH`]) and must not
     /// start.
     pub fn rests(&self) -> bool {
-        self.is_instant()
+        self.is_immediate()
             || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
     }
 

@@ -34,7 +34,7 @@ use super::step::{missing, satisfies};
 use super::{Cause, Delta, Missing, Outcome, Step, StepState, Why, World, backoff, count};
 use crate::catalog::{JoinNeed, Needs};
 use crate::cluster::EdgeKind;
-use crate::ids::{NodeId, StepId, TargetNo};
+use crate::ids::{BlueprintNumber, NodeId, StepId};
 
 /// Maximum number of steps that become ACTIVE without a run in one call.
 ///
@@ -58,18 +58,18 @@ pub enum Event {
     /// An attempt succeeded.
     Succeeded {
         /// The generation that the attempt was started for.
-        generation: TargetNo,
+        generation: BlueprintNumber,
     },
     /// An attempt, or a hook at its end, failed.
     Failed {
-        generation: TargetNo,
+        generation: BlueprintNumber,
         /// The error message, without secrets.
         reason: String,
         /// Whether another attempt may succeed.
         retry: bool,
     },
     /// The lease of an attempt that had started expired.
-    Lost { generation: TargetNo },
+    Lost { generation: BlueprintNumber },
     /// An attempt ended before it started, or the node's ledger proves that it never started.
     NeverStarted,
     /// A person canceled the attempt. In one transaction with a re-run, the cancellation comes
@@ -87,7 +87,7 @@ pub enum Event {
     Rerun {
         /// The target that re-runs it. The current generation for causes without a commit (drift,
         /// hook, data).
-        generation: TargetNo,
+        generation: BlueprintNumber,
         /// Stored as the cause.
         why: Why,
     },
@@ -115,7 +115,7 @@ pub struct Committed {
     pub step: StepId,
     /// The target and the reason, if it must run again. The step may already have the target as its
     /// generation. A new step needs none.
-    pub rerun: Option<(TargetNo, Why)>,
+    pub rerun: Option<(BlueprintNumber, Why)>,
     /// All its current parents, if it is new, its edges or join changed, or an order-only parent's
     /// `skipped` changed.
     pub parents: Option<Vec<(StepId, EdgeKind)>>,
@@ -172,17 +172,17 @@ pub enum Refused {
     /// It becomes ACTIVE without a run.
     Rests { step: StepId },
     /// A generation never decreases.
-    Older {
+    StaleGeneration {
         step: StepId,
-        generation: TargetNo,
+        generation: BlueprintNumber,
         /// The requested generation.
-        asked: TargetNo,
+        asked: BlueprintNumber,
     },
     /// It is destructive and in ERROR. Only a retry by a person, or a reviewed re-run, starts it
     /// again.
     Unasked { step: StepId },
     /// It is destructive and already ran at this generation.
-    DoneForGood { step: StepId, generation: TargetNo },
+    AlreadyApplied { step: StepId, generation: BlueprintNumber },
 }
 
 impl Refused {
@@ -190,9 +190,9 @@ impl Refused {
         match self {
             Self::State { step, .. }
             | Self::Rests { step }
-            | Self::Older { step, .. }
+            | Self::StaleGeneration { step, .. }
             | Self::Unasked { step }
-            | Self::DoneForGood { step, .. } => *step,
+            | Self::AlreadyApplied { step, .. } => *step,
         }
     }
 
@@ -208,7 +208,7 @@ impl Refused {
             Self::Rests { .. } => {
                 format!("Step {called} needs no run: it becomes active by itself.")
             }
-            Self::Older { generation, asked, .. } => format!(
+            Self::StaleGeneration { generation, asked, .. } => format!(
                 "Step {called} is at generation {generation}, so target {asked} cannot re-run it. \
                  Plan the change again on the current target."
             ),
@@ -216,7 +216,7 @@ impl Refused {
                 "Step {called} is destructive and in ERROR, so its result is unknown. Look at its \
                  node, then retry it."
             ),
-            Self::DoneForGood { generation, .. } => format!(
+            Self::AlreadyApplied { generation, .. } => format!(
                 "Step {called} is destructive and was applied at generation {generation}. Only a \
                  reviewed re-run with a new generation runs it again."
             ),
@@ -267,7 +267,7 @@ pub enum Broken {
 /// [`Stop::Missing`] until enough is loaded. [`Stop::Refused`] if the change does not fit.
 /// [`Stop::Broken`] if the loaded rows violate an invariant.
 pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
-    let mut work = Work::new(world);
+    let mut work = Propagation::new(world);
     match change {
         Change::Step { step, event } => work.event(*step, event)?,
         Change::Commit(steps) => {
@@ -320,7 +320,7 @@ struct Touch<'c> {
     committed: Option<&'c Committed>,
 }
 
-struct Work<'c> {
+struct Propagation<'c> {
     world: &'c World,
     /// Copies of the steps that change.
     steps: BTreeMap<StepId, Step>,
@@ -335,7 +335,7 @@ struct Work<'c> {
 
 type Done = Result<(), Stop>;
 
-impl<'c> Work<'c> {
+impl<'c> Propagation<'c> {
     fn new(world: &'c World) -> Self {
         Self {
             world,
@@ -401,7 +401,7 @@ impl<'c> Work<'c> {
     fn on_node(&mut self, node: NodeId, set: impl Fn(&mut Touch<'c>)) {
         let world = self.world;
         let Some(steps) = world.on_node.get(&node) else {
-            self.missing.on_nodes.insert(node);
+            self.missing.by_node.insert(node);
             return;
         };
         steps.iter().for_each(|step| self.touch(*step, &set));
@@ -410,24 +410,24 @@ impl<'c> Work<'c> {
     /// Visits a step after all its parents are final.
     fn look(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
         if let Some(committed) = touch.committed {
-            if !self.knows_parents(committed) {
+            if !self.has_loaded_parents(committed) {
                 return Ok(());
             }
             self.commit(committed)?;
         }
         if touch.node_up || touch.node_down {
-            self.node_is(id, touch.node_up)?;
+            self.set_node_up(id, touch.node_up)?;
         }
         let Some(step) = self.see(id) else { return Ok(()) };
         let holds = step.progress.pending == 0;
         match step.progress.state {
             StepState::Blocked if holds => self.wait(id),
-            StepState::Blocked if touch.errored && step.is_instant() => {
-                self.tell_children(id, StepState::Blocked, StepState::Blocked, true)
+            StepState::Blocked if touch.errored && step.is_immediate() => {
+                self.update_children(id, StepState::Blocked, StepState::Blocked, true)
             }
             StepState::Todo if !holds || step.rests() => self.wait(id),
             StepState::Active
-                if !holds && (step.is_instant() || (touch.errored && !step.is_done_for_good())) =>
+                if !holds && (step.is_immediate() || (touch.errored && !step.is_final())) =>
             {
                 self.set(id, StepState::Blocked, touch.errored)
             }
@@ -469,11 +469,11 @@ impl<'c> Work<'c> {
     fn set(&mut self, id: StepId, state: StepState, errored: bool) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         let before = std::mem::replace(&mut step.progress.state, state);
-        self.tell_children(id, before, state, errored)
+        self.update_children(id, before, state, errored)
     }
 
     /// Updates the children's counts and queues the affected children.
-    fn tell_children(
+    fn update_children(
         &mut self,
         id: StepId,
         before: StepState,
@@ -536,7 +536,7 @@ impl<'c> Work<'c> {
 
     /// Whether all parents are loaded. Otherwise the count would be wrong and the change would load
     /// steps that it does not need.
-    fn knows_parents(&mut self, committed: &Committed) -> bool {
+    fn has_loaded_parents(&mut self, committed: &Committed) -> bool {
         let parents = committed.parents.iter().flatten();
         parents.fold(true, |known, (parent, _)| self.see(*parent).is_some() && known)
     }
@@ -568,13 +568,13 @@ impl<'c> Work<'c> {
     }
 
     /// Steps *for* the node and immediate steps keep their state when it dies.
-    fn node_is(&mut self, id: StepId, up: bool) -> Done {
+    fn set_node_up(&mut self, id: StepId, up: bool) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         step.progress.node_up = up;
-        if up || step.needs != Needs::Alive || step.is_instant() {
+        if up || step.needs != Needs::Alive || step.is_immediate() {
             return Ok(());
         }
-        let for_good = step.is_done_for_good();
+        let for_good = step.is_final();
         let destructive = step.destructive;
         let applied = step.is_applied();
         let progress = &mut step.progress;
@@ -588,7 +588,7 @@ impl<'c> Work<'c> {
                          automatically",
                     );
                 }
-                self.leave_run(id);
+                self.abandon_attempt(id);
                 self.wait(id)
             }
             StepState::Active if !for_good => {
@@ -634,7 +634,7 @@ impl<'c> Work<'c> {
             }
             Event::Lost { generation } => self.lost(id, *generation),
             Event::NeverStarted => {
-                self.answer_again(id);
+                self.end_attempt(id);
                 self.wait(id)
             }
             // A person who cancels a run wants it to stop. TODO would start the next one at once.
@@ -647,13 +647,13 @@ impl<'c> Work<'c> {
         }
     }
 
-    fn succeeded(&mut self, id: StepId, generation: TargetNo) -> Done {
+    fn succeeded(&mut self, id: StepId, generation: BlueprintNumber) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         let destructive = step.destructive;
         let progress = &mut step.progress;
         if generation != progress.generation {
             // The attempt had outdated intent. Its result is stored with the run and never applied.
-            self.answer_again(id);
+            self.end_attempt(id);
             return self.wait(id);
         }
         let again = progress.cause.filter(|cause| cause.again && !destructive);
@@ -664,10 +664,16 @@ impl<'c> Work<'c> {
         if again.is_some() { self.wait(id) } else { self.set(id, StepState::Active, false) }
     }
 
-    fn failed(&mut self, id: StepId, generation: TargetNo, reason: &str, retry: bool) -> Done {
+    fn failed(
+        &mut self,
+        id: StepId,
+        generation: BlueprintNumber,
+        reason: &str,
+        retry: bool,
+    ) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         if generation != step.progress.generation {
-            self.leave_run(id);
+            self.abandon_attempt(id);
             return self.wait(id);
         }
         // A failed destructive step may have lost data already, and often its progress is unknown.
@@ -685,11 +691,11 @@ impl<'c> Work<'c> {
         step.progress.error = Some(reason.to_owned());
         let wait = backoff(step.backoff, step.progress.failures);
         self.not_before.insert(id, wait);
-        self.leave_run(id);
+        self.abandon_attempt(id);
         self.wait(id)
     }
 
-    fn lost(&mut self, id: StepId, generation: TargetNo) -> Done {
+    fn lost(&mut self, id: StepId, generation: BlueprintNumber) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         if step.destructive {
             step.progress.failures = step.progress.failures.saturating_add(1);
@@ -698,7 +704,7 @@ impl<'c> Work<'c> {
             return self.fail(id, reason);
         }
         if generation != step.progress.generation {
-            self.leave_run(id);
+            self.abandon_attempt(id);
             return self.wait(id);
         }
         let allowed = step.retries.max(LOSSES);
@@ -706,7 +712,7 @@ impl<'c> Work<'c> {
     }
 
     fn fail(&mut self, id: StepId, reason: &str) -> Done {
-        self.leave_run(id);
+        self.abandon_attempt(id);
         if let Some(step) = self.change(id) {
             step.progress.error = Some(reason.to_owned());
         }
@@ -722,16 +728,21 @@ impl<'c> Work<'c> {
         self.wait(id)
     }
 
-    fn rerun(&mut self, id: StepId, generation: TargetNo, why: Why) -> Done {
+    fn rerun(&mut self, id: StepId, generation: BlueprintNumber, why: Why) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         let present = step.progress.generation;
         if generation < present {
-            return Err(Refused::Older { step: id, generation: present, asked: generation }.into());
+            return Err(Refused::StaleGeneration {
+                step: id,
+                generation: present,
+                asked: generation,
+            }
+            .into());
         }
-        if generation == present && step.is_done_for_good() {
-            return Err(Refused::DoneForGood { step: id, generation }.into());
+        if generation == present && step.is_final() {
+            return Err(Refused::AlreadyApplied { step: id, generation }.into());
         }
-        let instant = step.is_instant();
+        let instant = step.is_immediate();
         let progress = &mut step.progress;
         let running = progress.state == StepState::Transition;
         progress.generation = generation;
@@ -751,7 +762,7 @@ impl<'c> Work<'c> {
     }
 
     /// Clears `again` after an attempt, so that the next attempt resolves the cause.
-    fn answer_again(&mut self, id: StepId) {
+    fn end_attempt(&mut self, id: StepId) {
         if let Some(step) = self.change(id)
             && let Some(cause) = &mut step.progress.cause
         {
@@ -759,10 +770,10 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Like [`Self::answer_again`], for an attempt that may have done part of its work. The earlier
+    /// Like [`Self::end_attempt`], for an attempt that may have done part of its work. The earlier
     /// result is no longer valid, so the step gets a cause to run again.
-    fn leave_run(&mut self, id: StepId) {
-        self.answer_again(id);
+    fn abandon_attempt(&mut self, id: StepId) {
+        self.end_attempt(id);
         if let Some(step) = self.change(id)
             && step.is_applied()
         {

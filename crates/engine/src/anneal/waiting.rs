@@ -140,7 +140,7 @@ impl fmt::Display for Wait {
 impl Wait {
     /// Whether a person must act on this step or on one of its ancestors. This excludes a missing
     /// worker or node, because it returns by itself after a restart or an upgrade.
-    pub fn needs_somebody(self) -> bool {
+    pub fn needs_person(self) -> bool {
         matches!(
             self,
             Self::Unknown
@@ -214,7 +214,7 @@ pub enum Attempt {
 ///
 /// `attempt` is the attempt of a step in TRANSITION. `struck` says whether a BLOCKED step comes
 /// after a failure.
-pub fn wait_of(
+pub fn pending_reason(
     view: &AdmissionView,
     limits: Limits,
     step: StepId,
@@ -233,7 +233,9 @@ pub fn wait_of(
         (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => {
             Some(Wait::NoWorker)
         }
-        (StepState::Transition, Some(Attempt::Queued)) if view.unserved.contains(&found.jig) => {
+        (StepState::Transition, Some(Attempt::Queued))
+            if view.unsupported_jigs.contains(&found.jig) =>
+        {
             Some(Wait::Unserved)
         }
         (StepState::Transition, Some(Attempt::Queued)) => Some(Wait::Queued),
@@ -291,8 +293,9 @@ mod tests {
     #[test]
     fn manual_pending_reason_names_responsible_person() {
         let people = ["a person", "an operator"];
-        let named = |wait: &Wait| people.iter().any(|somebody| wait.frees().starts_with(somebody));
-        assert!(Wait::ALL.iter().filter(|wait| wait.needs_somebody()).all(named));
+        let named =
+            |wait: &Wait| people.iter().any(|needs_person| wait.frees().starts_with(needs_person));
+        assert!(Wait::ALL.iter().filter(|wait| wait.needs_person()).all(named));
         for passes in [
             Wait::Parents,
             Wait::Backoff,
@@ -302,7 +305,7 @@ mod tests {
             Wait::Next,
             Wait::Queued,
         ] {
-            assert!(!passes.needs_somebody(), "{passes}");
+            assert!(!passes.needs_person(), "{passes}");
         }
     }
 

@@ -60,12 +60,12 @@ impl World {
 pub struct Missing {
     pub steps: BTreeSet<StepId>,
     pub children_of: BTreeSet<StepId>,
-    pub on_nodes: BTreeSet<NodeId>,
+    pub by_node: BTreeSet<NodeId>,
 }
 
 impl Missing {
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.children_of.is_empty() && self.on_nodes.is_empty()
+        self.steps.is_empty() && self.children_of.is_empty() && self.by_node.is_empty()
     }
 }
 

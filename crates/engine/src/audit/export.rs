@@ -30,13 +30,15 @@ use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use super::access::{Access, Question};
-use super::{Broken, Chain, Sealed};
+use super::{Broken, Chain, SealedEntry};
 use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
 use crate::canonical::{self, ObjectKind};
 use crate::catalog::Script;
 use crate::cluster::{DeploymentDoc, NodeDoc, RootDoc};
-use crate::gate::signature::{self, Assertion, Confirmation, Nonce, Passkey, Reviewed, Statement};
+use crate::gate::signature::{
+    self, Assertion, Confirmation, Nonce, Passkey, SignedReview, Statement,
+};
 use crate::gate::{Policy, Risk, SignedRule, VerdictKind};
 use crate::ids::{ActionName, NodeId, PasskeyId, PersonId, StepId};
 
@@ -47,7 +49,7 @@ pub const FORMAT: u32 = 3;
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Line {
     Header(Header),
-    Audit(Sealed),
+    Audit(SealedEntry),
     /// The bytes of a document, policy, role or script.
     Object {
         kind: ObjectKind,
@@ -102,7 +104,7 @@ impl Table {
     }
 
     /// The table whose row an entry with this action records.
-    fn of_action(action: &str) -> Option<Self> {
+    fn from_action(action: &str) -> Option<Self> {
         match action {
             "barclamp.insert" => Some(Self::Barclamp),
             "passkey.insert" => Some(Self::Passkey),
@@ -194,7 +196,7 @@ impl Totals {
 
 /// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Proven {
+pub struct Verification {
     pub chain: Chain,
     /// Whether the export begins at entry 1. Only then are rows and documents verified too.
     pub whole: bool,
@@ -214,7 +216,7 @@ struct Content {
 /// The entry that records a row. It stores only a hash of the values, because there may be millions
 /// of runs.
 #[derive(Clone, Copy)]
-struct Recorded {
+struct RecordedRow {
     seq: u64,
     fields: usize,
     hash: Hash,
@@ -387,13 +389,13 @@ fn optional_bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<H
 struct Submission {
     row: SubmissionRow,
     /// The content that signatures cover. `None` for entries from before signatures existed.
-    reviewed: Option<Reviewed>,
+    reviewed: Option<SignedReview>,
     documents: Vec<DocumentChange>,
     /// In the order of their entries.
-    verdicts: Vec<Judged>,
+    verdicts: Vec<RecordedVerdict>,
 }
 
-struct Judged {
+struct RecordedVerdict {
     /// The number of the entry that records it.
     seq: u64,
     id: i64,
@@ -405,7 +407,7 @@ struct Judged {
 /// Verifies a signature for [`Check`], as [`signature::Verify`] does.
 pub type VerifySignature = fn(&Passkey, Hash, &Assertion) -> Result<(), String>;
 
-fn no_verifier(_: &Passkey, _: Hash, _: &Assertion) -> Result<(), String> {
+fn reject_signature(_: &Passkey, _: Hash, _: &Assertion) -> Result<(), String> {
     Err("this program cannot verify signatures".to_owned())
 }
 
@@ -427,7 +429,7 @@ pub struct Check {
     ended: bool,
     expected: BTreeMap<u64, Hash>,
     fields: Vec<Vec<String>>,
-    recorded: HashMap<(Table, String), Recorded>,
+    recorded: HashMap<(Table, String), RecordedRow>,
     people: HashMap<PersonId, Vec<Standing>>,
     /// The roles of each barclamp document.
     barclamps: BTreeMap<Hash, BTreeMap<String, Hash>>,
@@ -496,7 +498,7 @@ impl Check {
         self.totals.count(&line);
         match line {
             Line::Header(_) => Err(unexpected("it is a second header")),
-            Line::Audit(sealed) if self.totals != self.entries_only() => {
+            Line::Audit(sealed) if self.totals != self.entry_totals() => {
                 Err(unexpected(&format!("entry {} comes after the rows", sealed.seq)))
             }
             Line::Audit(sealed) => {
@@ -531,11 +533,11 @@ impl Check {
         if self.chain.first == 0 { after } else { self.chain.last }
     }
 
-    fn entries_only(&self) -> Totals {
+    fn entry_totals(&self) -> Totals {
         Totals { entries: self.totals.entries, ..Totals::default() }
     }
 
-    fn expect(&mut self, sealed: &Sealed) -> Result<(), Broken> {
+    fn expect(&mut self, sealed: &SealedEntry) -> Result<(), Broken> {
         match self.expected.remove(&sealed.seq) {
             Some(hash) if hash != sealed.hash => {
                 Err(Broken::Recomputed { seq: sealed.seq, expected: hash, found: sealed.hash })
@@ -559,7 +561,7 @@ impl Check {
             return Err(Broken::End { said: named, found: last });
         }
         if header.after == 0 {
-            self.all_met(Table::Run)?;
+            self.check_rows_present(Table::Run)?;
         }
         if let Some((hash, kind)) = self.altered.first_key_value() {
             return Err(wrong(format!("a {} that no line names", kind.as_str()), self.gone(*hash)));
@@ -572,7 +574,7 @@ impl Check {
     }
 
     /// Whether the export has every recorded row, in all tables up to `up_to`.
-    fn all_met(&self, up_to: Table) -> Result<(), Broken> {
+    fn check_rows_present(&self, up_to: Table) -> Result<(), Broken> {
         let missing =
             self.recorded.iter().filter(|((table, _), recorded)| !recorded.met && *table <= up_to);
         match missing.min_by_key(|(_, recorded)| recorded.seq) {
@@ -588,14 +590,14 @@ impl Check {
     ///
     /// # Errors
     /// If the end or an expected link is missing.
-    pub fn finish(self) -> Result<Proven, Broken> {
+    pub fn finish(self) -> Result<Verification, Broken> {
         if !self.ended {
-            return Err(Broken::BrokenOff(self.chain.last));
+            return Err(Broken::Truncated(self.chain.last));
         }
         let after = self.header.as_ref().map_or(0, |header| header.after);
         let last = self.last(after);
         if let Some((newest, _)) = self.expected.last_key_value().filter(|(seq, _)| **seq > last) {
-            return Err(Broken::CutTail { from: last + 1, to: *newest });
+            return Err(Broken::MissingTail { from: last + 1, to: *newest });
         }
         if let Some((seq, hash)) = self.expected.first_key_value() {
             // An export of later entries also proves the link before its first entry.
@@ -611,10 +613,10 @@ impl Check {
                 return Err(Broken::NotCovered { seq: *seq, after });
             }
         }
-        Ok(Proven { chain: self.chain, whole: after == 0, totals: self.totals })
+        Ok(Verification { chain: self.chain, whole: after == 0, totals: self.totals })
     }
 
-    fn entry(&mut self, sealed: &Sealed) -> Result<(), Broken> {
+    fn entry(&mut self, sealed: &SealedEntry) -> Result<(), Broken> {
         let named = || format!("entry {}", sealed.seq);
         let content: Content = serde_json::from_str(&sealed.content).map_err(|error| {
             wrong(named(), format!("its content is not a valid entry: {error}"))
@@ -640,7 +642,7 @@ impl Check {
             }
             _ => {}
         }
-        let Some(table) = Table::of_action(&content.action) else { return Ok(()) };
+        let Some(table) = Table::from_action(&content.action) else { return Ok(()) };
         let mut fields: Vec<String> = detail.keys().cloned().collect();
         fields.sort_unstable();
         let place = self.fields.iter().position(|known| *known == fields).unwrap_or_else(|| {
@@ -651,7 +653,7 @@ impl Check {
         let key = (table, content.subject);
         let earlier = self
             .recorded
-            .insert(key.clone(), Recorded { seq: sealed.seq, fields: place, hash, met: false });
+            .insert(key.clone(), RecordedRow { seq: sealed.seq, fields: place, hash, met: false });
         match earlier {
             // A run has several entries: it starts, ends, and may report late.
             Some(earlier) if table != Table::Run => Err(wrong(
@@ -859,7 +861,7 @@ impl Check {
     fn submission(
         &mut self,
         row: SubmissionRow,
-        reviewed: Option<Reviewed>,
+        reviewed: Option<SignedReview>,
         documents: Vec<DocumentChange>,
     ) -> Result<(), Broken> {
         let what = format!("submission {}", row.id);
@@ -883,7 +885,7 @@ impl Check {
                 format!("it is missing, but verdict {} refers to it", row.id),
             ));
         };
-        submission.verdicts.push(Judged {
+        submission.verdicts.push(RecordedVerdict {
             seq,
             id: row.id,
             person: row.person_id,
@@ -897,7 +899,7 @@ impl Check {
         let what = || format!("target {}", row.number);
         if self.before.is_none() {
             // Approvals and signatures come before the first target. This names the missing one.
-            self.all_met(Table::VerdictSignature)?;
+            self.check_rows_present(Table::VerdictSignature)?;
         }
         let before = self.before.take();
         let last = before.as_ref().map_or(0, |before| before.number);
@@ -938,7 +940,7 @@ impl Check {
             self.approved(seq, row, before, &root)?;
         }
         for change in &changed {
-            self.documents_of(change, &what)?;
+            self.check_documents(change, &what)?;
         }
         if row.kind != "switch" {
             self.generations.insert(row.number);
@@ -949,7 +951,7 @@ impl Check {
     }
 
     /// Checks that the new document of a change is present, with the roles that it names.
-    fn documents_of(
+    fn check_documents(
         &self,
         change: &DocumentChange,
         target: &impl Fn() -> String,
@@ -1066,7 +1068,7 @@ impl Check {
         (asked, signed, cooling): (u32, bool, Duration),
     ) -> Result<(), Broken> {
         let id = submission.row.id;
-        let mut last: BTreeMap<PersonId, &Judged> = BTreeMap::new();
+        let mut last: BTreeMap<PersonId, &RecordedVerdict> = BTreeMap::new();
         for judged in submission.verdicts.iter().filter(|judged| judged.seq < seq) {
             last.insert(judged.person, judged);
         }
@@ -1095,7 +1097,7 @@ impl Check {
             if kind != "approve" || !(standing.everywhere || standing.parts > 0) {
                 continue;
             }
-            if self.is_barred(seq, submission, judged, cooling) {
+            if self.is_excluded(seq, submission, judged, cooling) {
                 uncounted = format!(
                     ". An author gave person {person} access shortly before their approval"
                 );
@@ -1122,11 +1124,11 @@ impl Check {
     }
 
     /// Whether an approval does not count, because an author gave its person access.
-    fn is_barred(
+    fn is_excluded(
         &self,
         commit: u64,
         submission: &Submission,
-        judged: &Judged,
+        judged: &RecordedVerdict,
         cooling: Duration,
     ) -> bool {
         let (Some(at), Some(submitted)) = (judged.at, submission.row.created_at) else {
@@ -1143,7 +1145,7 @@ impl Check {
     }
 
     /// Checks that an approval is signed with a confirmed passkey.
-    fn is_signed(&self, submission: &Submission, judged: &Judged) -> Result<(), String> {
+    fn is_signed(&self, submission: &Submission, judged: &RecordedVerdict) -> Result<(), String> {
         let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
         let reviewed = submission
             .reviewed
@@ -1155,7 +1157,7 @@ impl Check {
             person: judged.person,
             nonce: *nonce,
         };
-        let verify = self.verify.unwrap_or(no_verifier);
+        let verify = self.verify.unwrap_or(reject_signature);
         signature::check(&statement, *by, assertion, &self.passkeys, &verify)
             .map_err(|error| error.to_string())
     }
@@ -1219,7 +1221,7 @@ impl Check {
 }
 
 /// Verifies all lines of an export. Changes that required signatures are rejected.
-pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Proven, Broken> {
+pub fn verify<'t>(lines: impl IntoIterator<Item = &'t str>) -> Result<Verification, Broken> {
     let mut check = Check::default();
     lines.into_iter().try_for_each(|line| check.line(line))?;
     check.finish()

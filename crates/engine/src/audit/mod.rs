@@ -27,7 +27,7 @@ use crate::Hash;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Sealed {
+pub struct SealedEntry {
     /// Number of the entry in the chain, starting at 1.
     pub seq: u64,
     /// Link of the previous entry; zeros for the first entry.
@@ -62,7 +62,7 @@ pub enum Broken {
     )]
     Place { wanted: u64, found: u64 },
     #[error("Entry {0} does not link to the entry before it")]
-    Previous(u64),
+    BrokenLink(u64),
     #[error("Entry {0} was altered: its text does not match its link")]
     Content(u64),
     #[error(
@@ -76,7 +76,7 @@ pub enum Broken {
     #[error(
         "The export is cut off after entry {0}: its last line, which names the end, is missing"
     )]
-    BrokenOff(u64),
+    Truncated(u64),
     #[error("Line {line} is not a valid line of an export: {why}")]
     Line {
         /// Starts at 1.
@@ -95,7 +95,7 @@ pub enum Broken {
     Recomputed { seq: u64, expected: Hash, found: Hash },
     /// The export ends before a link that was stored elsewhere.
     #[error("{} when the newest expected link was stored", missing_entries(*.from, *.to))]
-    CutTail {
+    MissingTail {
         from: u64,
         /// The last entry that a stored link proves.
         to: u64,
@@ -135,7 +135,7 @@ impl Chain {
     ///
     /// # Errors
     /// If it is not the next entry, or not the text that was sealed.
-    pub fn add(&mut self, entry: &Sealed) -> Result<(), Broken> {
+    pub fn add(&mut self, entry: &SealedEntry) -> Result<(), Broken> {
         let begins = self.first == 0;
         let wanted = if begins { entry.seq.max(1) } else { self.last + 1 };
         if entry.seq != wanted {
@@ -145,7 +145,7 @@ impl Chain {
         // here.
         let goes_on = if begins && entry.seq > 1 { true } else { entry.previous == self.hash };
         if !goes_on {
-            return Err(Broken::Previous(entry.seq));
+            return Err(Broken::BrokenLink(entry.seq));
         }
         if link(entry.previous, &entry.content) != entry.hash {
             return Err(Broken::Content(entry.seq));

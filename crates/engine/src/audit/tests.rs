@@ -48,7 +48,7 @@ impl Export {
         for content in &self.entries {
             let content = content.to_string();
             let hash = link(chain.hash, &content);
-            let sealed = Sealed { seq: chain.last + 1, previous: chain.hash, hash, content };
+            let sealed = SealedEntry { seq: chain.last + 1, previous: chain.hash, hash, content };
             chain.add(&sealed).unwrap();
             lines.push(Line::Audit(sealed));
         }
@@ -398,7 +398,7 @@ fn expected_link_detects_truncated_or_recomputed_chain() {
     cut.entries.truncate(2);
     cut.rest.clear();
     assert_eq!(cut.verify(), Ok(()), "it holds by itself");
-    assert_eq!(check(last, hash, &cut.lines()), Err(Broken::CutTail { from: 3, to: last }));
+    assert_eq!(check(last, hash, &cut.lines()), Err(Broken::MissingTail { from: 3, to: last }));
 }
 
 #[test]

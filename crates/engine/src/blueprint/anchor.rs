@@ -15,14 +15,14 @@ use crate::data::Change;
 use crate::ids::{BarclampName, DeploymentId, NodeId, RoleName};
 
 /// The maximum length of an anchor, in bytes.
-pub const MAX_ANCHOR: usize = 2_000;
+pub const MAX_ANCHOR_BYTES: usize = 2_000;
 
 /// Subject of a comment. An empty text is the whole change. Others are `policy`, `deployment/ID`,
 /// `deployment/ID/barclamp/NAME`, `deployment/ID/role/NAME`, `node/ID` and `node/ID/noderole/ROLE`.
 /// A policy, role or noderole may be followed by `#` and the JSON pointer of a value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_ANCHOR)))]
+#[cfg_attr(feature = "schema", schemars(extend("maxLength" = MAX_ANCHOR_BYTES)))]
 #[serde(try_from = "String", into = "String")]
 pub enum Anchor {
     /// The whole change.
@@ -106,7 +106,7 @@ impl FromStr for Anchor {
                 _ => None,
             }
         };
-        let found = if text.len() <= MAX_ANCHOR { read() } else { None };
+        let found = if text.len() <= MAX_ANCHOR_BYTES { read() } else { None };
         found.ok_or_else(|| NotAnAnchor(text.chars().take(80).collect()))
     }
 }
@@ -126,7 +126,7 @@ impl From<Anchor> for String {
 
 impl Anchor {
     /// Whether a difference contains the subject of the comment.
-    pub fn stands_in(&self, difference: &Difference) -> bool {
+    pub fn exists_in(&self, difference: &Difference) -> bool {
         let deployment = |id: &DeploymentId| difference.deployments.iter().find(|d| d.id == *id);
         let node = |id: &NodeId| difference.nodes.iter().find(|n| n.id == *id);
         match self {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn invalid_anchor_is_rejected() {
         let id = Uuid::from_u128(1);
-        let long = format!("node/{id}/noderole/app#/{}", "x".repeat(MAX_ANCHOR));
+        let long = format!("node/{id}/noderole/app#/{}", "x".repeat(MAX_ANCHOR_BYTES));
         for text in [
             "x".to_owned(),
             "policy/approvals".into(),

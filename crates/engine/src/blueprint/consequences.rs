@@ -28,7 +28,7 @@ use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use super::secret_uses::{SecretChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
-use crate::catalog::{Catalog, LaneMode};
+use crate::catalog::{Catalog, ConcurrencyGroupMode};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
@@ -37,7 +37,7 @@ use crate::ids::{
     StepId,
 };
 use crate::plan::Effects;
-use crate::plan::base::is_below;
+use crate::plan::base::is_within;
 
 /// The maximum number of items in a list. Further items are only counted.
 pub const LISTED: usize = 200;
@@ -95,7 +95,7 @@ impl fmt::Display for Touched {
 /// Noderole that runs again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Restart {
+pub struct NoderoleRerun {
     #[serde(flatten)]
     pub touched: Touched,
     /// Cause of the re-run.
@@ -167,7 +167,7 @@ pub enum Loss {
 
 impl Loss {
     /// The position in the list.
-    fn grade(&self) -> u8 {
+    fn sort_key(&self) -> u8 {
         match self {
             Self::Node { .. } => 0,
             Self::Deployment { .. } => 1,
@@ -238,7 +238,7 @@ pub struct WaveGroup {
 
 impl WaveGroup {
     /// Whether this is the phantom node of a deployment.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_phantom(&self) -> bool {
         self.first.first().is_some_and(|fqdn| phantom::stands_for(fqdn).is_some())
     }
 }
@@ -300,7 +300,7 @@ pub struct Consequences {
     /// Noderoles that run for the first time, by name.
     pub starts: Counted<Touched>,
     /// Noderoles that run again. Those that are ACTIVE now come first, then by name.
-    pub restarts: Counted<Restart>,
+    pub restarts: Counted<NoderoleRerun>,
     /// Noderoles with new content or data that do not run, because their role sets `on-change` to
     /// `keep`. Their applied result stays, and a later run uses the new values. If the step states
     /// are known, only ACTIVE noderoles are listed. Otherwise some may have no applied result yet.
@@ -339,7 +339,7 @@ fn is_zero(n: &usize) -> bool {
 
 impl Consequences {
     /// The number of waves with runs, including those that are not listed. Wave 0 has no runs.
-    pub fn waves_in_all(&self) -> usize {
+    pub fn wave_count(&self) -> usize {
         self.waves.iter().filter(|wave| wave.number > 0).count() + self.more_waves
     }
 }
@@ -371,7 +371,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
             irreversible.push(touched.clone());
         }
         match step.change {
-            StepChange::Rerun(cause) => restarts.push(Restart {
+            StepChange::Rerun(cause) => restarts.push(NoderoleRerun {
                 cause,
                 reason: reasons.get(&(step.node, &step.key)).map(|reason| (*reason).clone()),
                 in_use: progress.map(|state| state(step.id) == Some(StepState::Active)),
@@ -408,7 +408,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         downstream: downstream(planned, progress),
         waves,
         more_waves,
-        risks: risks_with(planned, &secrets),
+        risks: risks_with_secrets(planned, &secrets),
         secrets,
     }
 }
@@ -422,7 +422,7 @@ pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + C
 pub fn kept<'a>(planned: &Planned<'a>) -> impl Iterator<Item = &'a StepIntent> {
     let planned = *planned;
     let stays = planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep);
-    stays.filter(move |step| is_told_otherwise(&planned, step))
+    stays.filter(move |step| has_changed_intent(&planned, step))
 }
 
 /// The reason that a person gave for the re-run of a step.
@@ -433,7 +433,7 @@ pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
 }
 
 /// Whether the reviewed intent of a step changes.
-fn is_told_otherwise(planned: &Planned<'_>, step: &StepIntent) -> bool {
+fn has_changed_intent(planned: &Planned<'_>, step: &StepIntent) -> bool {
     let told = |blueprint: &'_ Blueprint| {
         let (_, noderole) = blueprint.noderole(step.node, &step.key)?;
         let deployment = blueprint.deployments.get(&noderole.deployment);
@@ -456,10 +456,10 @@ fn becomes_destructive(planned: &Planned<'_>, step: &StepIntent) -> bool {
 /// The risk classes of a change. Policies may require more approvals for them. If a change cannot
 /// be undone, the console asks the person to type a name.
 pub fn risks(planned: &Planned<'_>) -> BTreeSet<Risk> {
-    risks_with(planned, &secret_changes(planned))
+    risks_with_secrets(planned, &secret_changes(planned))
 }
 
-fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk> {
+fn risks_with_secrets(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk> {
     let mut risks = BTreeSet::new();
     if planned.projection.steps.iter().any(|step| becomes_destructive(planned, step)) {
         risks.insert(Risk::Destructive);
@@ -484,12 +484,12 @@ fn risks_with(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeSet<Risk>
         .iter()
         .filter_map(|node| node.moved)
         .filter_map(|(from, to)| from.zip(to));
-    if asked.chain(seen).any(|(from, to)| !is_below(planned.new, to, from)) {
+    if asked.chain(seen).any(|(from, to)| !is_within(planned.new, to, from)) {
         risks.insert(Risk::Move);
     }
-    let reached_otherwise =
+    let changes_connection =
         |node: &NodeDifference| node.mark == Mark::Changed && node.connection.is_some();
-    if planned.difference.nodes.iter().any(reached_otherwise) {
+    if planned.difference.nodes.iter().any(changes_connection) {
         risks.insert(Risk::Connection);
     }
     let switched =
@@ -566,7 +566,7 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
             }
         }
     }
-    lost.sort_by_key(Loss::grade);
+    lost.sort_by_key(Loss::sort_key);
     lost
 }
 
@@ -578,9 +578,9 @@ fn lacking(
     barclamp: &BarclampName,
 ) -> Vec<Loss> {
     let Planned { old, new, catalog, .. } = planned;
-    let Some(was) = old.version_in_sight(deployment.id, barclamp) else { return Vec::new() };
+    let Some(was) = old.visible_version(deployment.id, barclamp) else { return Vec::new() };
     let (barclamp, place) = (barclamp.clone(), deployment.name.clone());
-    let Some(is) = new.version_in_sight(deployment.id, &barclamp) else {
+    let Some(is) = new.visible_version(deployment.id, &barclamp) else {
         return vec![Loss::Barclamp { barclamp, deployment: place }];
     };
     let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else {
@@ -775,7 +775,7 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
         deployment,
         nodes: 0,
         at_once: None,
-        in_chunks: step.lane.mode == LaneMode::Chunk,
+        in_chunks: step.lane.mode == ConcurrencyGroupMode::Chunk,
         instant: step.instant,
         destructive: step.destructive,
         first: Vec::new(),

@@ -271,11 +271,11 @@ impl Difference {
     /// * nodes that move to or from them, or whose connection or hints change;
     /// * the policy and the switched jigs, which apply to every deployment.
     #[must_use]
-    pub fn of_deployments(mut self, ids: &BTreeSet<DeploymentId>) -> (Self, usize) {
+    pub fn for_deployments(mut self, ids: &BTreeSet<DeploymentId>) -> (Self, usize) {
         let mut beside = self.deployments.len() + self.nodes.len();
         self.deployments.retain_mut(|deployment| {
             let keeps = ids.contains(&deployment.id) || !deployment.inactive_jigs.is_empty();
-            if ids.contains(&deployment.id) || (keeps && !deployment.leave_jigs()) {
+            if ids.contains(&deployment.id) || (keeps && !deployment.retain_only_jigs()) {
                 beside -= 1;
             }
             keeps
@@ -320,7 +320,7 @@ impl Difference {
 
 impl DeploymentDifference {
     /// Removes everything except the switched jigs. Returns whether there was anything else.
-    fn leave_jigs(&mut self) -> bool {
+    fn retain_only_jigs(&mut self) -> bool {
         let parts = [
             self.renamed.take().is_some(),
             self.parent.take().is_some(),
@@ -503,14 +503,14 @@ fn deployment(
         jig: jig.clone(),
         mark: if off_is.contains(jig) { Mark::Added } else { Mark::Removed },
     });
-    let (above_was, above_is) = (was.map(|d| d.parent), is.map(|d| d.parent));
+    let (old_parent, new_parent) = (was.map(|d| d.parent), is.map(|d| d.parent));
     Ok(Some(DeploymentDifference {
         id: *id,
         name: name.clone(),
         mark: mark(was, is),
         renamed: Sides::differing(was.map(|d| &d.name), is.map(|d| &d.name)),
-        parent: (above_was != above_is)
-            .then(|| Sides { old: above_was.flatten(), new: above_is.flatten() }),
+        parent: (old_parent != new_parent)
+            .then(|| Sides { old: old_parent.flatten(), new: new_parent.flatten() }),
         phantom: Sides::differing(was.map(|d| &d.phantom), is.map(|d| &d.phantom)),
         inactive_jigs: switched.collect(),
         barclamps: barclamps.collect(),
@@ -547,14 +547,14 @@ fn node(was: Option<&NodeDoc>, is: Option<&NodeDoc>) -> Result<Option<NodeDiffer
     let Some(known) = is.or(was) else { return Ok(None) };
     let NodeDoc { id, fqdn, deployment: _, phantom: _, connection: _, hints: _, noderoles: _ } =
         known;
-    let (carried_was, carried_is) = (was.map(|n| &n.noderoles), is.map(|n| &n.noderoles));
-    let keys = keys(carried_was, carried_is);
+    let (old_noderoles, new_noderoles) = (was.map(|n| &n.noderoles), is.map(|n| &n.noderoles));
+    let keys = keys(old_noderoles, new_noderoles);
     let total = keys.len();
     let noderoles: Vec<_> = keys
         .into_iter()
         .filter_map(|key| {
             let (was, is) =
-                (carried_was.and_then(|n| n.get(key)), carried_is.and_then(|n| n.get(key)));
+                (old_noderoles.and_then(|n| n.get(key)), new_noderoles.and_then(|n| n.get(key)));
             noderole(*id, key, was, is).transpose()
         })
         .collect::<Result<_, _>>()?;

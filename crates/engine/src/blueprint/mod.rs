@@ -78,11 +78,11 @@ pub fn compare(old: &Blueprint, new: &Blueprint) -> Vec<DocumentChange> {
     )
 }
 
-type Differing<K> = (K, Option<Hash>, Option<Hash>);
+type HashChange<K> = (K, Option<Hash>, Option<Hash>);
 
 fn listed(
-    deployments: impl Iterator<Item = Differing<DeploymentId>>,
-    nodes: impl Iterator<Item = Differing<NodeId>>,
+    deployments: impl Iterator<Item = HashChange<DeploymentId>>,
+    nodes: impl Iterator<Item = HashChange<NodeId>>,
 ) -> Vec<DocumentChange> {
     let deployments = deployments.map(|(id, old, new)| DocumentChange::Deployment { id, old, new });
     deployments.chain(nodes.map(|(id, old, new)| DocumentChange::Node { id, old, new })).collect()
@@ -94,7 +94,7 @@ fn listed(
     "The change was made on another state: an old document that it names is different here. Plan \
      it again."
 )]
-pub struct OtherRoot {
+pub struct RootMismatch {
     /// The first document that does not match.
     pub change: DocumentChange,
 }
@@ -102,8 +102,8 @@ pub struct OtherRoot {
 /// Applies a change to a root.
 ///
 /// # Errors
-/// [`OtherRoot`] if a document is not the old document of the change.
-pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, OtherRoot> {
+/// [`RootMismatch`] if a document is not the old document of the change.
+pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, RootMismatch> {
     fn put<K: Ord>(map: &mut BTreeMap<K, Hash>, id: K, new: Option<Hash>) -> Option<Hash> {
         match new {
             Some(hash) => map.insert(id, hash),
@@ -119,7 +119,7 @@ pub fn apply(root: &RootDoc, changes: &[DocumentChange]) -> Result<RootDoc, Othe
             DocumentChange::Node { id, old, new } => (put(&mut applied.nodes, id, new), old),
         };
         if found != old {
-            return Err(OtherRoot { change: *change });
+            return Err(RootMismatch { change: *change });
         }
     }
     Ok(applied)
@@ -137,7 +137,7 @@ fn differing<'m, K: Ord + Copy, V>(
     old: &'m BTreeMap<K, V>,
     new: &'m BTreeMap<K, V>,
     hash: impl Fn(&V) -> Hash + 'm,
-) -> impl Iterator<Item = Differing<K>> + 'm {
+) -> impl Iterator<Item = HashChange<K>> + 'm {
     let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
     let next = move || {
         let (l, r) = (left.peek().map(|(k, _)| **k), right.peek().map(|(k, _)| **k));

@@ -15,11 +15,13 @@ use serde::{Deserialize, Serialize};
 use super::DocumentChange;
 use crate::canonical::{self, Hash};
 use crate::catalog::{
-    Catalog, CatalogError, JigClass, Join, LaneMode, Needs, OnChange, OnError, Place, Role,
-    RunPolicy,
+    Catalog, CatalogError, ConcurrencyGroupMode, JigClass, Join, Needs, OnChange, OnError, Place,
+    Role, RunPolicy,
 };
 use crate::cluster::{Blueprint, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
-use crate::ids::{ActionName, DeploymentId, JigName, LaneName, NodeId, NoderoleId, StepId};
+use crate::ids::{
+    ActionName, ConcurrencyGroupName, DeploymentId, JigName, NodeId, NoderoleId, StepId,
+};
 
 /// The rows that a change affects.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,7 +52,7 @@ pub struct StepIntent {
     /// Longest path from a root.
     pub rank: u32,
     /// Its concurrency group.
-    pub lane: LaneIntent,
+    pub lane: ConcurrencyGroupIntent,
     /// The jig that executes it.
     pub jig: JigName,
     /// The class of the jig.
@@ -69,12 +71,12 @@ pub struct StepIntent {
 
 /// The concurrency group of a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LaneIntent {
+pub struct ConcurrencyGroupIntent {
     /// Unique in the deployment.
-    pub name: LaneName,
+    pub name: ConcurrencyGroupName,
     /// `None` means no limit.
     pub max_running: Option<u32>,
-    pub mode: LaneMode,
+    pub mode: ConcurrencyGroupMode,
 }
 
 /// Effect of a change on a step's progress.
@@ -275,7 +277,7 @@ fn intent(
         role: noderole.role,
         content: content(noderole, role_doc)?,
         rank: noderole.rank,
-        lane: LaneIntent { name, max_running, mode },
+        lane: ConcurrencyGroupIntent { name, max_running, mode },
         jig: role.jig.clone(),
         jig_class: role.jig_class.clone(),
         destructive: role.flags.destructive,

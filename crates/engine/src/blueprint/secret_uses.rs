@@ -22,7 +22,7 @@ use super::consequences::{Counted, NAMED, Planned};
 use super::difference::{Difference, Mark};
 use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
-use crate::data::secret::{SecretRef, holds_reference, located};
+use crate::data::secret::{SecretRef, contains_reference, located};
 use crate::data::{OwnData, layers};
 use crate::ids::{
     ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId,
@@ -32,7 +32,7 @@ use crate::ids::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum UseChange {
+pub enum SecretUseChange {
     /// The use is new.
     Added,
     /// The use has another secret or another version.
@@ -57,7 +57,7 @@ pub enum SecretKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretChange {
     /// Whether the use is added, replaced or removed.
-    pub change: UseChange,
+    pub change: SecretUseChange,
     /// The secret. For a removed use, the previous secret.
     pub secret: SecretRef,
     /// The secret that it replaces. Absent unless `change` is `replaced`.
@@ -82,7 +82,7 @@ impl SecretChange {
     /// Whether runs receive a secret, or a version, that they did not receive before. Node keys do
     /// not count, because the review shows a node's connection separately.
     pub fn is_new_to_runs(&self) -> bool {
-        self.change != UseChange::Removed && self.kind == SecretKind::Data
+        self.change != SecretUseChange::Removed && self.kind == SecretKind::Data
     }
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for SecretChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { change, secret, was, kind, deployment, role, inherited, nodes } = self;
         f.write_str(match (change, inherited) {
-            (UseChange::Removed, _) => "no longer uses ",
+            (SecretUseChange::Removed, _) => "no longer uses ",
             (_, true) => "receives ",
             (_, false) => "uses ",
         })?;
@@ -138,7 +138,7 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
             found.compare(SecretKind::Data, (user(&old), was), (user(&new), is), None);
         }
     }
-    for (node, key, follows) in affected(planned.difference, [&old, &new]) {
+    for (node, key, follows) in affected_noderoles(planned.difference, [&old, &new]) {
         let fqdn = [&new, &old].into_iter().find_map(|side| side.blueprint.nodes.get(&node));
         let fqdn = fqdn.map(|stored| stored.doc.fqdn.clone());
         let (was, is) =
@@ -148,8 +148,8 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
     for node in &planned.difference.nodes {
         found.compare(
             SecretKind::NodeKey,
-            old.node_key(node.id),
-            new.node_key(node.id),
+            old.node_key_uses(node.id),
+            new.node_key_uses(node.id),
             Some(node.fqdn.clone()),
         );
     }
@@ -158,7 +158,10 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
 
 /// The noderoles whose secrets may differ. The flag says whether a noderole may also receive the
 /// secrets of other noderoles for the first time.
-fn affected(difference: &Difference, sides: [&Side<'_>; 2]) -> Vec<(NodeId, NoderoleKey, bool)> {
+fn affected_noderoles(
+    difference: &Difference,
+    sides: [&Side<'_>; 2],
+) -> Vec<(NodeId, NoderoleKey, bool)> {
     let mut found: BTreeMap<(NodeId, NoderoleKey), bool> = BTreeMap::new();
     for node in &difference.nodes {
         for noderole in &node.noderoles {
@@ -200,9 +203,9 @@ struct User {
 
 /// The position of a reference: the noderole, if it is not the user, and a JSON pointer.
 type At = (Option<NoderoleId>, String);
-type Uses = BTreeMap<At, SecretRef>;
+type SecretUses = BTreeMap<At, SecretRef>;
 
-fn at_pointers(value: &Value) -> Uses {
+fn uses_by_pointer(value: &Value) -> SecretUses {
     located(value).into_iter().map(|(pointer, secret)| ((None, pointer), secret)).collect()
 }
 
@@ -227,16 +230,16 @@ impl<'a> Side<'a> {
     }
 
     /// The secrets that a deployment's data for a role names, even if the role is not bound.
-    fn of_role(&self, deployment: DeploymentId, role: &RoleName) -> Uses {
+    fn of_role(&self, deployment: DeploymentId, role: &RoleName) -> SecretUses {
         let stored = self.blueprint.deployments.get(&deployment);
         stored
             .and_then(|stored| stored.doc.roles.get(role))
-            .map(|role| at_pointers(&role.data))
+            .map(|role| uses_by_pointer(&role.data))
             .unwrap_or_default()
     }
 
     /// The secrets that a noderole's own data names.
-    fn own(&self, node: NodeId, key: &NoderoleKey, noderole: &NoderoleDoc) -> Uses {
+    fn own(&self, node: NodeId, key: &NoderoleKey, noderole: &NoderoleDoc) -> SecretUses {
         let none = Value::Null;
         let role = self.catalog.role(noderole.role).ok();
         let deployment = self.blueprint.deployments.get(&noderole.deployment);
@@ -244,8 +247,8 @@ impl<'a> Side<'a> {
         let of_role = deployment
             .and_then(|stored| stored.doc.roles.get(&key.role))
             .map_or(&none, |role| &role.data);
-        if ![template, of_role, &noderole.data].into_iter().any(holds_reference) {
-            return Uses::new();
+        if ![template, of_role, &noderole.data].into_iter().any(contains_reference) {
+            return SecretUses::new();
         }
         let own = OwnData {
             template,
@@ -255,21 +258,28 @@ impl<'a> Side<'a> {
             user: &noderole.data,
         };
         match layers(StepId::of(key.id(node), &ActionName::run()), own, None) {
-            Ok(layered) => at_pointers(&layered.value),
+            Ok(layered) => uses_by_pointer(&layered.value),
             // Such data can never run. Its references are still listed.
             Err(_) => {
-                [template, of_role, &noderole.data].into_iter().flat_map(at_pointers).collect()
+                [template, of_role, &noderole.data].into_iter().flat_map(uses_by_pointer).collect()
             }
         }
     }
 
     /// The noderole as a user, and the secrets that it receives. If `follows`, this includes
     /// secrets from the data of other noderoles.
-    fn of_noderole(&self, node: NodeId, key: &NoderoleKey, follows: bool) -> (Option<User>, Uses) {
+    fn of_noderole(
+        &self,
+        node: NodeId,
+        key: &NoderoleKey,
+        follows: bool,
+    ) -> (Option<User>, SecretUses) {
         let Some((_, noderole)) = self.blueprint.noderole(node, key) else {
-            return (None, Uses::new());
+            return (None, SecretUses::new());
         };
-        let Some(deployment) = self.name(noderole.deployment) else { return (None, Uses::new()) };
+        let Some(deployment) = self.name(noderole.deployment) else {
+            return (None, SecretUses::new());
+        };
         let mut uses = self.own(node, key, noderole);
         if follows {
             for (node, other) in self.seen(node, key, noderole) {
@@ -286,12 +296,12 @@ impl<'a> Side<'a> {
     }
 
     /// The key with which workers connect to a node.
-    fn node_key(&self, node: NodeId) -> (Option<User>, Uses) {
+    fn node_key_uses(&self, node: NodeId) -> (Option<User>, SecretUses) {
         let Some(doc) = self.blueprint.nodes.get(&node).map(|stored| &stored.doc) else {
-            return (None, Uses::new());
+            return (None, SecretUses::new());
         };
         let user = self.name(doc.deployment).map(|deployment| User { deployment, role: None });
-        let Some(Connection::Ssh(ssh)) = &doc.connection else { return (user, Uses::new()) };
+        let Some(Connection::Ssh(ssh)) = &doc.connection else { return (user, SecretUses::new()) };
         (user, [((None, "/connection/key".to_owned()), ssh.key.clone())].into())
     }
 
@@ -342,8 +352,15 @@ impl<'a> Side<'a> {
 }
 
 /// The properties of uses that are reported as one change.
-type Group =
-    (UseChange, SecretRef, Option<SecretRef>, SecretKind, DeploymentName, Option<RoleName>, bool);
+type Group = (
+    SecretUseChange,
+    SecretRef,
+    Option<SecretRef>,
+    SecretKind,
+    DeploymentName,
+    Option<RoleName>,
+    bool,
+);
 
 #[derive(Default)]
 struct Gathered(BTreeMap<Group, BTreeSet<Fqdn>>);
@@ -352,11 +369,11 @@ impl Gathered {
     fn compare(
         &mut self,
         kind: SecretKind,
-        (was_of, was): (Option<User>, Uses),
-        (is_of, is): (Option<User>, Uses),
+        (old_consumer, was): (Option<User>, SecretUses),
+        (is_of, is): (Option<User>, SecretUses),
         node: Option<Fqdn>,
     ) {
-        let same = was_of == is_of;
+        let same = old_consumer == is_of;
         let mut add = |change,
                        secret: &SecretRef,
                        before: Option<&SecretRef>,
@@ -370,12 +387,12 @@ impl Gathered {
         for (at, secret) in &is {
             match was.get(at).filter(|_| same) {
                 Some(before) if before == secret => {}
-                Some(before) => add(UseChange::Replaced, secret, Some(before), &is_of, at),
-                None => add(UseChange::Added, secret, None, &is_of, at),
+                Some(before) => add(SecretUseChange::Replaced, secret, Some(before), &is_of, at),
+                None => add(SecretUseChange::Added, secret, None, &is_of, at),
             }
         }
         for (at, secret) in was.iter().filter(|(at, _)| !(same && is.contains_key(*at))) {
-            add(UseChange::Removed, secret, None, &was_of, at);
+            add(SecretUseChange::Removed, secret, None, &old_consumer, at);
         }
     }
 

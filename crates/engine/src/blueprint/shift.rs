@@ -51,12 +51,12 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
     let known: BTreeMap<DeploymentId, &DeploymentDifference> =
         other.deployments.iter().map(|d| (d.id, d)).collect();
     let deployments = one.deployments.iter().filter_map(|d| match known.get(&d.id) {
-        Some(twin) => deployment_beyond(d, twin),
+        Some(twin) => subtract_deployment(d, twin),
         None => Some(d.clone()),
     });
     let known: BTreeMap<NodeId, &NodeDifference> = other.nodes.iter().map(|n| (n.id, n)).collect();
     let nodes = one.nodes.iter().filter_map(|n| match known.get(&n.id) {
-        Some(twin) => node_beyond(n, twin),
+        Some(twin) => subtract_node(n, twin),
         None => Some(plain(n)),
     });
     let policy = one.policy.clone().filter(|_| one.policy != other.policy);
@@ -65,7 +65,7 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
 
 /// `None` if `other` contains all of it. If a part differs, the deployment's own fields are
 /// included.
-fn deployment_beyond(
+fn subtract_deployment(
     one: &DeploymentDifference,
     other: &DeploymentDifference,
 ) -> Option<DeploymentDifference> {
@@ -88,16 +88,16 @@ fn deployment_beyond(
     (inside > 0 || itself(one) != itself(other)).then_some(left)
 }
 
-fn node_beyond(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
+fn subtract_node(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
     let (mut left, twin) = (plain(one), plain(other));
     let known: BTreeMap<&NoderoleKey, &NoderoleDifference> =
         twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
     left.noderoles.retain(|noderole| known.get(&noderole.noderole) != Some(&noderole));
-    (!left.noderoles.is_empty() || !are_alike(&left, &twin)).then_some(left)
+    (!left.noderoles.is_empty() || !has_same_effect(&left, &twin)).then_some(left)
 }
 
 /// Whether two differences agree on the node itself, without its noderoles.
-fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
+fn has_same_effect(one: &NodeDifference, other: &NodeDifference) -> bool {
     let itself = |n: &NodeDifference| NodeDifference { noderoles: Vec::new(), ..n.clone() };
     let (new, known) = match (one.mark, other.mark) {
         (Mark::Added, Mark::Changed) => (one, other),
@@ -106,7 +106,7 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
     };
     // A node with a document has `moved` only if its deployment changes.
     let to = |n: &NodeDifference| n.moved.and_then(|(_, to)| to);
-    let goes_elsewhere = known.moved.is_some() && to(known) != to(new);
+    let has_other_destination = known.moved.is_some() && to(known) != to(new);
     // The first document of a node copies its record. If another change did this first, its
     // document already contains the record.
     let shown = |n: &NodeDifference| NodeDifference {
@@ -116,7 +116,7 @@ fn are_alike(one: &NodeDifference, other: &NodeDifference) -> bool {
         hints: if n.mark == Mark::Changed { n.hints.clone() } else { Vec::new() },
         ..itself(n)
     };
-    !goes_elsewhere && shown(new) == shown(known)
+    !has_other_destination && shown(new) == shown(known)
 }
 
 /// Removes the parts that do not count as an effect.

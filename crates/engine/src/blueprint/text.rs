@@ -54,14 +54,14 @@ pub struct Place {
 pub struct Behind {
     /// The old and the new version of a barclamp in a deployment, its own or inherited from an
     /// ancestor.
-    pub pins: BTreeMap<(DeploymentId, BarclampName), PinBehind>,
+    pub pins: BTreeMap<(DeploymentId, BarclampName), PinDescription>,
     /// The differences between two contents of a role, one line each.
     pub contents: BTreeMap<(Hash, Hash), Vec<String>>,
 }
 
 /// A description of the change of a barclamp's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PinBehind {
+pub struct PinDescription {
     /// As shown to people: `2 (77d03a91)`. `None` if the deployment does not have the barclamp.
     pub versions: Sides<Option<String>>,
     /// Roles that differ between the versions and that the deployment does not use.
@@ -206,7 +206,7 @@ fn sign(mark: Mark) -> char {
     }
 }
 
-fn mark_of(sides: Sides<Option<Hash>>) -> Mark {
+fn kind_of_sides(sides: Sides<Option<Hash>>) -> Mark {
     match (sides.old, sides.new) {
         (None, _) => Mark::Added,
         (_, None) => Mark::Removed,
@@ -283,7 +283,7 @@ impl Page<'_> {
         let BarclampDifference { barclamp, mark, old, new } = change;
         let behind = self.behind.pins.get(&(deployment, barclamp.clone()));
         let (old, new) = match behind {
-            Some(PinBehind { versions, .. }) => (&versions.old, &versions.new),
+            Some(PinDescription { versions, .. }) => (&versions.old, &versions.new),
             None => (old, new),
         };
         let (mark, versions) = match (old, new) {
@@ -295,7 +295,7 @@ impl Page<'_> {
         };
         self.line(1, format_args!("{} barclamp {barclamp}{versions}", sign(mark)));
         for (role, sides) in behind.into_iter().flat_map(|behind| &behind.roles) {
-            let mark = mark_of(*sides);
+            let mark = kind_of_sides(*sides);
             let content = content(mark, Some(*sides));
             self.line(2, format_args!("{} role {role}{content}, not used here", sign(mark)));
             self.contents(3, Some(*sides));

@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::{self, Hash, Object, ObjectKind};
-use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
+use crate::ids::{AttribName, BarclampName, ConcurrencyGroupName, JigName, RoleName};
 
 pub mod read;
 pub mod version;
 
 /// Maximum size of one script, in bytes.
-pub const MAX_SCRIPT: usize = 256 * 1024;
+pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 /// Maximum number of roles in one barclamp.
 pub const MAX_ROLES: usize = 500;
 
@@ -320,19 +320,19 @@ pub enum Place {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lane {
     /// The group's name, unique in the deployment.
-    pub name: LaneName,
+    pub name: ConcurrencyGroupName,
     /// Maximum number of its steps that run at once.
     pub max_running: u32,
     /// When the next steps of the group start.
     #[serde(default)]
-    pub mode: LaneMode,
+    pub mode: ConcurrencyGroupMode,
 }
 
 /// When the next steps of a concurrency group start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum LaneMode {
+pub enum ConcurrencyGroupMode {
     /// The next step starts as soon as one ends.
     #[default]
     Rolling,
@@ -403,7 +403,7 @@ pub enum JoinAfter {
 
 /// A barclamp that a deployment sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InSight<'p> {
+pub struct VisibleBarclamp<'p> {
     pub barclamp: &'p BarclampName,
     /// The version that applies in that deployment.
     pub version: Hash,
@@ -417,11 +417,11 @@ pub struct InSight<'p> {
 /// that only the hidden version has.
 pub fn in_sight<'p>(
     chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>,
-) -> Vec<InSight<'p>> {
+) -> Vec<VisibleBarclamp<'p>> {
     let (mut seen, mut sight) = (BTreeSet::new(), Vec::new());
     for (up, pins) in chain.into_iter().enumerate() {
         let nearest = pins.iter().filter(|(barclamp, _)| seen.insert(*barclamp));
-        sight.extend(nearest.map(|(barclamp, version)| InSight {
+        sight.extend(nearest.map(|(barclamp, version)| VisibleBarclamp {
             barclamp,
             version: *version,
             up,
@@ -432,7 +432,7 @@ pub fn in_sight<'p>(
 
 impl Role {
     /// Whether the role satisfies a requirement of `name`.
-    pub fn answers_to(&self, name: &RoleName) -> bool {
+    pub fn satisfies(&self, name: &RoleName) -> bool {
         self.name == *name || self.provides.contains(name)
     }
 
@@ -476,10 +476,12 @@ impl Role {
     }
 
     /// The concurrency group of its step, with the group's limit.
-    pub fn lane(&self) -> (LaneName, Option<u32>, LaneMode) {
+    pub fn lane(&self) -> (ConcurrencyGroupName, Option<u32>, ConcurrencyGroupMode) {
         match &self.run.lane {
             Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
-            None => (LaneName::of_role(&self.name), None, LaneMode::default()),
+            None => {
+                (ConcurrencyGroupName::of_role(&self.name), None, ConcurrencyGroupMode::default())
+            }
         }
     }
 }
@@ -541,10 +543,10 @@ impl Catalog {
     pub fn add_role(&mut self, hash: Hash, role: Arc<Role>) {
         // A barrier contains only names and flags, so canonical JSON can always represent it.
         if let Some(barrier) = role.barrier()
-            && let Ok(of_barrier) = canonical::hash(&barrier)
+            && let Ok(barrier_hash) = canonical::hash(&barrier)
         {
-            self.barriers.insert(hash, of_barrier);
-            self.roles.entry(of_barrier).or_insert_with(|| Arc::new(barrier));
+            self.barriers.insert(hash, barrier_hash);
+            self.roles.entry(barrier_hash).or_insert_with(|| Arc::new(barrier));
         }
         self.roles.insert(hash, role);
     }

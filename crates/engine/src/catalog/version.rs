@@ -202,7 +202,7 @@ fn by_number(a: (Hash, &str), b: (Hash, &str)) -> Ordering {
 ///
 /// # Errors
 /// [`CatalogError`] if the catalog lacks a role of one of them.
-pub fn same_but_for_jigs(
+pub fn is_equal_except_jigs(
     stored: &Barclamp,
     read: &Barclamp,
     catalog: &Catalog,
@@ -212,14 +212,15 @@ pub fn same_but_for_jigs(
         return Ok(false);
     }
     for (was, is) in stored.roles.values().zip(read.roles.values()) {
-        if was != is && !resolved_elsewhere(catalog.role(*was)?, catalog.role(*is)?, catalog) {
+        if was != is && !is_role_equal_except_jig(catalog.role(*was)?, catalog.role(*is)?, catalog)
+        {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn resolved_elsewhere(was: &Role, is: &Role, catalog: &Catalog) -> bool {
+fn is_role_equal_except_jig(was: &Role, is: &Role, catalog: &Catalog) -> bool {
     let word = is.jig.as_str();
     let undeclared = JigClass::built_in(word).unwrap_or_else(|| JigClass::Other(word.to_owned()));
     let mut was = Role { jig_class: undeclared, ..was.clone() };

@@ -55,7 +55,7 @@ pub struct Ssh {
     /// The only host key that the worker accepts: its type and the key in base64.
     pub host_key: String,
     /// The folder that is the node's root.
-    #[serde(default = "whole_machine")]
+    #[serde(default = "default_root")]
     pub root: String,
 }
 
@@ -63,7 +63,7 @@ fn ssh_port() -> u16 {
     SSH_PORT
 }
 
-fn whole_machine() -> String {
+fn default_root() -> String {
     "/".to_owned()
 }
 
@@ -157,14 +157,14 @@ impl Connection {
     /// [`ConnectionError`] for the first invalid field.
     pub fn checked(self) -> Result<Self, ConnectionError> {
         match self {
-            Self::Local { root } => Ok(Self::Local { root: checked_root(&root)? }),
+            Self::Local { root } => Ok(Self::Local { root: validate_root(&root)? }),
             Self::Ssh(ssh) => Ok(Self::Ssh(Ssh {
-                addresses: checked_addresses(&ssh.addresses)?,
-                port: checked_port(ssh.port)?,
-                user: checked_user(&ssh.user)?,
-                key: checked_key(&ssh.key)?,
-                host_key: checked_host_key(&ssh.host_key)?,
-                root: checked_root(&ssh.root)?,
+                addresses: validate_addresses(&ssh.addresses)?,
+                port: validate_port(ssh.port)?,
+                user: validate_user(&ssh.user)?,
+                key: validate_key(&ssh.key)?,
+                host_key: validate_host_key(&ssh.host_key)?,
+                root: validate_root(&ssh.root)?,
             })),
         }
     }
@@ -276,23 +276,23 @@ impl ConnectionChange {
     /// [`ConnectionError`] for the first invalid field.
     pub fn checked(&self) -> Result<Self, ConnectionError> {
         Ok(Self {
-            addresses: self.addresses.as_deref().map(checked_addresses).transpose()?,
-            port: self.port.map(checked_port).transpose()?,
-            user: self.user.as_deref().map(checked_user).transpose()?,
+            addresses: self.addresses.as_deref().map(validate_addresses).transpose()?,
+            port: self.port.map(validate_port).transpose()?,
+            user: self.user.as_deref().map(validate_user).transpose()?,
             key: self
                 .key
                 .clone()
-                .map(|name| checked_key(&SecretRef { name, version: 1 }))
+                .map(|name| validate_key(&SecretRef { name, version: 1 }))
                 .transpose()?
                 .map(|key| key.name),
             key_version: self
                 .key_version
                 .map(|version| {
-                    checked_key(&SecretRef { name: "any".into(), version }).map(|key| key.version)
+                    validate_key(&SecretRef { name: "any".into(), version }).map(|key| key.version)
                 })
                 .transpose()?,
-            host_key: self.host_key.as_deref().map(checked_host_key).transpose()?,
-            root: self.root.as_deref().map(checked_root).transpose()?,
+            host_key: self.host_key.as_deref().map(validate_host_key).transpose()?,
+            root: self.root.as_deref().map(validate_root).transpose()?,
         })
     }
 
@@ -302,14 +302,14 @@ impl ConnectionChange {
     /// # Errors
     /// [`ConnectionError`] if a field is missing or does not exist for the transport.
     pub fn apply(&self, base: Option<&Connection>) -> Result<Connection, ConnectionError> {
-        let of_ssh = self.addresses.is_some()
+        let has_ssh_fields = self.addresses.is_some()
             || self.port.is_some()
             || self.user.is_some()
             || self.key.is_some()
             || self.key_version.is_some()
             || self.host_key.is_some();
         let ssh = match base {
-            Some(Connection::Local { root }) if !of_ssh => {
+            Some(Connection::Local { root }) if !has_ssh_fields => {
                 return Connection::Local {
                     root: self.root.clone().unwrap_or_else(|| root.clone()),
                 }
@@ -322,7 +322,7 @@ impl ConnectionChange {
                      Add an SSH machine as another node",
                 );
             }
-            None if !of_ssh => {
+            None if !has_ssh_fields => {
                 let Some(root) = &self.root else { return wrong("root", "Name the folder") };
                 return Connection::Local { root: root.clone() }.checked();
             }
@@ -352,7 +352,7 @@ impl ConnectionChange {
                 .root
                 .clone()
                 .or_else(|| ssh.map(|ssh| ssh.root.clone()))
-                .unwrap_or_else(whole_machine),
+                .unwrap_or_else(default_root),
         })
         .checked()
     }
@@ -382,7 +382,7 @@ pub fn canonical_address(address: &str) -> String {
     host + zone
 }
 
-fn checked_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionError> {
+fn validate_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionError> {
     if addresses.is_empty() || addresses.len() > ADDRESSES {
         return wrong(
             "addresses",
@@ -422,7 +422,7 @@ fn is_address(text: &str) -> bool {
         && (!is_number || host.parse::<IpAddr>().is_ok())
 }
 
-fn checked_port(port: u16) -> Result<u16, ConnectionError> {
+fn validate_port(port: u16) -> Result<u16, ConnectionError> {
     if port == 0 {
         wrong("port", "Port 0 is invalid. SSH usually listens on port 22")
     } else {
@@ -430,7 +430,7 @@ fn checked_port(port: u16) -> Result<u16, ConnectionError> {
     }
 }
 
-fn checked_user(user: &str) -> Result<String, ConnectionError> {
+fn validate_user(user: &str) -> Result<String, ConnectionError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '@' | '\\');
     if user.is_empty() || user.len() > 64 || user.starts_with('-') || !user.chars().all(plain) {
         return wrong("user", format!("{:?} is not a valid user name", crate::text::shown(user)));
@@ -438,7 +438,7 @@ fn checked_user(user: &str) -> Result<String, ConnectionError> {
     Ok(user.to_owned())
 }
 
-fn checked_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
+fn validate_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
     if key.parts().is_none() || key.version < 1 || key.name.len() > LONGEST[1] {
         return wrong(
             "key",
@@ -449,7 +449,7 @@ fn checked_key(key: &SecretRef) -> Result<SecretRef, ConnectionError> {
     Ok(key.clone())
 }
 
-fn checked_host_key(text: &str) -> Result<String, ConnectionError> {
+fn validate_host_key(text: &str) -> Result<String, ConnectionError> {
     let mut words = text.split_whitespace();
     let key_type = words.next().filter(|word| KEY_TYPES.contains(word));
     let base64 = |key: &&str| {
@@ -471,7 +471,7 @@ fn checked_host_key(text: &str) -> Result<String, ConnectionError> {
     }
 }
 
-fn checked_root(root: &str) -> Result<String, ConnectionError> {
+fn validate_root(root: &str) -> Result<String, ConnectionError> {
     let root = match root.trim() {
         "" => "/",
         root => root,

@@ -255,7 +255,7 @@ pub enum BlueprintError {
 
 impl Blueprint {
     /// The pins of a deployment and its ancestors, nearest first.
-    pub fn pins_from(
+    pub fn pins(
         &self,
         deployment: DeploymentId,
     ) -> impl Iterator<Item = &BTreeMap<BarclampName, Hash>> {
@@ -270,12 +270,12 @@ impl Blueprint {
     }
 
     /// The version of a barclamp that a deployment uses, pinned by it or by an ancestor.
-    pub fn version_in_sight(
+    pub fn visible_version(
         &self,
         deployment: DeploymentId,
         barclamp: &BarclampName,
     ) -> Option<Hash> {
-        self.pins_from(deployment).find_map(|pins| pins.get(barclamp).copied())
+        self.pins(deployment).find_map(|pins| pins.get(barclamp).copied())
     }
 
     pub fn root(&self) -> RootDoc {
@@ -290,14 +290,14 @@ impl Blueprint {
     }
 
     /// Inserts or replaces a deployment's document and returns its object.
-    pub fn put_deployment(&mut self, doc: DeploymentDoc) -> Result<Object, BlueprintError> {
+    pub fn insert_deployment(&mut self, doc: DeploymentDoc) -> Result<Object, BlueprintError> {
         let object = object(ObjectKind::Deployment, &doc)?;
         self.deployments.insert(doc.id, Stored { hash: object.hash, doc: Arc::new(doc) });
         Ok(object)
     }
 
     /// Inserts or replaces a node's document and returns its object.
-    pub fn put_node(&mut self, doc: NodeDoc) -> Result<Object, BlueprintError> {
+    pub fn insert_node(&mut self, doc: NodeDoc) -> Result<Object, BlueprintError> {
         let object = object(ObjectKind::Node, &doc)?;
         self.nodes.insert(doc.id, Stored { hash: object.hash, doc: Arc::new(doc) });
         Ok(object)

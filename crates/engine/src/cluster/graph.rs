@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::cluster::trail::Trail;
+use crate::cluster::trail::PathSet;
 use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
 
@@ -89,7 +89,7 @@ pub struct Edge {
 
 /// A folded graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Folded {
+pub struct FoldedGraph {
     /// Ordered by key.
     pub vertices: Vec<Vertex>,
     /// Ordered by their ends.
@@ -98,7 +98,7 @@ pub struct Folded {
     pub within: usize,
 }
 
-impl Folded {
+impl FoldedGraph {
     /// Truncates the graph to its first `count` vertices and the edges among them.
     #[must_use]
     pub fn first(mut self, count: usize) -> Self {
@@ -109,7 +109,7 @@ impl Folded {
 }
 
 /// Folds the graph and marks the edges of the trail.
-pub fn fold(items: &[Item], unfold: &Unfold, trail: &Trail) -> Folded {
+pub fn fold(items: &[Item], unfold: &Unfold, trail: &PathSet) -> FoldedGraph {
     let mut members: BTreeMap<Key, Vec<usize>> = BTreeMap::new();
     for (at, item) in items.iter().enumerate() {
         members.entry(key(item, unfold)).or_default().push(at);
@@ -138,7 +138,7 @@ pub fn fold(items: &[Item], unfold: &Unfold, trail: &Trail) -> Folded {
             edge.2 += usize::from(trail.edges.contains(&(*id, item.id)));
         }
     }
-    Folded {
+    FoldedGraph {
         vertices: members.into_iter().map(|(key, members)| Vertex { key, members }).collect(),
         edges: edges
             .into_iter()
@@ -298,7 +298,7 @@ mod tests {
         ]
     }
 
-    fn said(folded: &Folded) -> Vec<String> {
+    fn said(folded: &FoldedGraph) -> Vec<String> {
         let name = |at: usize| {
             let key = &folded.vertices[at].key;
             let one =
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn folded_view_has_one_vertex_per_role() {
-        let folded = fold(&small(), &Unfold::default(), &Trail::default());
+        let folded = fold(&small(), &Unfold::default(), &PathSet::default());
         assert_eq!(said(&folded), ["dns -2-> run", "run -2-> app"]);
         assert_eq!(folded.vertices.iter().map(|v| v.members.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
@@ -323,12 +323,12 @@ mod tests {
     fn unfolding_role_or_node_leaves_rest_folded() {
         let role = Unfold { roles: [name("run")].into(), ..Unfold::default() };
         assert_eq!(
-            said(&fold(&small(), &role, &Trail::default())),
+            said(&fold(&small(), &role, &PathSet::default())),
             ["dns -1-> run@n1", "dns -1-> run@n2", "run@n1 -1-> app", "run@n2 -1-> app"]
         );
         let node = Unfold { nodes: [NodeId(Uuid::from_u128(1))].into(), ..Unfold::default() };
         assert_eq!(
-            said(&fold(&small(), &node, &Trail::default())),
+            said(&fold(&small(), &node, &PathSet::default())),
             ["dns -1-> run", "dns@n1 -1-> run@n1", "run -1-> app", "run@n1 -1-> app"]
         );
     }
@@ -341,7 +341,7 @@ mod tests {
             Unfold { roles: [name("dns")].into(), ..Unfold::default() },
             Unfold { noderoles: [items[3].id].into(), ..Unfold::default() },
         ] {
-            let folded = fold(&items, &unfold, &Trail::default());
+            let folded = fold(&items, &unfold, &PathSet::default());
             let mut members: Vec<usize> =
                 folded.vertices.iter().flat_map(|v| v.members.clone()).collect();
             members.sort_unstable();
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn truncated_fold_is_consistent() {
-        let folded = fold(&small(), &Unfold::default(), &Trail::default()).first(2);
+        let folded = fold(&small(), &Unfold::default(), &PathSet::default()).first(2);
         assert_eq!(folded.vertices.len(), 2);
         assert_eq!(folded.edges, [], "app and dns have nothing between them, and run is gone");
     }

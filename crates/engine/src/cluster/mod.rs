@@ -27,5 +27,5 @@ pub use document::{
     Blueprint, BlueprintError, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc,
     NoderoleDoc, NoderoleKey, RootDoc,
 };
-pub use naming::{Hardware, NamingError, derived_name, mac_address};
+pub use naming::{Hardware, NamingError, derive_node_name, mac_address};
 pub use skeleton::{Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole};

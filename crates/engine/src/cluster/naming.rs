@@ -42,7 +42,7 @@ const MAX_SERIAL: usize = 62;
 ///
 /// # Errors
 /// [`NamingError`] if no identifier is usable or the domain is invalid.
-pub fn derived_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, NamingError> {
+pub fn derive_node_name(hardware: &Hardware<'_>, domain: &str) -> Result<Fqdn, NamingError> {
     let mut macs: Vec<[u8; 6]> = hardware.macs.iter().filter_map(|text| mac(text)).collect();
     macs.sort_by_key(|mac| (is_local(mac), *mac));
     let label = match (macs.first(), hardware.serial.and_then(serial)) {
@@ -79,8 +79,8 @@ fn mac(text: &str) -> Option<[u8; 6]> {
         *byte = pair[0] << 4 | pair[1];
     }
     // The lowest bit of the first byte marks a multicast address.
-    let of_many = bytes[0] & 1 == 1;
-    (bytes != [0; 6] && !of_many).then_some(bytes)
+    let is_multicast = bytes[0] & 1 == 1;
+    (bytes != [0; 6] && !is_multicast).then_some(bytes)
 }
 
 /// Whether an address is locally administered (a bridge's or virtual card's) and not assigned by
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn name(macs: &[&str], serial: Option<&str>) -> Result<String, NamingError> {
-        derived_name(&Hardware { macs, serial }, "lab.example.com").map(|fqdn| fqdn.to_string())
+        derive_node_name(&Hardware { macs, serial }, "lab.example.com").map(|fqdn| fqdn.to_string())
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn short_domain_is_rejected() {
         let hardware = Hardware { macs: &["00:25:90:aa:00:01"], serial: None };
-        assert!(matches!(derived_name(&hardware, "example"), Err(NamingError::Name(_))));
+        assert!(matches!(derive_node_name(&hardware, "example"), Err(NamingError::Name(_))));
     }
 
     proptest! {

@@ -22,24 +22,24 @@ use crate::ids::NoderoleId;
 
 /// A set of edges and their ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trail {
+pub struct PathSet {
     /// The ends of its edges. The longest path can be a single noderole without edges.
     pub noderoles: BTreeSet<NoderoleId>,
     /// Edges as (parent, child).
     pub edges: BTreeSet<(NoderoleId, NoderoleId)>,
 }
 
-impl Trail {
+impl PathSet {
     pub fn is_empty(&self) -> bool {
         self.noderoles.is_empty()
     }
 }
 
 /// All paths from one of `from` down to one of `to`, in the direction from parents to children.
-pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<NoderoleId>) -> Trail {
+pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<NoderoleId>) -> PathSet {
     let behind = reach(items, from, Way::Down, usize::MAX);
     let before = reach(items, to, Way::Up, usize::MAX);
-    let mut trail = Trail::default();
+    let mut trail = PathSet::default();
     for item in items.iter().filter(|item| before.contains(&item.id)) {
         for (parent, _) in item.parents.iter().filter(|(parent, _)| behind.contains(parent)) {
             trail.edges.insert((*parent, item.id));
@@ -79,8 +79,8 @@ pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<Nodero
 }
 
 /// The trail that consists of one path.
-pub fn along(way: &[NoderoleId]) -> Trail {
-    Trail {
+pub fn along(way: &[NoderoleId]) -> PathSet {
+    PathSet {
         noderoles: way.iter().copied().collect(),
         edges: way.windows(2).map(|pair| (pair[0], pair[1])).collect(),
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::secret::{holds_reference, is_reference, named};
+use super::secret::{contains_reference, is_reference, named};
 use super::{DataError, check_depth, escaped, merge, ordered};
 
 /// How a value changed.
@@ -111,7 +111,7 @@ fn change(path: String, old: Option<&Value>, new: Option<&Value>) -> Change {
     let hides_plain = sides().any(is_reference);
     let shown =
         |side: Option<&Value>| side.filter(|value| !hides_plain || is_reference(value)).map(named);
-    Change { path, kind, old: shown(old), new: shown(new), secret: sides().any(holds_reference) }
+    Change { path, kind, old: shown(old), new: shown(new), secret: sides().any(contains_reference) }
 }
 
 #[cfg(test)]

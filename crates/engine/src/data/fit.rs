@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-use super::schema::{Misfit, misfits};
+use super::schema::{SchemaError, misfits};
 use super::{DataError, merge, secret};
 
 /// An attribute: the JSON pointer of its value, and its schema.
@@ -33,9 +33,9 @@ pub fn unfit<'a>(
     below: &Value,
     expected: impl IntoIterator<Item = Expected<'a>>,
     is_last: bool,
-) -> Result<Vec<Misfit>, DataError> {
+) -> Result<Vec<SchemaError>, DataError> {
     let whole = if below.is_null() { own.clone() } else { merge(below, own)? };
-    let mut found: Vec<Misfit> = Vec::new();
+    let mut found: Vec<SchemaError> = Vec::new();
     for attrib in expected {
         if let Some(misfit) = in_the_way(own, &attrib) {
             if !found.contains(&misfit) {
@@ -52,7 +52,7 @@ pub fn unfit<'a>(
             let is_missing = whole.pointer(&path).is_none();
             let place = if is_missing { parent(&path) } else { &path };
             if own.pointer(place).is_some() && (!is_missing || is_last) {
-                found.push(Misfit { path, what: misfit.what });
+                found.push(SchemaError { path, what: misfit.what });
             }
         }
     }
@@ -65,7 +65,7 @@ fn parent(path: &str) -> &str {
 
 /// A value above the attribute's path that is not an object. Such an entry hides the attribute
 /// permanently.
-fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
+fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<SchemaError> {
     let mut at = "";
     loop {
         let rest = attrib.path.get(at.len() + 1..)?;
@@ -77,7 +77,7 @@ fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<Misfit> {
                 super::kind_of(value),
                 attrib.name
             );
-            return Some(Misfit { path: at.to_owned(), what });
+            return Some(SchemaError { path: at.to_owned(), what });
         }
         let next = rest.find('/').map_or(attrib.path.len(), |end| at.len() + 1 + end);
         if next >= attrib.path.len() {

@@ -145,7 +145,7 @@ pub struct Sight<'a> {
 
 /// The distance of each ancestor of a step, in edges of the shortest path. `edges` are (child,
 /// parent) pairs and must include all edges above the step.
-pub fn distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<StepId, u32> {
+pub fn ancestor_distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<StepId, u32> {
     let mut above: BTreeMap<StepId, Vec<StepId>> = BTreeMap::new();
     for (child, parent) in edges {
         above.entry(*child).or_default().push(*parent);
@@ -226,11 +226,11 @@ impl Layered {
         own: OwnData<'_>,
         wall: Option<Wall<'_>>,
     ) -> Result<(), DataError> {
-        let masked = |value: &Value| secret::holds_reference(value).then(|| secret::mask(value));
-        let (masked_wall, masked_system) =
+        let masked = |value: &Value| secret::contains_reference(value).then(|| secret::mask(value));
+        let (masked_output, masked_system) =
             (wall.and_then(|wall| masked(wall.value)), masked(own.system));
         let wall =
-            wall.map(|wall| Wall { value: masked_wall.as_ref().unwrap_or(wall.value), ..wall });
+            wall.map(|wall| Wall { value: masked_output.as_ref().unwrap_or(wall.value), ..wall });
         let system = masked_system.as_ref().unwrap_or(own.system);
         let profiles =
             own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
@@ -454,8 +454,8 @@ mod tests {
             .map(|(child, parent)| (step(child), step(parent)))
             .into();
         let expected = BTreeMap::from([(step(2), 1), (step(3), 1), (step(4), 2)]);
-        assert_eq!(distances(step(1), &edges), expected);
-        assert!(distances(step(4), &edges).is_empty());
+        assert_eq!(ancestor_distances(step(1), &edges), expected);
+        assert!(ancestor_distances(step(4), &edges).is_empty());
     }
 
     #[test]
@@ -470,7 +470,7 @@ mod tests {
         fn every_value_has_correct_source(documents in proptest::collection::vec(merge::tests::document(), 4)) {
             let mut objects: Vec<Value> = documents.into_iter().map(|d| json!({ "k": d })).collect();
             // References are effective in reviewed data only.
-            if secret::holds_reference(&objects[2]) {
+            if secret::contains_reference(&objects[2]) {
                 objects[2] = secret::mask(&objects[2]);
             }
             let own = OwnData { template: &objects[0], profiles: &[], deployment_role: &objects[1], system: &objects[2], user: &objects[3] };

@@ -97,10 +97,10 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
 ///
 /// # Errors
 /// [`DataError::NotAnObject`] if the result is not an object, or an error of
-/// [`super::check_returned`].
+/// [`super::check_result`].
 pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
     super::object(returned, || "The result of a run".into())?;
-    super::check_returned(returned)?;
+    super::check_result(returned)?;
     Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
 }
 
@@ -191,7 +191,7 @@ pub(super) mod tests {
         assert_eq!(wall(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));
         assert_eq!(wall(&given, &given).unwrap(), json!({}));
         let error = wall(&given, &json!({"a/b": ["x\0y"]})).unwrap_err();
-        assert_eq!(error, DataError::Unstorable { path: "/a~1b/0".into() });
+        assert_eq!(error, DataError::ContainsNul { path: "/a~1b/0".into() });
         assert!(wall(&given, &json!({"a": {"k\0": 1}})).is_err());
         for no_object in
             [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})]

@@ -41,7 +41,7 @@ pub mod written;
 
 pub use diff::{Change, ChangeKind, diff};
 pub use layers::{
-    Contribution, Layer, Layered, OwnData, Sight, Source, Wall, distances, layers, visible,
+    Contribution, Layer, Layered, OwnData, Sight, Source, Wall, ancestor_distances, layers, visible,
 };
 pub use merge::{contains, difference, merge, wall};
 pub use secret::mask;
@@ -50,10 +50,10 @@ pub use secret::mask;
 pub const MAX_BYTES: usize = 256 * 1024;
 /// Maximum size of the data that one run sees, in bytes of its canonical form. It is stored with
 /// each run and sent to its node.
-pub const MAX_SEEN: usize = 4 * 1024 * 1024;
+pub const MAX_RUN_INPUT_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum size of one document as PostgreSQL stores it, in bytes ([`stored_bytes`]). Only numbers
 /// with large exponents can exceed it within [`MAX_BYTES`].
-pub const MAX_STORED: usize = 1024 * 1024;
+pub const MAX_STORED_BYTES: usize = 1024 * 1024;
 /// The largest integer that every JSON parser represents exactly: 2^53 - 1.
 pub const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// Maximum number of objects and lists around one value: `1` has none, `{"a": [1]}` has two.
@@ -69,18 +69,18 @@ pub enum DataError {
         /// The first keys of the path.
         path: String,
     },
-    /// Larger than [`MAX_BYTES`] or [`MAX_SEEN`].
+    /// Larger than [`MAX_BYTES`] or [`MAX_RUN_INPUT_BYTES`].
     #[error(
         "The data has {size} bytes as canonical JSON, and the limit is {limit}. Store bulk data in \
          a file and refer to the file"
     )]
     TooLarge { size: usize, limit: usize },
-    /// Larger than [`MAX_STORED`].
+    /// Larger than [`MAX_STORED_BYTES`].
     #[error(
         "The data needs {size} bytes in the database, which stores all digits of a number (1e-300 \
          has 302). The limit is {limit}. Write such numbers as strings, or use fewer of them"
     )]
-    Swollen { size: usize, limit: usize },
+    StoredTooLarge { size: usize, limit: usize },
     /// A layer or a run's result is not an object.
     #[error("{what} must be a JSON object, but is {found}")]
     NotAnObject {
@@ -115,7 +115,7 @@ pub enum DataError {
          name under which workers store it. Its parts are separated by slashes, and no part may be \
          empty or start with a dot"
     )]
-    NoSecretsName {
+    InvalidSecretName {
         /// A JSON pointer.
         path: String,
         /// The name as written, shortened.
@@ -136,7 +136,7 @@ pub enum DataError {
     #[error(
         "The string at {path} contains the character U+0000, which cannot be stored. Remove it"
     )]
-    Unstorable {
+    ContainsNul {
         /// A JSON pointer. For a key, it points to the object that contains it.
         path: String,
     },
@@ -151,14 +151,14 @@ pub enum DataError {
 /// Checks a document against all limits before it is stored or used.
 ///
 /// # Errors
-/// [`DataError::TooDeep`], [`DataError::TooLarge`], [`DataError::Swollen`],
+/// [`DataError::TooDeep`], [`DataError::TooLarge`], [`DataError::StoredTooLarge`],
 /// [`DataError::NotCanonical`].
 pub fn check(value: &Value) -> Result<(), DataError> {
     check_depth(value)?;
     at_most(value, MAX_BYTES)?;
     let size = stored_bytes(value);
-    if size > MAX_STORED {
-        return Err(DataError::Swollen { size, limit: MAX_STORED });
+    if size > MAX_STORED_BYTES {
+        return Err(DataError::StoredTooLarge { size, limit: MAX_STORED_BYTES });
     }
     Ok(())
 }
@@ -177,7 +177,7 @@ fn at_most(value: &Value, limit: usize) -> Result<(), DataError> {
 /// # Errors
 /// [`DataError::TooLarge`], [`DataError::NotCanonical`].
 pub fn check_seen(value: &Value) -> Result<(), DataError> {
-    at_most(value, MAX_SEEN)
+    at_most(value, MAX_RUN_INPUT_BYTES)
 }
 
 /// The size of a document in bytes as PostgreSQL writes it (`jsonb::text`): with spaces, and
@@ -189,7 +189,7 @@ pub fn stored_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(true) => "null".len(),
         Value::Bool(false) => "false".len(),
-        Value::Number(number) => written_out(&number.to_string()),
+        Value::Number(number) => expanded_length(&number.to_string()),
         Value::String(string) => text(string),
         Value::Array(values) => list(values.iter().map(stored_bytes).sum(), values.len()),
         Value::Object(map) => {
@@ -201,7 +201,7 @@ pub fn stored_bytes(value: &Value) -> usize {
 }
 
 /// The length of a number written without an exponent, in characters.
-fn written_out(number: &str) -> usize {
+fn expanded_length(number: &str) -> usize {
     let whole = |number: &str| number.split('.').next().map_or(0, str::len);
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else { return number.len() };
     let behind = mantissa.split_once('.').map_or(0, |(_, behind)| behind.len());
@@ -217,8 +217,8 @@ fn written_out(number: &str) -> usize {
 /// Checks the result of a run: [`check`], and that PostgreSQL can store it.
 ///
 /// # Errors
-/// Those of [`check`], [`DataError::Unstorable`].
-pub fn check_returned(value: &Value) -> Result<(), DataError> {
+/// Those of [`check`], [`DataError::ContainsNul`].
+pub fn check_result(value: &Value) -> Result<(), DataError> {
     check(value)?;
     check_storable(value, &mut String::new())
 }
@@ -226,7 +226,7 @@ pub fn check_returned(value: &Value) -> Result<(), DataError> {
 fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
     let plain = |text: &str, path: &str| match text.contains('\0') {
         false => Ok(()),
-        true => Err(DataError::Unstorable {
+        true => Err(DataError::ContainsNul {
             path: if path.is_empty() { "/".into() } else { path.into() },
         }),
     };
@@ -256,12 +256,12 @@ fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
 /// An integer above [`MAX_INTEGER`] can change in a browser or in canonical JSON. The approved
 /// value would then differ from the entered one. A malformed reference to a secret would be masked
 /// and never resolved. A reference to an impossible secret name would be approved and then fail. A
-/// deceptive text ([`text::deceives`]) would look different to reviewers.
+/// deceptive text ([`text::is_deceptive`]) would look different to reviewers.
 ///
 /// # Errors
 /// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`],
-/// [`DataError::NoSecretsName`], [`DataError::Deceptive`].
-pub fn check_written(value: &Value) -> Result<(), DataError> {
+/// [`DataError::InvalidSecretName`], [`DataError::Deceptive`].
+pub fn check_user_data(value: &Value) -> Result<(), DataError> {
     check(value)?;
     check_values(value, &mut String::new())
 }
@@ -308,7 +308,7 @@ fn check_reference(value: &Value, path: &str) -> Result<(), DataError> {
     }
     match secret.parts() {
         Some(_) => Ok(()),
-        None => Err(DataError::NoSecretsName {
+        None => Err(DataError::InvalidSecretName {
             path: path(),
             name: secret.name.chars().take(64).collect(),
         }),
@@ -409,16 +409,16 @@ mod tests {
         check(&json!({"k": "x".repeat(MAX_BYTES - overhead)})).unwrap();
         let error = check(&json!({"k": "x".repeat(MAX_BYTES - overhead + 1)})).unwrap_err();
         assert_eq!(error, DataError::TooLarge { size: MAX_BYTES + 1, limit: MAX_BYTES });
-        check_seen(&json!({"k": "x".repeat(MAX_SEEN - overhead)})).unwrap();
-        assert!(check_seen(&json!({"k": "x".repeat(MAX_SEEN - overhead + 1)})).is_err());
+        check_seen(&json!({"k": "x".repeat(MAX_RUN_INPUT_BYTES - overhead)})).unwrap();
+        assert!(check_seen(&json!({"k": "x".repeat(MAX_RUN_INPUT_BYTES - overhead + 1)})).is_err());
     }
 
     #[test]
     fn stored_size_limit_counts_expanded_numbers() {
         let value = json!({ "n": vec![1e-300; 4_000] });
         assert!(serde_json::to_vec(&value).unwrap().len() < 30_000);
-        for refused in [check(&value), check_written(&value), check_returned(&value)] {
-            let Err(error @ DataError::Swollen { size, .. }) = refused else {
+        for refused in [check(&value), check_user_data(&value), check_result(&value)] {
+            let Err(error @ DataError::StoredTooLarge { size, .. }) = refused else {
                 panic!("{refused:?}")
             };
             assert!(size > 1_200_000 && error.to_string().contains("1e-300"), "{error}");
@@ -430,7 +430,7 @@ mod tests {
     fn inexact_integer_is_rejected_with_position() {
         for good in ["9007199254740991", "-9007199254740991", "0", "1.5", "1e-300", "12345.0"] {
             let value: Value = serde_json::from_str(&format!("{{\"n\": {good}}}")).unwrap();
-            assert_eq!(check_written(&value), Ok(()), "{good}");
+            assert_eq!(check_user_data(&value), Ok(()), "{good}");
         }
         for bad in [
             "9007199254740992",
@@ -441,7 +441,7 @@ mod tests {
         ] {
             let value: Value =
                 serde_json::from_str(&format!("{{\"a/b\": [1, {{\"n\": {bad}}}]}}")).unwrap();
-            let error = check_written(&value).unwrap_err();
+            let error = check_user_data(&value).unwrap_err();
             assert!(
                 matches!(&error, DataError::Inexact { path, .. } if path == "/a~1b/1/n"),
                 "{bad}: {error}"
@@ -456,19 +456,19 @@ mod tests {
             json!({"a": {"\u{200b}": 1}}),
             json!({"a": "\u{feff}"}),
         ] {
-            let error = check_written(&bad).unwrap_err();
+            let error = check_user_data(&bad).unwrap_err();
             assert!(
                 matches!(&error, DataError::Deceptive { path, .. } if path.starts_with("/a")),
                 "{bad}: {error}"
             );
         }
-        assert_eq!(check_written(&json!({"two": "lines\nand a\ttab, é 漢 😀"})), Ok(()));
+        assert_eq!(check_user_data(&json!({"two": "lines\nand a\ttab, é 漢 😀"})), Ok(()));
     }
 
     #[test]
     fn malformed_secret_reference_is_rejected_with_position() {
         let good = json!({"password": {"$secret": "db", "version": 2}});
-        assert_eq!(check_written(&good), Ok(()));
+        assert_eq!(check_user_data(&good), Ok(()));
         for bad in [
             json!({"$secret": 1}),
             json!({"$secret": "db"}),
@@ -476,10 +476,10 @@ mod tests {
             json!({"$secret": "", "version": 1}),
             json!({"$secret": "db", "version": 1, "more": true}),
         ] {
-            let error = check_written(&json!({"x": [bad.clone()]})).unwrap_err();
+            let error = check_user_data(&json!({"x": [bad.clone()]})).unwrap_err();
             assert_eq!(error, DataError::NotAReference { path: "/x/0".into() }, "{bad}");
             assert!(error.to_string().contains("\"version\": 1"), "{error}");
-            assert!(check_written(&bad).is_err(), "at the top too");
+            assert!(check_user_data(&bad).is_err(), "at the top too");
         }
     }
 
@@ -487,13 +487,16 @@ mod tests {
     fn impossible_secret_name_is_rejected_with_position() {
         for name in ["../x", "/etc/passwd", "a//b", "a/../../b", ".hidden", "a\\b"] {
             let error =
-                check_written(&json!({"x": [{"$secret": name, "version": 1}]})).unwrap_err();
-            assert_eq!(error, DataError::NoSecretsName { path: "/x/0".into(), name: name.into() });
+                check_user_data(&json!({"x": [{"$secret": name, "version": 1}]})).unwrap_err();
+            assert_eq!(
+                error,
+                DataError::InvalidSecretName { path: "/x/0".into(), name: name.into() }
+            );
         }
         let hidden =
-            check_written(&json!({"x": {"$secret": "d\u{200b}b", "version": 1}})).unwrap_err();
+            check_user_data(&json!({"x": {"$secret": "d\u{200b}b", "version": 1}})).unwrap_err();
         assert!(matches!(hidden, DataError::Deceptive { .. }), "{hidden}");
-        assert_eq!(check_written(&json!({"x": {"$secret": "db/admin", "version": 1}})), Ok(()));
+        assert_eq!(check_user_data(&json!({"x": {"$secret": "db/admin", "version": 1}})), Ok(()));
     }
 
     #[test]

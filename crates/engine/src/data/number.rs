@@ -77,7 +77,7 @@ impl Decimal {
     "the number {number} at {path} cannot be stored exactly: {advice} at line {line} column \
      {column}"
 )]
-pub struct Unfaithful {
+pub struct InexactNumber {
     /// The number as written, shortened.
     pub number: String,
     /// A JSON pointer.
@@ -104,7 +104,7 @@ pub(crate) fn advice(written: &str) -> String {
 ///
 /// # Errors
 /// The number and its position.
-pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
+pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), InexactNumber> {
     let mut path: Vec<Step> = Vec::new();
     let mut rest = Cursor { bytes: text.as_bytes(), at: 0 };
     while let Some(byte) = rest.peek() {
@@ -133,7 +133,7 @@ pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
                 rest.skip_number();
                 let number = &text[from..rest.at];
                 if fidelity(number).is_some_and(|found| found > least) {
-                    return Err(unfaithful(text, from, number, &path));
+                    return Err(inexact_number(text, from, number, &path));
                 }
                 continue;
             }
@@ -144,10 +144,10 @@ pub fn check_numbers(text: &str, least: Fidelity) -> Result<(), Unfaithful> {
     Ok(())
 }
 
-fn unfaithful(text: &str, from: usize, number: &str, path: &[Step]) -> Unfaithful {
+fn inexact_number(text: &str, from: usize, number: &str, path: &[Step]) -> InexactNumber {
     let before = &text[..from];
     let pointer: String = path.iter().map(|step| format!("/{}", step.escaped())).collect();
-    Unfaithful {
+    InexactNumber {
         number: number.chars().take(64).collect(),
         path: if pointer.is_empty() { "/".to_owned() } else { pointer },
         line: before.matches('\n').count() + 1,

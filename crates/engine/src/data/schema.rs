@@ -12,7 +12,7 @@ use super::{check_depth, escaped, kind_of};
 
 /// A value that does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct SchemaError {
     /// A JSON pointer relative to the value; empty for the value itself.
     pub path: String,
     /// The problem: `is text, and should be a number`. Never contains the value.
@@ -21,7 +21,7 @@ pub struct Misfit {
 
 /// All mismatches between a value and its schema, in the order of the value. A reference to a
 /// secret matches any schema.
-pub fn misfits(value: &Value, schema: &Value) -> Vec<Misfit> {
+pub fn misfits(value: &Value, schema: &Value) -> Vec<SchemaError> {
     let mut found = Vec::new();
     if check_depth(value).is_ok() && check_depth(schema).is_ok() {
         walk(value, schema, String::new(), &mut found);
@@ -29,12 +29,12 @@ pub fn misfits(value: &Value, schema: &Value) -> Vec<Misfit> {
     found
 }
 
-fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<Misfit>) {
+fn walk(value: &Value, schema: &Value, path: String, found: &mut Vec<SchemaError>) {
     let Some(schema) = schema.as_object() else { return };
     if super::secret::is_reference(value) {
         return;
     }
-    let mut wrong = |what: String| found.push(Misfit { path: path.clone(), what });
+    let mut wrong = |what: String| found.push(SchemaError { path: path.clone(), what });
     if let Some(expected) = schema.get("type").filter(|expected| !is_type(value, expected)) {
         return wrong(format!("is {}, but must be {}", kind_of(value), listed(expected)));
     }
@@ -66,7 +66,7 @@ fn fields(
     map: &Map<String, Value>,
     schema: &Map<String, Value>,
     path: &str,
-    found: &mut Vec<Misfit>,
+    found: &mut Vec<SchemaError>,
 ) {
     let known =
         schema.get("mapping").or_else(|| schema.get("properties")).and_then(Value::as_object);
@@ -77,7 +77,7 @@ fn fields(
         match (known.and_then(|known| known.get(key)), other) {
             (Some(field), _) => walk(value, field, at, found),
             (None, Some(Value::Bool(false))) => {
-                found.push(Misfit { path: at, what: "is an unknown key".into() });
+                found.push(SchemaError { path: at, what: "is an unknown key".into() });
             }
             (None, Some(other)) => walk(value, other, at, found),
             (None, None) => {}
@@ -99,7 +99,7 @@ fn fields(
     missing.sort_unstable();
     missing.dedup();
     for key in missing {
-        found.push(Misfit {
+        found.push(SchemaError {
             path: format!("{path}/{}", escaped(key)),
             what: "is required but missing".into(),
         });
@@ -107,7 +107,7 @@ fn fields(
 }
 
 /// Type names of both vocabularies. Dates and times of kwalify are not validated.
-const TYPES: [&str; 22] = [
+const TYPE_NAMES: [&str; 22] = [
     "any",
     "array",
     "bool",
@@ -134,18 +134,18 @@ const TYPES: [&str; 22] = [
 
 /// Problems of a schema itself, with which it would accept either no value or any value. In the
 /// order of its keys, with pointers.
-pub fn flaws(schema: &Value) -> Vec<Misfit> {
+pub fn schema_defects(schema: &Value) -> Vec<SchemaError> {
     let mut found = Vec::new();
     if check_depth(schema).is_ok() {
-        look_for_flaws(schema, String::new(), &mut found);
+        collect_defects(schema, String::new(), &mut found);
     }
     found
 }
 
-fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
+fn collect_defects(schema: &Value, path: String, found: &mut Vec<SchemaError>) {
     let Some(map) = schema.as_object() else { return };
-    let mut wrong = |what: String| found.push(Misfit { path: path.clone(), what });
-    for word in words(map.get("type")).filter(|word| !TYPES.contains(word)) {
+    let mut wrong = |what: String| found.push(SchemaError { path: path.clone(), what });
+    for word in words(map.get("type")).filter(|word| !TYPE_NAMES.contains(word)) {
         wrong(format!("has the unknown type {word:?}, so every value passes"));
     }
     if map.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
@@ -169,15 +169,15 @@ fn look_for_flaws(schema: &Value, path: String, found: &mut Vec<Misfit>) {
         match (key.as_str(), value) {
             ("mapping" | "properties", Value::Object(fields)) => {
                 for (field, schema) in super::ordered(fields) {
-                    look_for_flaws(schema, format!("{at}/{}", escaped(field)), found);
+                    collect_defects(schema, format!("{at}/{}", escaped(field)), found);
                 }
             }
             ("sequence" | "items", Value::Array(one)) => {
                 one.iter()
                     .enumerate()
-                    .for_each(|(n, schema)| look_for_flaws(schema, format!("{at}/{n}"), found));
+                    .for_each(|(n, schema)| collect_defects(schema, format!("{at}/{n}"), found));
             }
-            ("items" | "additionalProperties", schema) => look_for_flaws(schema, at, found),
+            ("items" | "additionalProperties", schema) => collect_defects(schema, at, found),
             _ => {}
         }
     }
@@ -193,13 +193,13 @@ fn words(kind: Option<&Value>) -> impl Iterator<Item = &str> {
 
 fn is_type(value: &Value, expected: &Value) -> bool {
     match expected {
-        Value::String(word) => is_word(value, word),
+        Value::String(word) => matches_type_name(value, word),
         Value::Array(words) => words.iter().any(|word| is_type(value, word)),
         _ => true,
     }
 }
 
-fn is_word(value: &Value, word: &str) -> bool {
+fn matches_type_name(value: &Value, word: &str) -> bool {
     match word {
         "str" | "string" => value.is_string(),
         "text" => value.is_string() || value.is_number(),
@@ -307,7 +307,10 @@ mod tests {
     #[test]
     fn flawed_schemas_are_detected() {
         let told = |schema: Value| {
-            flaws(&schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect::<Vec<_>>()
+            schema_defects(&schema)
+                .into_iter()
+                .map(|m| format!("{} {}", m.path, m.what))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             told(json!({"type": "zz"})),

@@ -23,7 +23,7 @@ pub const MASK: &str = "(secret)";
 
 /// Minimum length for masking, in bytes. Replacing every `1` of an output would hide nothing and
 /// destroy the output.
-pub const SHORTEST_CONCEALED: usize = 4;
+pub const MIN_REDACTED_BYTES: usize = 4;
 
 /// A reference to a secret by name and version. It never contains the value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -180,11 +180,11 @@ fn replaced(value: &Value, text: &dyn Fn(&Value) -> String) -> Value {
 }
 
 /// Whether a document contains a reference.
-pub fn holds_reference(value: &Value) -> bool {
+pub fn contains_reference(value: &Value) -> bool {
     is_reference(value)
         || match value {
-            Value::Object(map) => map.values().any(holds_reference),
-            Value::Array(list) => list.iter().any(holds_reference),
+            Value::Object(map) => map.values().any(contains_reference),
+            Value::Array(list) => list.iter().any(contains_reference),
             _ => false,
         }
 }
@@ -193,17 +193,17 @@ pub fn holds_reference(value: &Value) -> bool {
 /// numbers that equal one of them.
 ///
 /// Longer texts are replaced first, so that a secret that contains another leaves no remainder.
-/// Texts shorter than [`SHORTEST_CONCEALED`] bytes are ignored.
+/// Texts shorter than [`MIN_REDACTED_BYTES`] bytes are ignored.
 pub fn conceal(value: &Value, plain: &[&str]) -> Value {
     let mut plain: Vec<&str> =
-        plain.iter().copied().filter(|text| text.len() >= SHORTEST_CONCEALED).collect();
+        plain.iter().copied().filter(|text| text.len() >= MIN_REDACTED_BYTES).collect();
     plain.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
     concealed(value, &plain)
 }
 
 fn concealed(value: &Value, plain: &[&str]) -> Value {
     match value {
-        Value::String(text) => Value::String(concealed_text(text, plain)),
+        Value::String(text) => Value::String(redact_text(text, plain)),
         Value::Number(number) => {
             let text = number.to_string();
             match plain.contains(&text.as_str()) {
@@ -213,14 +213,14 @@ fn concealed(value: &Value, plain: &[&str]) -> Value {
         }
         Value::Array(list) => Value::Array(list.iter().map(|v| concealed(v, plain)).collect()),
         Value::Object(map) => {
-            let entries = map.iter().map(|(k, v)| (concealed_text(k, plain), concealed(v, plain)));
+            let entries = map.iter().map(|(k, v)| (redact_text(k, plain), concealed(v, plain)));
             Value::Object(entries.collect::<Map<_, _>>())
         }
         Value::Null | Value::Bool(_) => value.clone(),
     }
 }
 
-fn concealed_text(text: &str, plain: &[&str]) -> String {
+fn redact_text(text: &str, plain: &[&str]) -> String {
     plain.iter().fold(text.to_owned(), |text, secret| text.replace(secret, MASK))
 }
 
@@ -245,7 +245,7 @@ mod tests {
             json!({"x": [{"$secret": "db", "version": 2}], "y": {"$secret": "db", "version": 2}});
         let only = SecretRef { name: "db".into(), version: 2 };
         assert_eq!(references(&good).into_iter().collect::<Vec<_>>(), [only]);
-        assert!(holds_reference(&good) && !holds_reference(&mask(&good)));
+        assert!(contains_reference(&good) && !contains_reference(&mask(&good)));
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //!   addresses and, for each such noderole, data and output.
 //! * `left_out`: how much did not fit.
 //!
-//! The document is bounded ([`RESULTS`], [`NODES`], [`BYTES_OF_NODES`], [`BYTES_OF_RESULTS`],
-//! [`BYTES_OF_FACTS`]). Omissions are counted and never silent, because a configuration for nine of
+//! The document is bounded ([`MAX_RESULTS`], [`NODES`], [`MAX_NODE_DATA_BYTES`], [`MAX_RESULTS_BYTES`],
+//! [`MAX_FACTS_BYTES`]). Omissions are counted and never silent, because a configuration for nine of
 //! ten peers is worse than none. Names and addresses take precedence over data.
 //!
 //! Secrets remain references in this document. A run that needs one has it in its attributes.
@@ -23,23 +23,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Contribution, DataError, layers};
-use crate::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId, TargetNo};
+use crate::ids::{BlueprintNumber, DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId};
 
 /// Maximum number of results.
-pub const RESULTS: usize = 100;
+pub const MAX_RESULTS: usize = 100;
 /// Maximum size of the results as JSON, in bytes.
-pub const BYTES_OF_RESULTS: usize = 128 << 10;
+pub const MAX_RESULTS_BYTES: usize = 128 << 10;
 /// Maximum number of nodes.
 pub const NODES: usize = 1_000;
 /// Maximum size of the data of all nodes as JSON, in bytes.
-pub const BYTES_OF_NODES: usize = 128 << 10;
+pub const MAX_NODE_DATA_BYTES: usize = 128 << 10;
 /// Maximum size of a node's facts and of its hints as JSON, in bytes each.
-pub const BYTES_OF_FACTS: usize = 64 << 10;
+pub const MAX_FACTS_BYTES: usize = 64 << 10;
 
 /// The input of a run in addition to its attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Surroundings {
+pub struct RunContext {
     /// The run's own node.
     pub node: OwnNode,
     /// Results of attempts on that node, newest first.
@@ -87,7 +87,7 @@ pub struct Returned {
     /// The outcome of the attempt: `succeeded`, `failed`, `cancelled` or `late`.
     pub outcome: String,
     /// The generation of the step that the attempt ran.
-    pub generation: TargetNo,
+    pub generation: BlueprintNumber,
     /// When the attempt ended, in RFC 3339 format.
     pub at: String,
     /// The returned data. Secrets are masked.
@@ -170,7 +170,7 @@ pub fn surroundings(
     results: Vec<Returned>,
     more: usize,
     carried: &[Carried<'_>],
-) -> Result<Surroundings, DataError> {
+) -> Result<RunContext, DataError> {
     let mut left_out = LeftOut::default();
     let mut node = node;
     left_out.facts = cut(&mut node.facts);
@@ -178,7 +178,7 @@ pub fn surroundings(
     let results = bounded(results, &mut left_out.results);
     left_out.results += more;
     let nodes = peers(carried, &mut left_out)?;
-    Ok(Surroundings { node, results, nodes, left_out })
+    Ok(RunContext { node, results, nodes, left_out })
 }
 
 fn size(value: &Value) -> usize {
@@ -187,7 +187,7 @@ fn size(value: &Value) -> usize {
 
 /// Removes a document that is too large. Returns whether it was.
 fn cut(value: &mut Value) -> bool {
-    let is_large = size(value) > BYTES_OF_FACTS;
+    let is_large = size(value) > MAX_FACTS_BYTES;
     if is_large {
         *value = Value::Null;
     }
@@ -199,7 +199,7 @@ fn cut(value: &mut Value) -> bool {
 fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
     results.sort_by_key(|result| std::cmp::Reverse(result.run));
     let mut seen: BTreeMap<StepId, usize> = BTreeMap::new();
-    let mut by_turn: Vec<(usize, Returned)> = results
+    let mut newest_per_step_first: Vec<(usize, Returned)> = results
         .into_iter()
         .map(|result| {
             let nth = seen.entry(result.step).or_default();
@@ -207,15 +207,15 @@ fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
             (*nth, result)
         })
         .collect();
-    by_turn.sort_by_key(|(nth, result)| (*nth, std::cmp::Reverse(result.run)));
-    let (all, mut bytes) = (by_turn.len(), 0);
-    let mut kept: Vec<Returned> = by_turn
+    newest_per_step_first.sort_by_key(|(nth, result)| (*nth, std::cmp::Reverse(result.run)));
+    let (all, mut bytes) = (newest_per_step_first.len(), 0);
+    let mut kept: Vec<Returned> = newest_per_step_first
         .into_iter()
         .map(|(_, result)| result)
-        .take(RESULTS)
+        .take(MAX_RESULTS)
         .take_while(|result| {
             bytes += size(&result.result);
-            bytes <= BYTES_OF_RESULTS
+            bytes <= MAX_RESULTS_BYTES
         })
         .collect();
     *left_out = all - kept.len();
@@ -251,7 +251,7 @@ fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, D
         };
         let data = layers(one.seen.step, one.seen.own, Some(one.seen.wall))?.value;
         bytes += size(&data);
-        let data = Some(data).filter(|_| bytes <= BYTES_OF_NODES);
+        let data = Some(data).filter(|_| bytes <= MAX_NODE_DATA_BYTES);
         left_out.data += usize::from(data.is_none());
         let role = PeerRole {
             role: one.role.clone(),
@@ -295,7 +295,7 @@ mod tests {
             step: StepId(Uuid::from_u128(step)),
             action: "run".into(),
             outcome: "failed".into(),
-            generation: TargetNo(1),
+            generation: BlueprintNumber(1),
             at: "2024-01-01T00:00:00Z".into(),
             result,
         }
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn omissions_are_counted_and_addresses_precede_data() {
-        let large = json!({"blob": "x".repeat(BYTES_OF_NODES / 2)});
+        let large = json!({"blob": "x".repeat(MAX_NODE_DATA_BYTES / 2)});
         let none = Value::Null;
         let all: Vec<Carried<'_>> = (2..6).map(|n| carried(n, "app", 1, &large, &none)).collect();
         let made = surroundings(own(), vec![], 3, &all).unwrap();
@@ -366,7 +366,7 @@ mod tests {
         let made = surroundings(own(), vec![], 0, &many).unwrap();
         assert_eq!((made.nodes.len(), made.left_out.nodes), (NODES, 5));
 
-        let facts = json!("x".repeat(BYTES_OF_FACTS));
+        let facts = json!("x".repeat(MAX_FACTS_BYTES));
         let made = surroundings(OwnNode { facts, ..own() }, vec![], 0, &[]).unwrap();
         assert_eq!(
             (made.node.facts, made.left_out.facts, made.left_out.hints),
@@ -376,18 +376,19 @@ mod tests {
 
     #[test]
     fn retried_step_does_not_displace_other_results() {
-        let noisy = (10..10 + 2 * RESULTS as i64).map(|run| returned(run, 1, json!({"n": run})));
+        let noisy =
+            (10..10 + 2 * MAX_RESULTS as i64).map(|run| returned(run, 1, json!({"n": run})));
         let quiet = returned(2, 2, json!({"volume": "v"}));
         let made = surroundings(own(), noisy.chain([quiet.clone()]).collect(), 0, &[]).unwrap();
-        assert_eq!(made.results.len(), RESULTS);
-        assert_eq!(made.left_out.results, RESULTS + 1);
+        assert_eq!(made.results.len(), MAX_RESULTS);
+        assert_eq!(made.left_out.results, MAX_RESULTS + 1);
         assert_eq!(
             made.results.last(),
             Some(&quiet),
             "newest first, and the quiet one is the oldest"
         );
         assert!(made.results.is_sorted_by_key(|result| std::cmp::Reverse(result.run)));
-        let large = json!("x".repeat(BYTES_OF_RESULTS));
+        let large = json!("x".repeat(MAX_RESULTS_BYTES));
         let made = surroundings(own(), vec![returned(1, 1, large)], 0, &[]).unwrap();
         assert_eq!((made.results.len(), made.left_out.results), (0, 1));
     }

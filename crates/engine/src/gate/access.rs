@@ -142,8 +142,8 @@ impl Access {
 }
 
 /// Whether a person's last verdict is an approval that counts.
-pub(super) fn approves(facts: &Facts, person: PersonId) -> bool {
-    facts.last_word(person).is_some_and(|verdict| {
+pub(super) fn approval_counts(facts: &Facts, person: PersonId) -> bool {
+    facts.last_verdict(person).is_some_and(|verdict| {
         verdict.kind == VerdictKind::Approve
             && facts.is_signed(person)
             && facts.access.bar(person, verdict.at, &facts.authors).is_none()
@@ -162,7 +162,7 @@ pub(super) fn explained(facts: &Facts, reviewers: &[&Reviewer]) -> Vec<String> {
 /// review.
 pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| {
-        let given = facts.last_word(reviewer.id)?.at;
+        let given = facts.last_verdict(reviewer.id)?.at;
         let since = given.saturating_sub(i64::from(MAX_COOLING_HOURS) * HOUR);
         let by_author =
             |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
@@ -179,7 +179,7 @@ pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
 fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let (name, access) = (&reviewer.name, &facts.access);
     let approval =
-        facts.last_word(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
+        facts.last_verdict(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
     let at = approval.map_or(access.now, |verdict| verdict.at);
     let Some(Bar { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
         let voided = facts

@@ -11,7 +11,7 @@ use crate::ids::PersonId;
 
 /// A person's current permissions in a discussion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Voice {
+pub struct DiscussionAccess {
     pub person: PersonId,
     /// Whether they may edit or review anything in this deployment.
     pub writes: bool,
@@ -45,7 +45,7 @@ pub enum NoVoice {
 ///
 /// # Errors
 /// [`NoVoice`] with the reason.
-pub fn may_write(voice: Voice, open: bool) -> Result<(), NoVoice> {
+pub fn may_write(voice: DiscussionAccess, open: bool) -> Result<(), NoVoice> {
     if !voice.writes {
         return Err(NoVoice::Viewer);
     }
@@ -56,7 +56,7 @@ pub fn may_write(voice: Voice, open: bool) -> Result<(), NoVoice> {
 ///
 /// # Errors
 /// [`NoVoice`] with the reason.
-pub fn may_resolve(voice: Voice, opener: PersonId, open: bool) -> Result<(), NoVoice> {
+pub fn may_resolve(voice: DiscussionAccess, opener: PersonId, open: bool) -> Result<(), NoVoice> {
     may_write(voice, open)?;
     if voice.person == opener || voice.reviews { Ok(()) } else { Err(NoVoice::NotYours) }
 }
@@ -69,9 +69,9 @@ mod tests {
     #[test]
     fn author_resolves_only_own_threads() {
         let (ada, bo) = (PersonId(Uuid::from_u128(1)), PersonId(Uuid::from_u128(2)));
-        let author = Voice { person: ada, writes: true, reviews: false };
-        let reviewer = Voice { person: bo, writes: true, reviews: true };
-        let viewer = Voice { person: bo, writes: false, reviews: false };
+        let author = DiscussionAccess { person: ada, writes: true, reviews: false };
+        let reviewer = DiscussionAccess { person: bo, writes: true, reviews: true };
+        let viewer = DiscussionAccess { person: bo, writes: false, reviews: false };
         assert_eq!(may_write(author, true), Ok(()));
         assert_eq!(may_resolve(author, bo, true), Err(NoVoice::NotYours));
         assert_eq!(may_resolve(author, ada, true), Ok(()));

@@ -37,7 +37,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::counting::many;
-use crate::ids::{DeploymentId, PersonId, PolicyNo, SubmissionId};
+use crate::ids::{DeploymentId, PersonId, PolicyNumber, ReviewId};
 use crate::text::sentence;
 use access::Access;
 use who::{Helpers, NAMED, disregarded, named};
@@ -124,7 +124,7 @@ pub struct Policy {
     pub by_risk: BTreeMap<Risk, u32>,
     /// Cooling period in hours, 0 to 720, default 24. During this time after getting access, a
     /// reviewer's approval does not count on changes by the admin who gave it.
-    #[serde(default = "usual_cooling", skip_serializing_if = "is_usual_cooling")]
+    #[serde(default = "default_cooling_hours", skip_serializing_if = "is_default_cooling_hours")]
     pub cooling_hours: u32,
     /// Changes whose approvals must be signed with a passkey. If a policy has any such rule before
     /// or after a change to it, that change needs signed approvals too.
@@ -172,12 +172,12 @@ impl fmt::Display for SignedRule {
     }
 }
 
-fn usual_cooling() -> u32 {
+fn default_cooling_hours() -> u32 {
     COOLING_HOURS
 }
 
 // Omits the default, so that policies from before the field existed keep their hash.
-fn is_usual_cooling(hours: &u32) -> bool {
+fn is_default_cooling_hours(hours: &u32) -> bool {
     *hours == COOLING_HOURS
 }
 
@@ -243,28 +243,28 @@ impl Policy {
             approvals: policy.approvals_for(&[risk].into()),
         };
         let every = PolicyChange {
-            part: PolicyPart::Every,
+            part: PolicySetting::AllChanges,
             old: Demand::Asks(every(self)),
             new: Demand::Asks(every(other)),
         };
         let cooling = PolicyChange {
-            part: PolicyPart::Cooling,
+            part: PolicySetting::Cooling,
             old: Demand::Hours(self.cooling_hours),
             new: Demand::Hours(other.cooling_hours),
         };
         let risks = self.by_risk.keys().chain(other.by_risk.keys()).collect::<BTreeSet<_>>();
         let risks = risks.into_iter().map(|risk| PolicyChange {
-            part: PolicyPart::Risk(*risk),
+            part: PolicySetting::Risk(*risk),
             old: Demand::Asks(of(self, *risk)),
             new: Demand::Asks(of(other, *risk)),
         });
         let signed = self.signed.symmetric_difference(&other.signed).map(|rule| PolicyChange {
-            part: PolicyPart::Signed(*rule),
+            part: PolicySetting::Signed(*rule),
             old: Demand::Needed(self.signed.contains(rule)),
             new: Demand::Needed(other.signed.contains(rule)),
         });
         let second_factor = PolicyChange {
-            part: PolicyPart::SecondFactor,
+            part: PolicySetting::SecondFactor,
             old: Demand::Needed(self.second_factor),
             new: Demand::Needed(other.second_factor),
         };
@@ -277,7 +277,7 @@ impl Policy {
     }
 
     /// The settings in which another policy is weaker than this one, as text. `None` if in none.
-    pub fn weaker_in(&self, other: &Self) -> Option<String> {
+    pub fn weakened_settings(&self, other: &Self) -> Option<String> {
         let changes = self.changes(other);
         let weaker: Vec<String> =
             changes.iter().filter(|c| c.is_weaker()).map(ToString::to_string).collect();
@@ -314,9 +314,9 @@ impl fmt::Display for Asks {
 
 /// One setting of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PolicyPart {
+pub enum PolicySetting {
     /// The approvals of every change.
-    Every,
+    AllChanges,
     /// The approvals of changes with a risk.
     Risk(Risk),
     Cooling,
@@ -348,7 +348,7 @@ impl fmt::Display for Demand {
 /// A setting in which two policies differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyChange {
-    pub part: PolicyPart,
+    pub part: PolicySetting,
     pub old: Demand,
     pub new: Demand,
 }
@@ -367,22 +367,22 @@ impl PolicyChange {
     /// The changes to which the setting applies, or the name of the setting.
     pub fn about(&self) -> Cow<'static, str> {
         match self.part {
-            PolicyPart::Every => "every change".into(),
-            PolicyPart::Risk(risk) => risk.as_str().into(),
-            PolicyPart::Cooling => "cooling period".into(),
-            PolicyPart::Signed(rule) => format!("signed approvals for {rule}").into(),
-            PolicyPart::SecondFactor => "second factor at sign-in".into(),
+            PolicySetting::AllChanges => "every change".into(),
+            PolicySetting::Risk(risk) => risk.as_str().into(),
+            PolicySetting::Cooling => "cooling period".into(),
+            PolicySetting::Signed(rule) => format!("signed approvals for {rule}").into(),
+            PolicySetting::SecondFactor => "second factor at sign-in".into(),
         }
     }
 
     /// The JSON pointer of the setting in a policy.
     pub fn pointer(&self) -> String {
         match self.part {
-            PolicyPart::Every => "/approvals".to_owned(),
-            PolicyPart::Risk(risk) => format!("/by_risk/{}", risk.as_str()),
-            PolicyPart::Cooling => "/cooling_hours".to_owned(),
-            PolicyPart::Signed(_) => "/signed".to_owned(),
-            PolicyPart::SecondFactor => "/second_factor".to_owned(),
+            PolicySetting::AllChanges => "/approvals".to_owned(),
+            PolicySetting::Risk(risk) => format!("/by_risk/{}", risk.as_str()),
+            PolicySetting::Cooling => "/cooling_hours".to_owned(),
+            PolicySetting::Signed(_) => "/signed".to_owned(),
+            PolicySetting::SecondFactor => "/second_factor".to_owned(),
         }
     }
 }
@@ -395,14 +395,14 @@ impl fmt::Display for PolicyChange {
 
 /// Whether a commit with these risks requires typing a name. No later change can undo such a
 /// change, so one click is not enough.
-pub fn asks_for_name(risks: &BTreeSet<Risk>) -> bool {
+pub fn requires_name(risks: &BTreeSet<Risk>) -> bool {
     risks.contains(&Risk::Destructive) || risks.contains(&Risk::Removal)
 }
 
 /// A commit without the required name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("This change cannot be undone ({}). Type {name} to commit it", words(risks))]
-pub struct NameNotTyped {
+pub struct NameNotConfirmed {
     /// The name to type: that of the proposal's deployment, or of the node.
     pub name: String,
     pub risks: BTreeSet<Risk>,
@@ -415,16 +415,16 @@ fn words(risks: &BTreeSet<Risk>) -> String {
 /// Checks that the name was typed if the risks require it. Surrounding whitespace is ignored.
 ///
 /// # Errors
-/// [`NameNotTyped`] if the typed text is another name or missing.
+/// [`NameNotConfirmed`] if the typed text is another name or missing.
 pub fn check_name(
     risks: &BTreeSet<Risk>,
     name: &str,
     typed: Option<&str>,
-) -> Result<(), NameNotTyped> {
-    if !asks_for_name(risks) || typed.is_some_and(|typed| typed.trim() == name) {
+) -> Result<(), NameNotConfirmed> {
+    if !requires_name(risks) || typed.is_some_and(|typed| typed.trim() == name) {
         return Ok(());
     }
-    Err(NameNotTyped { name: name.to_owned(), risks: risks.clone() })
+    Err(NameNotConfirmed { name: name.to_owned(), risks: risks.clone() })
 }
 
 /// A reviewer's verdict on a review.
@@ -480,7 +480,7 @@ pub struct Reviewer {
 /// The input of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// Whether the proposal is open and this is its newest review.
     pub newest: bool,
     /// The reason if an edit is refused or nothing would change.
@@ -496,7 +496,7 @@ pub struct Facts {
     /// Whether the review is from the current epoch, that is, from after the last restore.
     pub same_epoch: bool,
     /// The policy under which it was submitted, and the policy in force.
-    pub policy: (PolicyNo, PolicyNo),
+    pub policy: (PolicyNumber, PolicyNumber),
     /// The number of approvals that the policy in force requires.
     pub approvals_needed: u32,
     /// Everyone who edited the proposal.
@@ -526,17 +526,17 @@ pub struct Signing {
 
 impl Facts {
     /// A person's last verdict that is not void.
-    pub fn last_word(&self, person: PersonId) -> Option<&Verdict> {
+    pub fn last_verdict(&self, person: PersonId) -> Option<&Verdict> {
         self.verdicts.iter().rev().find(|verdict| verdict.person == person && !verdict.void)
     }
 
     /// Whether this person's last verdict is an approval that counts.
     pub fn counts(&self, person: PersonId) -> bool {
-        access::approves(self, person)
+        access::approval_counts(self, person)
     }
 
     /// Whether an approval by this person would count now, considering only access and passkeys.
-    pub fn may_count(&self, person: PersonId) -> bool {
+    pub fn can_count(&self, person: PersonId) -> bool {
         let can_sign = self.signing.as_ref().is_none_or(|signing| signing.able.contains(&person));
         can_sign && self.access.bar(person, self.access.now, &self.authors).is_none()
     }
@@ -580,7 +580,7 @@ pub enum Rule {
 /// The result of one rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct RuleState {
+pub struct RuleResult {
     /// The rule.
     pub rule: Rule,
     /// Whether the rule passes.
@@ -592,9 +592,9 @@ pub struct RuleState {
 /// The result of the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct GateState {
+pub struct GateResult {
     /// The result of every rule, in a fixed order.
-    pub rules: Vec<RuleState>,
+    pub rules: Vec<RuleResult>,
     /// Number of approvals that count.
     pub approvals: u32,
     /// Number of approvals required.
@@ -603,19 +603,19 @@ pub struct GateState {
     pub can_approve: Vec<String>,
 }
 
-impl GateState {
+impl GateResult {
     /// Whether the review may be committed.
     pub fn is_open(&self) -> bool {
         !self.rules.is_empty() && self.rules.iter().all(|rule| rule.holds)
     }
 
     /// The first rule that does not pass.
-    pub fn closed_by(&self) -> Option<&RuleState> {
+    pub fn closed_by(&self) -> Option<&RuleResult> {
         self.broken().next()
     }
 
     /// All rules that do not pass.
-    pub fn broken(&self) -> impl Iterator<Item = &RuleState> {
+    pub fn broken(&self) -> impl Iterator<Item = &RuleResult> {
         self.rules.iter().filter(|rule| !rule.holds)
     }
 }
@@ -624,7 +624,7 @@ impl GateState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum NoVerdict {
+pub enum VerdictError {
     /// The person is an author of the change.
     #[error("You wrote part of this change, so another person must review it")]
     Author,
@@ -641,25 +641,25 @@ pub enum NoVerdict {
 /// Whether a person may give a verdict.
 ///
 /// # Errors
-/// [`NoVerdict`] with the reason.
-pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), NoVerdict> {
+/// [`VerdictError`] with the reason.
+pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), VerdictError> {
     if facts.authors.contains(&person) {
-        return Err(NoVerdict::Author);
+        return Err(VerdictError::Author);
     }
     if !facts.people.iter().any(|p| p.id == person && p.eligible) {
-        return Err(NoVerdict::NotAReviewer);
+        return Err(VerdictError::NotAReviewer);
     }
     if !facts.newest {
-        return Err(NoVerdict::NotNewest);
+        return Err(VerdictError::NotNewest);
     }
     Ok(())
 }
 
 /// Evaluates every rule.
-pub fn evaluate(facts: &Facts) -> GateState {
+pub fn evaluate(facts: &Facts) -> GateResult {
     let (approving, others): (Vec<&Reviewer>, Vec<&Reviewer>) =
-        facts.reviewers().partition(|reviewer| access::approves(facts, reviewer.id));
-    let able = others.iter().filter(|reviewer| facts.may_count(reviewer.id));
+        facts.reviewers().partition(|reviewer| access::approval_counts(facts, reviewer.id));
+    let able = others.iter().filter(|reviewer| facts.can_count(reviewer.id));
     let can_approve: Vec<String> = able.map(|reviewer| reviewer.name.clone()).collect();
     // There is at most one approval per person, so the count fits.
     let approvals = u32::try_from(approving.len()).unwrap_or(u32::MAX);
@@ -675,20 +675,20 @@ pub fn evaluate(facts: &Facts) -> GateState {
         enough(facts, (approvals, needed), &can_approve, (approving.as_slice(), others.as_slice())),
         threads(facts),
     ];
-    GateState { rules, approvals, needed, can_approve }
+    GateResult { rules, approvals, needed, can_approve }
 }
 
-fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleState {
-    RuleState { rule, holds: broken.is_none(), text: broken.unwrap_or_else(|| holds.to_owned()) }
+fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleResult {
+    RuleResult { rule, holds: broken.is_none(), text: broken.unwrap_or_else(|| holds.to_owned()) }
 }
 
-fn newest(facts: &Facts) -> RuleState {
+fn newest(facts: &Facts) -> RuleResult {
     let broken =
         (!facts.newest).then(|| "The proposal is closed or has a newer version".to_owned());
     state(Rule::Newest, broken, "Newest version of an open proposal")
 }
 
-fn resolved(facts: &Facts) -> RuleState {
+fn resolved(facts: &Facts) -> RuleResult {
     let broken = facts
         .unresolved
         .as_ref()
@@ -696,7 +696,7 @@ fn resolved(facts: &Facts) -> RuleState {
     state(Rule::Resolved, broken, "Every edit takes effect")
 }
 
-fn lint(facts: &Facts) -> RuleState {
+fn lint(facts: &Facts) -> RuleResult {
     let errors = facts.lint.first().map(|first| match facts.lint.len() {
         1 => first.clone(),
         n => format!("{n} errors. The first: {first}"),
@@ -705,7 +705,7 @@ fn lint(facts: &Facts) -> RuleState {
     state(Rule::Lint, broken, "Lint found no errors")
 }
 
-fn base(facts: &Facts) -> RuleState {
+fn base(facts: &Facts) -> RuleResult {
     let moved = moved(&facts.moved_base, &facts.moved_documents, &facts.moved_records);
     let broken = (!moved.is_empty()).then(|| {
         format!(
@@ -728,7 +728,7 @@ pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -
         .collect()
 }
 
-fn epoch(facts: &Facts) -> RuleState {
+fn epoch(facts: &Facts) -> RuleResult {
     let broken = (!facts.same_epoch).then(|| {
         format!(
             "Submitted before the database was restored from a backup. Submit it again. {}",
@@ -738,7 +738,7 @@ fn epoch(facts: &Facts) -> RuleState {
     state(Rule::Epoch, broken, "Submitted since the last restore")
 }
 
-fn policy(facts: &Facts) -> RuleState {
+fn policy(facts: &Facts) -> RuleResult {
     let (made, now) = facts.policy;
     let broken = (made != now).then(|| {
         let who = facts.helpers.to_submit();
@@ -754,7 +754,7 @@ fn enough(
     (approvals, needed): (u32, u32),
     can_approve: &[String],
     (approving, others): (&[&Reviewer], &[&Reviewer]),
-) -> RuleState {
+) -> RuleResult {
     let signed = if facts.signing.is_some() { "signed approval" } else { "approval" };
     let counted = format!("{approvals} of {}", many(needed, signed));
     let broken = (approvals < needed).then(|| {
@@ -763,13 +763,13 @@ fn enough(
         let barred = access::explained(facts, others);
         let who = match able {
             0 if barred.is_empty() => {
-                format!("No reviewer is left. {}", facts.helpers.to_permit("reviewer"))
+                format!("No reviewer is left. {}", facts.helpers.permission_hint("reviewer"))
             }
             0 => format!("{more} more needed"),
             able if able < more => format!(
                 "{more} more needed, but only {} can approve. {}",
                 named(can_approve),
-                facts.helpers.to_permit("reviewer")
+                facts.helpers.permission_hint("reviewer")
             ),
             _ => format!("{more} more needed. Can act: {}", named(can_approve)),
         };
@@ -780,9 +780,9 @@ fn enough(
     state(Rule::Approvals, broken, &holds.join(". "))
 }
 
-fn objections(facts: &Facts) -> RuleState {
+fn objections(facts: &Facts) -> RuleResult {
     let objects =
-        |id| facts.last_word(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
+        |id| facts.last_verdict(id).is_some_and(|verdict| verdict.kind != VerdictKind::Approve);
     let objecting = facts.reviewers().filter(|p| objects(p.id));
     let names: Vec<&str> = objecting.map(|p| p.name.as_str()).collect();
     let broken = (!names.is_empty()).then(|| {
@@ -808,7 +808,7 @@ fn objections(facts: &Facts) -> RuleState {
     state(Rule::Objections, broken, &holds)
 }
 
-fn threads(facts: &Facts) -> RuleState {
+fn threads(facts: &Facts) -> RuleResult {
     let by: BTreeSet<&str> = facts.open_threads.iter().map(String::as_str).collect();
     let by: Vec<&str> = by.into_iter().collect();
     let broken = (!by.is_empty()).then(|| {
@@ -866,7 +866,7 @@ mod tests {
         let reviewer =
             |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
         Facts {
-            submission: SubmissionId(41),
+            submission: ReviewId(41),
             newest: true,
             unresolved: None,
             lint: Vec::new(),
@@ -874,7 +874,7 @@ mod tests {
             moved_documents: Vec::new(),
             moved_records: Vec::new(),
             same_epoch: true,
-            policy: (PolicyNo(3), PolicyNo(3)),
+            policy: (PolicyNumber(3), PolicyNumber(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
             verdicts: vec![Verdict {
@@ -930,7 +930,7 @@ mod tests {
         assert_eq!(changed(&|f| f.moved_documents.push("n1".into())), Some(Rule::Base));
         assert_eq!(changed(&|f| f.moved_records.push("n1".into())), Some(Rule::Base));
         assert_eq!(changed(&|f| f.same_epoch = false), Some(Rule::Epoch));
-        assert_eq!(changed(&|f| f.policy.1 = PolicyNo(4)), Some(Rule::Policy));
+        assert_eq!(changed(&|f| f.policy.1 = PolicyNumber(4)), Some(Rule::Policy));
         assert_eq!(changed(&|f| f.approvals_needed = 2), Some(Rule::Approvals));
         assert_eq!(changed(&|f| f.people[1].eligible = false), Some(Rule::Approvals));
         assert_eq!(changed(&|f| f.people.clear()), Some(Rule::Approvals));
@@ -968,12 +968,15 @@ mod tests {
             ]
         );
         assert_eq!(
-            old.weaker_in(&new).as_deref(),
+            old.weakened_settings(&new).as_deref(),
             Some("destructive: 3 -> 1 (2, as for every change)")
         );
-        assert_eq!(new.weaker_in(&old).as_deref(), Some("every change: 2 -> 1"));
+        assert_eq!(new.weakened_settings(&old).as_deref(), Some("every change: 2 -> 1"));
         let two = policy(1, &[(Risk::Destructive, 2), (Risk::Move, 1)]);
-        assert_eq!(old.weaker_in(&two).as_deref(), Some("destructive: 3 -> 2, move: 2 -> 1"));
+        assert_eq!(
+            old.weakened_settings(&two).as_deref(),
+            Some("destructive: 3 -> 2, move: 2 -> 1")
+        );
         // Different policies never have the same text.
         assert_eq!(told(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(), 1);
     }
@@ -982,10 +985,10 @@ mod tests {
     fn shorter_cooling_period_is_weaker() {
         let policy = |cooling_hours| Policy { cooling_hours, ..Policy::default() };
         assert_eq!(
-            policy(24).weaker_in(&policy(1)).as_deref(),
+            policy(24).weakened_settings(&policy(1)).as_deref(),
             Some("cooling period: 24 hours -> 1 hour")
         );
-        assert_eq!(policy(1).weaker_in(&policy(24)), None);
+        assert_eq!(policy(1).weakened_settings(&policy(24)), None);
         assert_eq!(policy(1).changes(&policy(24)).len(), 1);
         assert_eq!(policy(721).check(), Err(PolicyError::Cooling { found: 721 }));
         assert_eq!((policy(0).check(), policy(720).check()), (Ok(()), Ok(())));
@@ -1033,8 +1036,8 @@ mod tests {
                 "second factor at sign-in: not required -> required"
             ]
         );
-        assert_eq!(Policy::default().weaker_in(&signed), None);
-        assert!(signed.weaker_in(&Policy::default()).is_some());
+        assert_eq!(Policy::default().weakened_settings(&signed), None);
+        assert!(signed.weakened_settings(&Policy::default()).is_some());
         let written = serde_json::to_string(&signed).unwrap();
         assert_eq!(
             written,
@@ -1106,7 +1109,7 @@ mod tests {
         facts.verdicts =
             vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
         assert_eq!(closed_by(&facts), Some(Rule::Approvals));
-        assert_eq!(may_judge(&facts, person(1)), Err(NoVerdict::Author));
+        assert_eq!(may_judge(&facts, person(1)), Err(VerdictError::Author));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{Risk, VerdictKind};
 use crate::canonical::{self, Hash};
-use crate::ids::{DeploymentId, PasskeyId, PersonId, SubmissionId, TargetNo};
+use crate::ids::{BlueprintNumber, DeploymentId, PasskeyId, PersonId, ReviewId};
 
 /// Maximum length of the chain of confirmations from a passkey to the owner.
 pub const MAX_CONFIRMATIONS: usize = 32;
@@ -26,15 +26,15 @@ pub const MAX_CONFIRMATIONS: usize = 32;
 /// The parts of a review that a signature covers. It is read from the audited row, so the database,
 /// the worker and an export agree on it. Columns added later are not part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reviewed {
-    pub id: SubmissionId,
+pub struct SignedReview {
+    pub id: ReviewId,
     /// The hash of its documents, before and after.
     #[serde(deserialize_with = "hash")]
     pub change_hash: Hash,
     #[serde(deserialize_with = "hash")]
     pub effects_hash: Hash,
     /// The deployments that it was planned on, each with its newest target.
-    pub base: BTreeMap<DeploymentId, TargetNo>,
+    pub base: BTreeMap<DeploymentId, BlueprintNumber>,
     /// The policy under which it was submitted.
     pub policy_number: i64,
     /// The policy that it sets, if it changes the policy.
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Nonce {
 pub enum Statement {
     /// A verdict on a change.
     #[serde(rename = "gantry.verdict.v1")]
-    Verdict { reviewed: Reviewed, verdict: VerdictKind, person: PersonId, nonce: Nonce },
+    Verdict { reviewed: SignedReview, verdict: VerdictKind, person: PersonId, nonce: Nonce },
     /// The confirmation of another passkey.
     #[serde(rename = "gantry.passkey.v1")]
     Confirmation {
@@ -273,7 +273,7 @@ pub struct VerdictSignature<'s> {
 /// Checks the signatures of the last verdicts on one review. The result omits people whose last
 /// verdict has no signature.
 pub fn check_verdicts<'s>(
-    reviewed: &Reviewed,
+    reviewed: &SignedReview,
     signatures: impl IntoIterator<Item = VerdictSignature<'s>>,
     passkeys: &BTreeMap<PasskeyId, Passkey>,
     verify: &Verify<'_>,
@@ -480,18 +480,18 @@ mod tests {
         let Statement::Verdict { reviewed, verdict, person, nonce } = first.clone() else {
             panic!("a verdict")
         };
-        let of = |reviewed: Reviewed| Statement::Verdict { reviewed, verdict, person, nonce };
+        let of = |reviewed: SignedReview| Statement::Verdict { reviewed, verdict, person, nonce };
         let other = Hash::of_bytes(b"other");
         let changed = [
-            of(Reviewed { id: SubmissionId(8), ..reviewed.clone() }),
-            of(Reviewed { change_hash: other, ..reviewed.clone() }),
-            of(Reviewed { effects_hash: other, ..reviewed.clone() }),
-            of(Reviewed { base: BTreeMap::new(), ..reviewed.clone() }),
-            of(Reviewed { policy_number: 2, ..reviewed.clone() }),
-            of(Reviewed { new_policy_hash: Some(other), ..reviewed.clone() }),
-            of(Reviewed { epoch: 2, ..reviewed.clone() }),
-            of(Reviewed { risk: BTreeSet::new(), ..reviewed.clone() }),
-            of(Reviewed { authors: BTreeSet::new(), ..reviewed.clone() }),
+            of(SignedReview { id: ReviewId(8), ..reviewed.clone() }),
+            of(SignedReview { change_hash: other, ..reviewed.clone() }),
+            of(SignedReview { effects_hash: other, ..reviewed.clone() }),
+            of(SignedReview { base: BTreeMap::new(), ..reviewed.clone() }),
+            of(SignedReview { policy_number: 2, ..reviewed.clone() }),
+            of(SignedReview { new_policy_hash: Some(other), ..reviewed.clone() }),
+            of(SignedReview { epoch: 2, ..reviewed.clone() }),
+            of(SignedReview { risk: BTreeSet::new(), ..reviewed.clone() }),
+            of(SignedReview { authors: BTreeSet::new(), ..reviewed.clone() }),
             Statement::Verdict {
                 reviewed: reviewed.clone(),
                 verdict: VerdictKind::Reject,

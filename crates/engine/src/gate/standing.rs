@@ -7,8 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::access::approves;
-use super::{Facts, GateState, Rule, VerdictKind, may_judge};
+use super::access::approval_counts;
+use super::{Facts, GateResult, Rule, VerdictKind, may_judge};
 use crate::ids::PersonId;
 
 /// The status of a review. If several apply, the first in this list is shown.
@@ -34,7 +34,7 @@ pub enum Standing {
 
 impl Standing {
     /// The status that follows from the gate.
-    pub fn of(gate: &GateState) -> Self {
+    pub fn of(gate: &GateResult) -> Self {
         if gate.is_open() {
             return Self::Open;
         }
@@ -66,15 +66,17 @@ pub enum Turn {
 }
 
 /// The next action for this person. A person who gave a verdict, of any kind, has had their turn.
-pub fn turn(facts: &Facts, gate: &GateState, person: PersonId, may_commit: bool) -> Option<Turn> {
+pub fn turn(facts: &Facts, gate: &GateResult, person: PersonId, may_commit: bool) -> Option<Turn> {
     // An approval that does not count must be given again once it would.
     let said = || {
-        let last = facts.last_word(person);
-        last.is_some_and(|verdict| verdict.kind != VerdictKind::Approve || approves(facts, person))
+        let last = facts.last_verdict(person);
+        last.is_some_and(|verdict| {
+            verdict.kind != VerdictKind::Approve || approval_counts(facts, person)
+        })
     };
     match Standing::of(gate) {
         Standing::Unreviewed
-            if may_judge(facts, person).is_ok() && facts.may_count(person) && !said() =>
+            if may_judge(facts, person).is_ok() && facts.can_count(person) && !said() =>
         {
             Some(Turn::Judge)
         }
@@ -89,7 +91,7 @@ mod tests {
     use super::super::who::Helpers;
     use super::super::{Reviewer, Verdict, evaluate};
     use super::*;
-    use crate::ids::{PolicyNo, SubmissionId};
+    use crate::ids::{PolicyNumber, ReviewId};
     use uuid::Uuid;
 
     fn person(n: u128) -> PersonId {
@@ -100,7 +102,7 @@ mod tests {
     fn approved() -> Facts {
         let reviewer = |n: u128| Reviewer { id: person(n), name: n.to_string(), eligible: true };
         Facts {
-            submission: SubmissionId(41),
+            submission: ReviewId(41),
             newest: true,
             unresolved: None,
             lint: Vec::new(),
@@ -108,7 +110,7 @@ mod tests {
             moved_documents: Vec::new(),
             moved_records: Vec::new(),
             same_epoch: true,
-            policy: (PolicyNo(3), PolicyNo(3)),
+            policy: (PolicyNumber(3), PolicyNumber(3)),
             approvals_needed: 1,
             authors: [person(1)].into(),
             verdicts: vec![Verdict {
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn gate_without_rules_is_blocked() {
         let none =
-            GateState { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
+            GateResult { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
         assert_eq!(Standing::of(&none), Standing::Unreviewed);
     }
 

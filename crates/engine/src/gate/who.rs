@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, NoVerdict, Reviewer, VerdictKind, may_judge};
+use super::{Facts, Reviewer, VerdictError, VerdictKind, may_judge};
 use crate::ids::PersonId;
 
 /// Maximum number of names in one message. Further names are counted.
@@ -27,20 +27,20 @@ impl Helpers {
     /// Names the people who can change the proposal and submit it.
     pub fn to_submit(&self) -> String {
         match self.operators.as_slice() {
-            [] => format!("No operator is left. {}", self.to_permit("operator")),
+            [] => format!("No operator is left. {}", self.permission_hint("operator")),
             operators => format!("Can act: {}", named(operators)),
         }
     }
 
-    pub fn to_commit(&self) -> String {
+    pub fn commit_hint(&self) -> String {
         match self.committers.as_slice() {
-            [] => self.to_permit("operator"),
+            [] => self.permission_hint("operator"),
             committers => format!("Can act: {}", named(committers)),
         }
     }
 
     /// Names the people who can grant this permission.
-    pub fn to_permit(&self, permission: &str) -> String {
+    pub fn permission_hint(&self, permission: &str) -> String {
         match self.administrators.as_slice() {
             [] => format!("No admin is left to give the {permission} permission"),
             administrators => {
@@ -77,11 +77,13 @@ pub fn disregarded(facts: &Facts) -> Vec<&str> {
 ///
 /// # Errors
 /// The reason, with the names of people who can help.
-pub fn may_judge_or_who(facts: &Facts, person: PersonId) -> Result<(), String> {
+pub fn check_can_review_or_explain(facts: &Facts, person: PersonId) -> Result<(), String> {
     may_judge(facts, person).map_err(|no| match no {
         // No one can review an old version, so the message gives no names.
-        NoVerdict::NotNewest => no.to_string(),
-        NoVerdict::Author | NoVerdict::NotAReviewer => format!("{no}. {}", others(facts, person)),
+        VerdictError::NotNewest => no.to_string(),
+        VerdictError::Author | VerdictError::NotAReviewer => {
+            format!("{no}. {}", others(facts, person))
+        }
     })
 }
 
@@ -92,7 +94,7 @@ fn others(facts: &Facts, person: PersonId) -> String {
         .filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
     let able: Vec<&str> = able.map(|p| p.name.as_str()).collect();
     match able.as_slice() {
-        [] => format!("No other person may review. {}", facts.helpers.to_permit("reviewer")),
+        [] => format!("No other person may review. {}", facts.helpers.permission_hint("reviewer")),
         able => format!("Can act: {}", named(able)),
     }
 }

@@ -29,7 +29,7 @@ fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value>
     }
 }
 
-pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
+pub(super) fn schema_mismatch(look: &Look<'_>, found: &mut Found) {
     for step in &look.planned().projection.steps {
         let Some(role) =
             look.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some()))
@@ -45,7 +45,7 @@ pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
             let path: String =
                 attrib.map.iter().map(|key| format!("/{}", data::escaped(key))).collect();
             // A run can still add a missing value, but not one that a null removes.
-            if is_taken_away(&value, &attrib.map)
+            if is_removed_by_null(&value, &attrib.map)
                 && schema.get("required").and_then(Value::as_bool) == Some(true)
             {
                 let what = format!("Value {path} is required, but a null removes it");
@@ -64,7 +64,7 @@ pub(super) fn broken_schema(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-fn is_taken_away(value: &Value, keys: &[String]) -> bool {
+fn is_removed_by_null(value: &Value, keys: &[String]) -> bool {
     let mut value = value;
     for key in keys {
         match value.get(key) {
@@ -142,7 +142,7 @@ fn leaves<'v>(value: &'v Value, path: String, visit: &mut dyn FnMut(&str, &'v Va
     }
 }
 
-const BY_REFERENCE: &str = "Store it as a secret and refer to it with {\"$secret\": \"name\", \
+const SECRET_REMEDY: &str = "Store it as a secret and refer to it with {\"$secret\": \"name\", \
                             \"version\": 1}. Replace the secret itself too, because it was written \
                             in plain text";
 
@@ -167,11 +167,11 @@ fn told(
 }
 
 pub(super) fn plain_secret(look: &Look<'_>, found: &mut Found) {
-    told(look, found, BY_REFERENCE, |_, value| is_unmistakable(value.as_str()?));
+    told(look, found, SECRET_REMEDY, |_, value| secret_format(value.as_str()?));
 }
 
 /// The kind of secret, if the text has a format that only secrets have.
-fn is_unmistakable(text: &str) -> Option<&'static str> {
+fn secret_format(text: &str) -> Option<&'static str> {
     let word = |prefix: &str, length: usize| {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| {
             word.strip_prefix(prefix).is_some_and(|rest| {
@@ -189,7 +189,7 @@ fn is_unmistakable(text: &str) -> Option<&'static str> {
     token.then_some("contains an access token")
 }
 
-pub(super) fn broken_reference(look: &Look<'_>, found: &mut Found) {
+pub(super) fn invalid_secret_reference(look: &Look<'_>, found: &mut Found) {
     let remedy = r#"Write {"$secret": "name", "version": 1} with both keys and no others"#;
     told(look, found, remedy, |_, value| {
         (secret::is_reference(value) && secret::reference(value).is_none())
@@ -302,18 +302,18 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
     });
 }
 
-pub(super) fn secret_by_name(look: &Look<'_>, found: &mut Found) {
-    told(look, found, BY_REFERENCE, |path, value| {
+pub(super) fn suspected_secret(look: &Look<'_>, found: &mut Found) {
+    told(look, found, SECRET_REMEDY, |path, value| {
         let text =
-            value.as_str().filter(|text| !text.is_empty() && is_unmistakable(text).is_none())?;
+            value.as_str().filter(|text| !text.is_empty() && secret_format(text).is_none())?;
         // A path or URL of a secret reveals nothing about the secret.
         let elsewhere = text.starts_with('/') || text.contains("://");
-        (!elsewhere && sounds_secret(path))
+        (!elsewhere && has_secret_name(path))
             .then_some("has a name like a secret, but its value is plain text")
     });
 }
 
-fn sounds_secret(path: &str) -> bool {
+fn has_secret_name(path: &str) -> bool {
     // List entries are named after the list.
     let named = path.rsplit('/').find(|part| part.parse::<usize>().is_err()).unwrap_or_default();
     let name: String =

@@ -10,15 +10,15 @@ use crate::blueprint::difference::Mark;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
 use crate::counting::many;
-use crate::gate::{Demand, PolicyPart, Risk};
+use crate::gate::{Demand, PolicySetting, Risk};
 use crate::ids::{DeploymentId, NoderoleId};
-use crate::plan::base::is_below;
+use crate::plan::base::is_within;
 
-pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
+pub(super) fn node_outside_deployment(look: &Look<'_>, found: &mut Found) {
     let new = look.planned().new;
     for node in look.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id)) {
         for (key, noderole) in &node.doc.noderoles {
-            if !is_below(new, node.doc.deployment, noderole.deployment) {
+            if !is_within(new, node.doc.deployment, noderole.deployment) {
                 let (of, place) =
                     (look.deployment(noderole.deployment), look.deployment(node.doc.deployment));
                 let what = format!(
@@ -36,9 +36,9 @@ pub(super) fn out_of_tree(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
+pub(super) fn mixed_policy_change(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
-    let Some(weaker) = before.weaker_in(after) else { return };
+    let Some(weaker) = before.weakened_settings(after) else { return };
     if look.planned().difference.is_empty() {
         return;
     }
@@ -50,7 +50,7 @@ pub(super) fn policy_weakened(look: &Look<'_>, found: &mut Found) {
 /// The change must also pass under its new policy. Its authors therefore do not count toward the
 /// approvals for every change and for this change's risks. Other people can propose changes with
 /// other risks.
-pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
+pub(super) fn unsatisfiable_policy(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
     let Reviewers { all, others } = look.subject.reviewers;
     let carried = risks(look.planned());
@@ -61,7 +61,7 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
             continue;
         }
         let risk = match change.part {
-            PolicyPart::Risk(risk) => Some(risk),
+            PolicySetting::Risk(risk) => Some(risk),
             _ => None,
         };
         let (able, who) = match risk.is_none_or(|risk| carried.contains(&risk)) {
@@ -87,9 +87,9 @@ pub(super) fn policy_unmet(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn policy_weaker(look: &Look<'_>, found: &mut Found) {
+pub(super) fn weaker_policy(look: &Look<'_>, found: &mut Found) {
     let Some((before, after)) = look.subject.policy else { return };
-    let Some(weaker) = before.weaker_in(after) else { return };
+    let Some(weaker) = before.weakened_settings(after) else { return };
     let what = format!("The policy would require less for later changes ({weaker})");
     found.add(
         "policy",
@@ -122,13 +122,13 @@ pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
+pub(super) fn role_version_mismatch(look: &Look<'_>, found: &mut Found) {
     for deployment in &look.planned().difference.deployments {
         let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
         for (name, role) in &stored.doc.roles {
             let Some(content) = look.role(role.role) else { continue };
             // A new binding takes the role from the nearest version of its barclamp.
-            let Some(pin) = look.planned().new.version_in_sight(deployment.id, &content.barclamp)
+            let Some(pin) = look.planned().new.visible_version(deployment.id, &content.barclamp)
             else {
                 continue;
             };
@@ -149,7 +149,7 @@ pub(super) fn role_beside_pin(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn emptied(look: &Look<'_>, found: &mut Found) {
+pub(super) fn emptied_deployment(look: &Look<'_>, found: &mut Found) {
     let difference = look.planned().difference;
     let left = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
     let gone = difference
@@ -183,7 +183,7 @@ fn is_used(blueprint: &Blueprint, deployment: DeploymentId) -> bool {
     })
 }
 
-pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
+pub(super) fn moved_from_dependents(look: &Look<'_>, found: &mut Found) {
     let new = look.planned().new;
     let mut moving: BTreeMap<NoderoleId, (crate::ids::NodeId, DeploymentId)> = BTreeMap::new();
     for node in look.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed) {
@@ -200,8 +200,8 @@ pub(super) fn moved_away(look: &Look<'_>, found: &mut Found) {
         for (key, noderole) in &stored.doc.noderoles {
             let served = noderole.parents.iter().filter_map(|edge| moving.get(&edge.parent));
             // Noderoles that move with the node, or that are in the new deployment, stay near it.
-            for (node, to) in
-                served.filter(|(node, to)| node != id && !is_below(new, stored.doc.deployment, *to))
+            for (node, to) in served
+                .filter(|(node, to)| node != id && !is_within(new, stored.doc.deployment, *to))
             {
                 users.entry((*node, *to)).or_default().insert(look.place(*id, key));
             }

@@ -14,7 +14,7 @@
 //!   unrelated changes. A commit checks for errors under a lock, so errors are searched only in the
 //!   documents it writes. The exception is removal of noderoles, which searches all remaining ones
 //!   for children, once. Warnings may search everything, once each.
-//! * Lint is pure, its order is fixed, and its output is bounded: [`MAX_EACH`] findings per check,
+//! * Lint is pure, its order is fixed, and its output is bounded: [`MAX_FINDINGS_PER_CHECK`] findings per check,
 //!   with a count of the rest.
 //! * A finding names the problem, its location and the fix. It never contains a value that could be
 //!   a secret.
@@ -43,7 +43,7 @@ mod roles;
 mod runs;
 
 /// Maximum number of findings per check. Further ones are counted.
-pub const MAX_EACH: usize = 50;
+pub const MAX_FINDINGS_PER_CHECK: usize = 50;
 
 /// The input of lint.
 #[derive(Clone, Copy)]
@@ -152,11 +152,11 @@ macro_rules! checks {
 
 checks! {
     /// Two roles on a node that conflict.
-    ConflictingRoles = "conflicting-roles", Error, roles::conflicting;
+    ConflictingRoles = "conflicting-roles", Error, roles::conflicting_roles;
     /// A noderole of an abstract role, which only other roles can provide.
     AbstractRole = "abstract-role", Error, roles::is_abstract;
     /// A noderole of a deployment that does not contain its node.
-    OutOfTree = "out-of-tree", Error, deployments::out_of_tree;
+    OutOfTree = "out-of-tree", Error, deployments::node_outside_deployment;
     /// An edge to a missing noderole, or one against the order of ranks.
     BrokenOrder = "broken-order", Error, order::broken;
     /// A step with a jig that no worker has.
@@ -164,25 +164,25 @@ checks! {
     /// A step with a jig that is switched off.
     InactiveJig = "inactive-jig", Error, runs::inactive_jig;
     /// A step whose timeout is 0.
-    NoTime = "no-time", Error, runs::no_time;
+    NoTime = "no-time", Error, runs::zero_timeout;
     /// A destructive step that runs again without a stated reason.
-    DestructiveUnasked = "destructive-unasked", Error, runs::destructive_unasked;
+    DestructiveUnasked = "destructive-unasked", Error, runs::destructive_rerun;
     /// Data that does not match its attribute's schema.
-    BrokenSchema = "broken-schema", Error, data::broken_schema;
+    BrokenSchema = "broken-schema", Error, data::schema_mismatch;
     /// A private key or access token in plain text.
     PlainSecret = "plain-secret", Error, data::plain_secret;
     /// A malformed reference to a secret.
-    BrokenReference = "broken-reference", Error, data::broken_reference;
+    BrokenReference = "broken-reference", Error, data::invalid_secret_reference;
     /// A node key in the data of a role.
     NodeKeyAsData = "node-key-as-data", Error, data::node_key_as_data;
     /// A policy that requires less, in one change with something that it would allow.
-    PolicyWeakened = "policy-weakened", Error, deployments::policy_weakened;
+    PolicyWeakened = "policy-weakened", Error, deployments::mixed_policy_change;
     /// A policy that requires more approvals than there are people to give them.
-    PolicyUnmet = "policy-unmet", Error, deployments::policy_unmet;
+    PolicyUnmet = "policy-unmet", Error, deployments::unsatisfiable_policy;
     /// A policy that requires less than the one in force.
-    PolicyWeaker = "policy-weaker", Warning, deployments::policy_weaker;
+    PolicyWeaker = "policy-weaker", Warning, deployments::weaker_policy;
     /// A plain value whose name suggests a secret.
-    SecretByName = "secret-by-name", Warning, data::secret_by_name;
+    SecretByName = "secret-by-name", Warning, data::suspected_secret;
     /// A secret that no worker has, or that the deployment may not use.
     UnusableSecret = "unusable-secret", Warning, data::unusable_secret;
     /// Two unrelated noderoles of a node that set the same key.
@@ -190,27 +190,27 @@ checks! {
     /// A destructive step with retries, which have no effect.
     DestructiveRetries = "destructive-retries", Warning, runs::destructive_retries;
     /// All nodes of a role restart at once.
-    AllAtOnce = "all-at-once", Warning, runs::all_at_once;
+    AllAtOnce = "all-at-once", Warning, runs::simultaneous_restart;
     /// A re-run whose descendants keep the results of the previous run.
-    StaleBelow = "stale-below", Warning, runs::stale_below;
+    StaleBelow = "stale-below", Warning, runs::stale_descendants;
     /// A role's concurrency limit that the change removes.
-    LimitGone = "limit-gone", Warning, runs::limit_gone;
+    LimitGone = "limit-gone", Warning, runs::limit_removed;
     /// A concurrency limit that is too high to have an effect.
-    LimitTooWide = "limit-too-wide", Warning, runs::limit_too_wide;
+    LimitTooWide = "limit-too-wide", Warning, runs::limit_too_high;
     /// A soft edge that contradicts a hard one.
-    SoftAgainstHard = "soft-against-hard", Warning, order::soft_against_hard;
+    SoftAgainstHard = "soft-against-hard", Warning, order::contradicting_edges;
     /// A new service without parents and children.
-    LonelyService = "lonely-service", Warning, roles::lonely_service;
+    LonelyService = "lonely-service", Warning, roles::unused_service;
     /// A cluster with one member or an even number of members.
     ClusterSize = "cluster-size", Warning, roles::cluster_size;
     /// A barclamp for which a newer version is available.
     OlderBarclamp = "older-barclamp", Warning, deployments::older_barclamp;
     /// A role whose version differs from that of the barclamp in use.
-    RoleBesidePin = "role-beside-pin", Warning, deployments::role_beside_pin;
+    RoleBesidePin = "role-beside-pin", Warning, deployments::role_version_mismatch;
     /// A deployment that the change leaves empty.
-    EmptiedDeployment = "emptied-deployment", Warning, deployments::emptied;
+    EmptiedDeployment = "emptied-deployment", Warning, deployments::emptied_deployment;
     /// A node that moves away from the noderoles that use it.
-    MovedAway = "moved-away", Warning, deployments::moved_away;
+    MovedAway = "moved-away", Warning, deployments::moved_from_dependents;
 }
 
 /// All findings of a change, errors first.
@@ -239,13 +239,13 @@ fn look(
 }
 
 /// Number of noderoles per deployment and role content.
-type Members = BTreeMap<(DeploymentId, Hash), usize>;
+type NoderoleCounts = BTreeMap<(DeploymentId, Hash), usize>;
 
 /// The input with indexes that the checks share.
 struct Look<'a> {
     subject: &'a Subject<'a>,
     consequences: Option<&'a Consequences>,
-    members: OnceCell<Members>,
+    members: OnceCell<NoderoleCounts>,
 }
 
 impl<'a> Look<'a> {
@@ -288,9 +288,9 @@ impl<'a> Look<'a> {
 
     /// Number of noderoles per role and deployment after the change. Computed in one walk over all
     /// noderoles, on first use.
-    fn members(&self) -> &Members {
+    fn members(&self) -> &NoderoleCounts {
         self.members.get_or_init(|| {
-            let mut members = Members::new();
+            let mut members = NoderoleCounts::new();
             for noderole in
                 self.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values())
             {
@@ -325,7 +325,7 @@ impl Found {
     }
 
     fn push(&mut self, at: String, noderole: Option<NoderoleId>, what: String, remedy: String) {
-        if self.findings.len() == MAX_EACH {
+        if self.findings.len() == MAX_FINDINGS_PER_CHECK {
             self.more += 1;
             return;
         }

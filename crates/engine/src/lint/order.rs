@@ -42,11 +42,11 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
             }
         }
     }
-    left_behind(look, &removed, found);
+    check_orphans(look, &removed, found);
 }
 
 /// Reports unchanged noderoles that wait for a removed one.
-fn left_behind(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
+fn check_orphans(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
     if removed.is_empty() {
         return;
     }
@@ -68,7 +68,7 @@ fn left_behind(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Foun
     }
 }
 
-pub(super) fn soft_against_hard(look: &Look<'_>, found: &mut Found) {
+pub(super) fn contradicting_edges(look: &Look<'_>, found: &mut Found) {
     let new = look.planned().new;
     let nodes: BTreeSet<_> = look.running().map(|step| step.node).collect();
     for node in nodes.into_iter().filter_map(|id| new.nodes.get(&id)).map(|stored| &*stored.doc) {

@@ -20,7 +20,7 @@ fn changed_nodes<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
         .map(|stored| &*stored.doc)
 }
 
-pub(super) fn conflicting(look: &Look<'_>, found: &mut Found) {
+pub(super) fn conflicting_roles(look: &Look<'_>, found: &mut Found) {
     for node in changed_nodes(look) {
         let carried: Vec<(&NoderoleKey, &Role)> = node
             .noderoles
@@ -66,15 +66,15 @@ pub(super) fn is_abstract(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn lonely_service(look: &Look<'_>, found: &mut Found) {
-    let is_lonely = |step: &&crate::blueprint::projection::StepIntent| {
+pub(super) fn unused_service(look: &Look<'_>, found: &mut Found) {
+    let is_unused = |step: &&crate::blueprint::projection::StepIntent| {
         step.change == StepChange::New
             && step.parents.is_empty()
             && look.role(step.role).is_some_and(|role| role.flags.service)
     };
     let mut lonely: BTreeMap<_, (NodeId, &NoderoleKey)> = look
         .running()
-        .filter(is_lonely)
+        .filter(is_unused)
         .map(|step| (step.noderole, (step.node, &step.key)))
         .collect();
     if lonely.is_empty() {

@@ -49,7 +49,7 @@ pub(super) fn inactive_jig(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn no_time(look: &Look<'_>, found: &mut Found) {
+pub(super) fn zero_timeout(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| !step.instant && step.run.timeout == 0) {
         let what = "The role has a timeout of 0, so each run would be stopped when it starts";
         found.add_noderole(
@@ -61,7 +61,7 @@ pub(super) fn no_time(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn destructive_unasked(look: &Look<'_>, found: &mut Found) {
+pub(super) fn destructive_rerun(look: &Look<'_>, found: &mut Found) {
     for step in look.running().filter(|step| step.destructive) {
         let why = match step.change {
             StepChange::Rerun(RerunCause::RoleChanged) => "because its role changed",
@@ -96,7 +96,7 @@ pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn all_at_once(look: &Look<'_>, found: &mut Found) {
+pub(super) fn simultaneous_restart(look: &Look<'_>, found: &mut Found) {
     let mut groups: BTreeMap<_, Vec<&StepIntent>> = BTreeMap::new();
     let again =
         look.running().filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.instant);
@@ -130,7 +130,7 @@ pub(super) fn all_at_once(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn stale_below(look: &Look<'_>, found: &mut Found) {
+pub(super) fn stale_descendants(look: &Look<'_>, found: &mut Found) {
     let Some(consequences) = look.consequences else { return };
     for group in &consequences.downstream {
         let (count, what) = match group.in_use {
@@ -153,7 +153,7 @@ pub(super) fn stale_below(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn limit_gone(look: &Look<'_>, found: &mut Found) {
+pub(super) fn limit_removed(look: &Look<'_>, found: &mut Found) {
     let mut told = BTreeSet::new();
     for step in
         look.planned().projection.steps.iter().filter(|step| step.lane.max_running.is_none())
@@ -171,7 +171,7 @@ pub(super) fn limit_gone(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn limit_too_wide(look: &Look<'_>, found: &mut Found) {
+pub(super) fn limit_too_high(look: &Look<'_>, found: &mut Found) {
     let mut lanes = BTreeMap::new();
     for step in look.running() {
         if let Some(limit) = step.lane.max_running {

@@ -51,7 +51,7 @@ impl Draft<'_> {
         let new = New {
             at,
             barclamp,
-            version: self.version_in_sight(at, barclamp),
+            version: self.visible_version(at, barclamp),
             seeing: self.seeing(at, barclamp),
         };
         for deployment in &new.seeing {
@@ -66,10 +66,10 @@ impl Draft<'_> {
         let anew: BTreeSet<NoderoleId> = outdated.into_iter().map(|(_, id, _)| id).collect();
         let touched = self.touched_by(&new.seeing, &anew);
         for (_, id) in &touched {
-            self.wire_anew(*id, anew.contains(id), edit)?;
+            self.recompute_parents(*id, anew.contains(id), edit)?;
         }
         for (_, id) in &touched {
-            self.follow_all(*id)?;
+            self.link_predecessors(*id)?;
         }
         Ok(())
     }
@@ -178,7 +178,12 @@ impl Draft<'_> {
 
     /// Sets a noderole's parents to those that its role requires now. Suitable parents stay;
     /// missing ones are found or bound.
-    fn wire_anew(&mut self, id: NoderoleId, anew: bool, edit: u32) -> Result<(), EditError> {
+    fn recompute_parents(
+        &mut self,
+        id: NoderoleId,
+        anew: bool,
+        edit: u32,
+    ) -> Result<(), EditError> {
         let catalog = self.catalog;
         let Some((node, key, noderole)) = self.noderole(id) else { return Ok(()) };
         let role = &**catalog.role(noderole.role)?;
@@ -189,7 +194,7 @@ impl Draft<'_> {
         let mut way = Way { deployment, edit, path: vec![key.role.clone()] };
         if anew {
             self.check_bindable(deployment, role)?;
-            self.check_neighbours(node, role)?;
+            self.check_conflicts(node, role)?;
         }
         let stays = |edge: &&EdgeDoc| match edge.kind {
             EdgeKind::Hard => false,
@@ -202,7 +207,7 @@ impl Draft<'_> {
                 Some(parent) => parent,
                 None => {
                     let found = self.parent(&mut way, node, role, &wanted)?;
-                    self.as_parent(found)
+                    self.effective_parent(found)
                 }
             };
             let known = old.iter().any(|edge| edge.parent == parent);

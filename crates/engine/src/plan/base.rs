@@ -96,14 +96,14 @@ pub fn written(
         match change {
             DocumentChange::Deployment { id, .. } => {
                 written.insert(*id);
-                let came_or_went =
+                let created_or_removed =
                     old.deployments.contains_key(id) != new.deployments.contains_key(id);
-                if came_or_went {
+                if created_or_removed {
                     let known = new.deployments.get(id).or_else(|| old.deployments.get(id));
                     written.extend(known.and_then(|d| d.doc.parent));
                 }
             }
-            DocumentChange::Node { id, .. } => node_writes(old, new, *id, &mut written),
+            DocumentChange::Node { id, .. } => add_node_writes(old, new, *id, &mut written),
         }
     }
     written
@@ -119,12 +119,17 @@ pub fn outside(
     written.difference(base).filter(|id| skeleton.deployments.contains_key(*id)).copied().collect()
 }
 
-fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTreeSet<DeploymentId>) {
+fn add_node_writes(
+    old: &Blueprint,
+    new: &Blueprint,
+    id: NodeId,
+    written: &mut BTreeSet<DeploymentId>,
+) {
     let (before, after) = (old.nodes.get(&id).map(|n| &n.doc), new.nodes.get(&id).map(|n| &n.doc));
     let (from, to) = (before.map(|n| n.deployment), after.map(|n| n.deployment));
     if from != to {
         written.extend(to);
-        let down = from.zip(to).is_some_and(|(from, to)| is_below(new, to, from));
+        let down = from.zip(to).is_some_and(|(from, to)| is_within(new, to, from));
         if !down {
             written.extend(from);
         }
@@ -146,7 +151,7 @@ fn node_writes(old: &Blueprint, new: &Blueprint, id: NodeId, written: &mut BTree
 }
 
 /// Whether a deployment is the other one or a descendant of it.
-pub(crate) fn is_below(
+pub(crate) fn is_within(
     blueprint: &Blueprint,
     deployment: DeploymentId,
     above: DeploymentId,
@@ -168,7 +173,7 @@ pub(crate) fn is_below(
 
 /// An effect that a node-scoped plan must not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Beyond {
+pub enum ScopeViolation {
     /// It changes another machine.
     Machine(Fqdn),
     /// It binds a service directly, which would run on a deployment's phantom node.
@@ -181,11 +186,18 @@ pub enum Beyond {
 
 /// The first effect outside of a node's scope: another machine changes because of the node, or an
 /// edit binds a service directly. A deployment scope has no such limit.
-pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -> Option<Beyond> {
+pub fn beyond(
+    skeleton: &Skeleton,
+    scope: impl Into<Scope>,
+    effects: &Effects,
+) -> Option<ScopeViolation> {
     let Scope::Node(only) = scope.into() else { return None };
     let asked = effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
     if let Some(Bound { noderole, deployment, .. }) = asked {
-        return Some(Beyond::Service { role: noderole.role.clone(), deployment: *deployment });
+        return Some(ScopeViolation::Service {
+            role: noderole.role.clone(),
+            deployment: *deployment,
+        });
     }
     let bound = effects.bound.iter().map(|e| e.node);
     let unbound = effects.unbound.iter().map(|e| e.node);
@@ -193,7 +205,7 @@ pub fn beyond(skeleton: &Skeleton, scope: impl Into<Scope>, effects: &Effects) -
     let moved = effects.moved.iter().map(|e| e.node);
     let touched = bound.chain(unbound).chain(rewired).chain(moved).filter(|node| *node != only);
     let machine = touched.filter_map(|node| skeleton.nodes.get(&node)).find(|node| !node.phantom);
-    machine.map(|node| Beyond::Machine(node.fqdn.clone()))
+    machine.map(|node| ScopeViolation::Machine(node.fqdn.clone()))
 }
 
 /// Whether a single edit may be part of a proposal on a node. It must concern that node and
@@ -230,16 +242,16 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
 /// wider reach would not be covered by the review's base.
 ///
 /// It is called for each of thousands of edits. Deployments that earlier edits create are therefore
-/// recorded once ([`Within::take_in`]).
+/// recorded once ([`ScopeChecker::take_in`]).
 #[derive(Debug)]
-pub struct Within<'a> {
+pub struct ScopeChecker<'a> {
     skeleton: &'a Skeleton,
     scope: Scope,
     /// The deployments that earlier edits create, each with its parent.
     made: BTreeMap<DeploymentId, DeploymentId>,
 }
 
-impl<'a> Within<'a> {
+impl<'a> ScopeChecker<'a> {
     /// The state before the first edit.
     pub fn new(skeleton: &'a Skeleton, scope: impl Into<Scope>) -> Self {
         Self { skeleton, scope: scope.into(), made: BTreeMap::new() }

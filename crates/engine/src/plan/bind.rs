@@ -126,11 +126,15 @@ impl Draft<'_> {
     }
 
     /// The visible role of this name, as an edit names it.
-    pub fn known_role(&self, deployment: DeploymentId, role: &RoleName) -> Result<Hash, EditError> {
+    pub fn visible_role(
+        &self,
+        deployment: DeploymentId,
+        role: &RoleName,
+    ) -> Result<Hash, EditError> {
         self.role_content(deployment, role)?.ok_or_else(|| EditError::UnknownRole {
             deployment: self.deployment_name(deployment),
             role: role.to_string(),
-            nearest: self.nearest_role(deployment, role.as_str()),
+            nearest: self.similar_role(deployment, role.as_str()),
         })
     }
 
@@ -147,12 +151,12 @@ impl Draft<'_> {
         if self.role_content(deployment, &requires)?.is_some() {
             return Ok(EditError::RequiresAbstract { deployment: named, role, requires });
         }
-        let nearest = self.nearest_role(deployment, requires.as_str());
+        let nearest = self.similar_role(deployment, requires.as_str());
         Ok(EditError::UnresolvedRequire { deployment: named, role, requires, nearest })
     }
 
     /// The visible role name that is most similar to this one.
-    fn nearest_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
+    fn similar_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
         let sight = self.sight(deployment).ok()?;
         let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
         for (up, id) in sight.chain.iter().enumerate() {
@@ -190,14 +194,14 @@ impl Draft<'_> {
         role: &RoleName,
         seq: u32,
     ) -> Result<(), EditError> {
-        self.look_at_one_more();
+        self.count_considered();
         self.deployment(deployment)?;
         let found = self.node(node)?;
         if found.phantom {
             return Err(EditError::Phantom(found.fqdn.clone()));
         }
-        let moves = self.moves_along(found, deployment)?;
-        let content = self.known_role(deployment, role)?;
+        let moves = self.requires_move(found, deployment)?;
+        let content = self.visible_role(deployment, role)?;
         let stands_on = self.stands_on(deployment, node, content)?;
         let carrier = self.node(stands_on)?;
         if carrier.noderoles.contains_key(&NoderoleKey::first(role.clone())) {
@@ -219,7 +223,7 @@ impl Draft<'_> {
 
     /// Whether the binding also moves the node to the deployment. Refused if the node belongs to a
     /// deployment that is neither an ancestor nor a descendant.
-    fn moves_along(
+    fn requires_move(
         &self,
         node: &SkeletonNode,
         deployment: DeploymentId,
@@ -257,7 +261,7 @@ impl Draft<'_> {
         content: Hash,
         why: Why,
     ) -> Result<NoderoleId, EditError> {
-        self.look_at_one_more();
+        self.count_considered();
         let catalog = self.catalog;
         let role = &**catalog.role(content)?;
         let node = self.stands_on(way.deployment, node, content)?;
@@ -274,19 +278,19 @@ impl Draft<'_> {
             return Err(EditError::TooDeep(way.path.first().unwrap_or(&role.name).clone()));
         }
         self.check_bindable(way.deployment, role)?;
-        self.check_neighbours(node, role)?;
+        self.check_conflicts(node, role)?;
 
         way.path.push(role.name.clone());
         let before = self.mark();
         let mut parents = BTreeSet::new();
         for wanted in self.wanted(way.deployment, role)? {
             let parent = self.parent(way, node, role, &wanted)?;
-            parents.insert(EdgeDoc { parent: self.as_parent(parent), kind: EdgeKind::Hard });
+            parents.insert(EdgeDoc { parent: self.effective_parent(parent), kind: EdgeKind::Hard });
         }
         way.path.pop();
         // A parent may have added a provider that conflicts with this role.
-        if self.put_since(before).next().is_some() {
-            self.check_neighbours(node, role)?;
+        if self.added_since(before).next().is_some() {
+            self.check_conflicts(node, role)?;
         }
 
         if !self.deployment(way.deployment)?.roles.contains_key(&role.name) {
@@ -297,7 +301,7 @@ impl Draft<'_> {
             self.gather(way, id, content, role)?;
         }
         if self.rules.preceeds_soft_edges {
-            self.keep_order(id, role)?;
+            self.link_soft_edges(id, role)?;
         }
         Ok(id)
     }
@@ -324,7 +328,7 @@ impl Draft<'_> {
         // A node has a role only once. It may be bound there by a deployment with another version.
         match self.noderole(found) {
             Some((place, key, noderole))
-                if !self.catalog.role(noderole.role)?.answers_to(wanted) =>
+                if !self.catalog.role(noderole.role)?.satisfies(wanted) =>
             {
                 Err(EditError::ServedByOtherVersion {
                     role: child.name.clone(),
@@ -354,7 +358,7 @@ impl Draft<'_> {
             return Ok(Some(own.id(node)));
         }
         for (key, noderole) in carried {
-            if self.catalog.role(noderole.role)?.answers_to(wanted) && fits(key.id(node)) {
+            if self.catalog.role(noderole.role)?.satisfies(wanted) && fits(key.id(node)) {
                 return Ok(Some(key.id(node)));
             }
         }
@@ -383,10 +387,11 @@ impl Draft<'_> {
         let mut found = BTreeSet::new();
         for name in &wanted {
             let implicit = self.is_implicit(deployment, name)?;
-            let no_circle =
-                |other: NoderoleId| fits(other) && !self.waits_for(self.as_parent(other), child);
-            match self.serving(deployment, node, name, implicit, &no_circle)? {
-                Some(other) => drop(found.insert(self.as_parent(other))),
+            let is_acyclic = |other: NoderoleId| {
+                fits(other) && !self.waits_for(self.effective_parent(other), child)
+            };
+            match self.serving(deployment, node, name, implicit, &is_acyclic)? {
+                Some(other) => drop(found.insert(self.effective_parent(other))),
                 None => return Ok(None),
             }
         }
@@ -395,11 +400,11 @@ impl Draft<'_> {
 
     /// Whether a noderole satisfies a wanted name. A barrier does so through its members.
     pub fn serves(&self, parent: NoderoleId, wanted: &RoleName) -> bool {
-        self.role_of(parent).is_some_and(|role| role.answers_to(wanted))
-            || self.gathers_one_that_answers(parent, wanted)
+        self.role_of(parent).is_some_and(|role| role.satisfies(wanted))
+            || self.has_member_providing(parent, wanted)
     }
 
-    fn gathers_one_that_answers(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
+    fn has_member_providing(&self, barrier: NoderoleId, wanted: &RoleName) -> bool {
         let Some(gathered) = self.role_of(barrier).and_then(|role| role.gathers.as_ref()) else {
             return false;
         };
@@ -408,11 +413,11 @@ impl Draft<'_> {
         gathered == wanted
             || members
                 .iter()
-                .any(|m| self.role_of(m.parent).is_some_and(|role| role.answers_to(wanted)))
+                .any(|m| self.role_of(m.parent).is_some_and(|role| role.satisfies(wanted)))
     }
 
     /// The parent for children of this noderole: its cluster's barrier, or the noderole itself.
-    pub fn as_parent(&self, id: NoderoleId) -> NoderoleId {
+    pub fn effective_parent(&self, id: NoderoleId) -> NoderoleId {
         self.barrier_of(id).unwrap_or(id)
     }
 
@@ -454,14 +459,14 @@ impl Draft<'_> {
     }
 
     /// Adds soft edges between a new noderole and noderoles that it precedes or that precede it.
-    fn keep_order(&mut self, new: NoderoleId, role: &Role) -> Result<(), EditError> {
+    fn link_soft_edges(&mut self, new: NoderoleId, role: &Role) -> Result<(), EditError> {
         for later in &role.preceeds {
             for later in self.behind(new, role, later) {
                 self.link(new, later, EdgeKind::Soft)?;
             }
         }
         for earlier in self.preceding(new)? {
-            if let Some(earlier) = self.one_before(new, &earlier, &|_| true) {
+            if let Some(earlier) = self.earlier_noderole(new, &earlier, &|_| true) {
                 self.link(earlier, new, EdgeKind::Soft)?;
             }
         }
@@ -494,7 +499,7 @@ impl Draft<'_> {
         }
         let elsewhere = self.answering(noderole.deployment, later).filter(|id| {
             let implicit = self.role_of(*id).is_some_and(|found| found.flags.implicit);
-            *id != own && is_of(*id, later) && !implicit && !self.waits_for_one_of(*id, &role.name)
+            *id != own && is_of(*id, later) && !implicit && !self.waits_for_role(*id, &role.name)
         });
         behind.extend(elsewhere);
         behind
@@ -503,7 +508,7 @@ impl Draft<'_> {
     /// The noderole of the earlier role for which a later one must wait and does not yet. It is the
     /// one on the same node. Otherwise, it is the first in the deployment, unless the later role is
     /// implicit or already waits for one.
-    fn one_before(
+    fn earlier_noderole(
         &self,
         later: NoderoleId,
         earlier: &RoleName,
@@ -521,13 +526,13 @@ impl Draft<'_> {
         if precedes(&own) {
             return Some(own);
         }
-        if role.flags.implicit || self.waits_for_one_of(later, earlier) {
+        if role.flags.implicit || self.waits_for_role(later, earlier) {
             return None;
         }
         self.answering(noderole.deployment, earlier).find(precedes)
     }
 
-    fn waits_for_one_of(&self, child: NoderoleId, role: &RoleName) -> bool {
+    fn waits_for_role(&self, child: NoderoleId, role: &RoleName) -> bool {
         let parents =
             self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
         let mut above = parents.iter().filter_map(|edge| self.role_of(edge.parent));
@@ -540,14 +545,14 @@ impl Draft<'_> {
         if !self.rules.preceeds_soft_edges {
             return Ok(());
         }
-        match self.one_before(later, earlier, &|id| !self.waits_for(id, later)) {
+        match self.earlier_noderole(later, earlier, &|id| !self.waits_for(id, later)) {
             Some(parent) => self.link(parent, later, EdgeKind::Soft),
             None => Ok(()),
         }
     }
 
     /// Calls [`Self::follow`] for all roles that precede the noderole's role.
-    pub fn follow_all(&mut self, later: NoderoleId) -> Result<(), EditError> {
+    pub fn link_predecessors(&mut self, later: NoderoleId) -> Result<(), EditError> {
         self.preceding(later)?.iter().try_for_each(|earlier| self.follow(later, earlier))
     }
 
@@ -584,7 +589,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    pub fn check_neighbours(&self, node: NodeId, role: &Role) -> Result<(), EditError> {
+    pub fn check_conflicts(&self, node: NodeId, role: &Role) -> Result<(), EditError> {
         let found = self.node(node)?;
         for noderole in found.noderoles.values() {
             let other = self.catalog.role(noderole.role)?;
@@ -596,7 +601,7 @@ impl Draft<'_> {
                 });
             }
             if other.name != role.name
-                && let Some(name) = role.names().find(|name| other.answers_to(name))
+                && let Some(name) = role.names().find(|name| other.satisfies(name))
             {
                 return Err(EditError::ProvidedTwice {
                     role: role.name.clone(),

@@ -181,7 +181,7 @@ struct Word {
     edit: u32,
     by: PersonId,
     /// The value, as text. Edits with equal values agree.
-    meaning: String,
+    value: String,
 }
 
 /// The owner of data: a deployment's role or a noderole.
@@ -345,17 +345,17 @@ struct Said<'a, B> {
 /// The value of a setting for a thing that the edit removes.
 const GONE: &str = "gone";
 /// The value of a setting for a thing that the edit adds.
-const THERE: &str = "there";
+const PRESENT: &str = "there";
 
 impl<B: Before> Said<'_, B> {
     /// Processes a single edit, which may be one of many that a list edit contains.
     fn hear(&mut self, signed: &Signed<'_>, edit: &Edit) {
         match edit {
             Edit::CreateDeployment { id, .. } => {
-                self.say(signed, Over::Deployment { deployment: *id }, THERE)
+                self.say(signed, Over::Deployment { deployment: *id }, PRESENT)
             }
             Edit::RemoveDeployment { deployment } => {
-                self.take_away(
+                self.record_removal(
                     signed,
                     Over::Deployment { deployment: *deployment },
                     &Reach::Deployment(*deployment),
@@ -370,11 +370,15 @@ impl<B: Before> Said<'_, B> {
                 self.say(signed, over, GONE);
             }
             Edit::AddRole { deployment, role } => {
-                self.say(signed, Over::Role { deployment: *deployment, role: role.clone() }, THERE);
+                self.say(
+                    signed,
+                    Over::Role { deployment: *deployment, role: role.clone() },
+                    PRESENT,
+                );
             }
             Edit::RemoveRole { deployment, role } => {
                 let over = Over::Role { deployment: *deployment, role: role.clone() };
-                self.take_away(signed, over, &Reach::Role(*deployment, role));
+                self.record_removal(signed, over, &Reach::Role(*deployment, role));
                 self.data.insert(Owner::Role(*deployment, role.clone()), nothing());
             }
             Edit::SetRoleData { deployment, role, data } => {
@@ -382,7 +386,7 @@ impl<B: Before> Said<'_, B> {
             }
             Edit::Bind { deployment, node, role } => {
                 let noderole = NoderoleKey::first(role.clone());
-                self.say(signed, Over::Noderole { node: *node, noderole }, THERE);
+                self.say(signed, Over::Noderole { node: *node, noderole }, PRESENT);
                 // Moving the node is a side effect, so it counts only against an edit that placed
                 // the node elsewhere.
                 let place = Over::Place { node: *node };
@@ -418,10 +422,10 @@ impl<B: Before> Said<'_, B> {
                 self.say(signed, Over::Hints { node: *node }, &hints.to_string())
             }
             Edit::ExpungeNode { node, .. } => {
-                self.take_away(signed, Over::Node { node: *node }, &Reach::Node(*node));
+                self.record_removal(signed, Over::Node { node: *node }, &Reach::Node(*node));
             }
             Edit::Rerun { node, noderole, .. } => {
-                self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, THERE);
+                self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, PRESENT);
             }
             // It only adds re-runs, and another edit may name the same noderoles. List edits arrive
             // here as single edits.
@@ -437,26 +441,26 @@ impl<B: Before> Said<'_, B> {
 
     fn unbind(&mut self, signed: &Signed<'_>, node: NodeId, noderole: &NoderoleKey) {
         let over = Over::Noderole { node, noderole: noderole.clone() };
-        self.take_away(signed, over, &Reach::Noderole(node, noderole));
+        self.record_removal(signed, over, &Reach::Noderole(node, noderole));
         self.data.insert(Owner::Noderole(node, noderole.clone()), nothing());
     }
 
     /// Records the last edit of a setting, and a clash if another person set a different value.
-    fn say(&mut self, signed: &Signed<'_>, over: Over, meaning: &str) {
-        let word = Word { edit: signed.edit.seq, by: signed.by, meaning: meaning.to_owned() };
+    fn say(&mut self, signed: &Signed<'_>, over: Over, value: &str) {
+        let word = Word { edit: signed.edit.seq, by: signed.by, value: value.to_owned() };
         if let Some(last) = self.words.insert(over.clone(), word)
             && last.by != signed.by
-            && last.meaning != meaning
+            && last.value != value
         {
             self.found.insert(Clash { earlier: last.edit, later: signed.edit.seq, over });
         }
     }
 
     /// Records the removal of a thing, which voids all settings in `reach`.
-    fn take_away(&mut self, signed: &Signed<'_>, over: Over, reach: &Reach<'_>) {
+    fn record_removal(&mut self, signed: &Signed<'_>, over: Over, reach: &Reach<'_>) {
         for known in self.words.within(reach) {
             // A setting that was removed before is not removed again.
-            let Some(word) = self.words.remove(&known).filter(|word| word.meaning != GONE) else {
+            let Some(word) = self.words.remove(&known).filter(|word| word.value != GONE) else {
                 continue;
             };
             if word.by != signed.by {
@@ -878,7 +882,7 @@ mod tests {
         ) {
             let mut words = Words::default();
             for over in &overs {
-                words.insert(over.clone(), Word { edit: 1, by: ADA, meaning: THERE.into() });
+                words.insert(over.clone(), Word { edit: 1, by: ADA, value: PRESENT.into() });
             }
             let wide = match &owner {
                 Owner::Role(deployment, role) => [Reach::Deployment(*deployment), Reach::Role(*deployment, role)],

@@ -24,9 +24,9 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
-    BarclampUse, Bound, ConnectionSet, Effects, Expunged, HintsSet, JigSwitch, Moved,
-    NewDeployment, NewRole, NoderoleData, PolicySet, Refusal, RemovedDeployment, RemovedRole,
-    Repinned, Rerun, Rewired, RoleData, Unbound, Unpinned, Why,
+    BarclampUse, Bound, ConnectionUpdate, Effects, ExpungedNode, JigSwitch, Moved, NewDeployment,
+    NewHints, NewPolicy, NewRole, NoderoleData, Refusal, RemovedDeployment, RemovedNoderole,
+    RemovedRole, Rerun, Rewired, RoleContentChange, RoleData, UnpinnedBarclamp, Why,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -48,7 +48,7 @@ pub(super) struct Draft<'a> {
     deployments: BTreeMap<DeploymentId, Option<SkeletonDeployment>>,
     /// `None`: removed.
     nodes: BTreeMap<NodeId, Option<SkeletonNode>>,
-    journal: Vec<Former>,
+    journal: Vec<JournalEntry>,
     /// Nodes already in the journal for the current edit.
     kept: BTreeSet<NodeId>,
     /// Nesting depth of edits and trials in progress. The journal is needed while it is above 0.
@@ -58,7 +58,7 @@ pub(super) struct Draft<'a> {
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
     sights: RefCell<BTreeMap<DeploymentId, Rc<Sight>>>,
-    reasons: Reasons,
+    reasons: Origins,
     /// Values that edits set without changing the shape of the graph.
     pub set: Set,
     /// Side effects of the current edit.
@@ -71,10 +71,10 @@ pub(super) struct Set {
     pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
     pub noderole_data: LastWords<(NodeId, NoderoleKey), NoderoleData>,
     pub reruns: LastWords<(NodeId, NoderoleKey), Rerun>,
-    pub connections: LastWords<NodeId, ConnectionSet>,
-    pub hints: LastWords<NodeId, HintsSet>,
+    pub connections: LastWords<NodeId, ConnectionUpdate>,
+    pub hints: LastWords<NodeId, NewHints>,
     pub jigs: LastWords<JigName, JigSwitch>,
-    pub policy: Option<PolicySet>,
+    pub policy: Option<NewPolicy>,
 }
 
 /// The last entry of each key, indexed because thousands of edits may each set one. Output is in
@@ -110,7 +110,7 @@ impl<K: Ord, T> LastWords<K, T> {
 }
 
 /// The value of something before the current edit.
-enum Former {
+enum JournalEntry {
     /// `sights`: whether the change may affect what deployments see.
     Deployment {
         id: DeploymentId,
@@ -128,7 +128,7 @@ pub(super) struct Mark(usize);
 /// The reasons for additions and removals, with their order. A reason for something that no longer
 /// differs is ignored.
 #[derive(Default)]
-struct Reasons {
+struct Origins {
     said: u64,
     deployments: BTreeMap<DeploymentId, (u64, Why)>,
     barclamps: BTreeMap<(DeploymentId, BarclampName), (u64, Why)>,
@@ -136,12 +136,12 @@ struct Reasons {
     moved: BTreeMap<NodeId, (u64, Why)>,
     bound: BTreeMap<NoderoleId, (u64, Why)>,
     gone: BTreeMap<NoderoleId, (u64, Why)>,
-    gone_deployments: BTreeMap<DeploymentId, (u64, Why)>,
+    removed_deployments: BTreeMap<DeploymentId, (u64, Why)>,
     gone_roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
     expunged: BTreeMap<NodeId, (u64, (String, Why))>,
 }
 
-impl Reasons {
+impl Origins {
     fn next(&mut self) -> u64 {
         self.said += 1;
         self.said
@@ -164,7 +164,7 @@ impl<'a> Draft<'a> {
             places: BTreeMap::new(),
             children: BTreeMap::new(),
             sights: RefCell::default(),
-            reasons: Reasons::default(),
+            reasons: Origins::default(),
             set: Set::default(),
             along: Along::default(),
         }
@@ -183,7 +183,7 @@ impl<'a> Draft<'a> {
     fn within<T>(
         &mut self,
         what: impl FnOnce(&mut Self) -> T,
-        takes_back: impl FnOnce(&T) -> bool,
+        is_reverted: impl FnOnce(&T) -> bool,
     ) -> T {
         let (mark, kept) = (self.journal.len(), std::mem::take(&mut self.kept));
         self.under_way += 1;
@@ -191,7 +191,7 @@ impl<'a> Draft<'a> {
         self.under_way -= 1;
         // A node may be in the journal twice then. Rollback restores the older state last.
         self.kept = kept;
-        if takes_back(&done) {
+        if is_reverted(&done) {
             self.take_back(mark);
         } else if self.under_way == 0 {
             self.journal.clear();
@@ -202,15 +202,15 @@ impl<'a> Draft<'a> {
     fn take_back(&mut self, mark: usize) {
         for former in self.journal.drain(mark..).rev() {
             match former {
-                Former::Deployment { id, was, sights } => {
+                JournalEntry::Deployment { id, was, sights } => {
                     put_back(&mut self.deployments, id, was);
                     // Rebuilding sights after every rollback would cost more than the edits.
                     if sights {
                         self.sights.get_mut().clear();
                     }
                 }
-                Former::Node(id, was) => put_back(&mut self.nodes, id, was),
-                Former::Put(_) => {}
+                JournalEntry::Node(id, was) => put_back(&mut self.nodes, id, was),
+                JournalEntry::Put(_) => {}
             }
         }
     }
@@ -221,18 +221,18 @@ impl<'a> Draft<'a> {
     }
 
     /// The noderoles added since the mark, in order.
-    pub fn put_since(&self, mark: Mark) -> impl Iterator<Item = NoderoleId> {
+    pub fn added_since(&self, mark: Mark) -> impl Iterator<Item = NoderoleId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
-            Former::Put(id) => Some(*id),
-            Former::Deployment { .. } | Former::Node(..) => None,
+            JournalEntry::Put(id) => Some(*id),
+            JournalEntry::Deployment { .. } | JournalEntry::Node(..) => None,
         })
     }
 
     /// The nodes touched since the mark.
     pub fn touched_since(&self, mark: Mark) -> impl Iterator<Item = NodeId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
-            Former::Node(id, _) => Some(*id),
-            Former::Deployment { .. } | Former::Put(_) => None,
+            JournalEntry::Node(id, _) => Some(*id),
+            JournalEntry::Deployment { .. } | JournalEntry::Put(_) => None,
         })
     }
 
@@ -242,12 +242,12 @@ impl<'a> Draft<'a> {
         self.looked_at
     }
 
-    pub fn look_at_one_more(&mut self) {
+    pub fn count_considered(&mut self) {
         self.looked_at += 1;
     }
 
     /// Why an edit bound a noderole.
-    pub fn why_bound(&self, id: NoderoleId) -> Option<&Why> {
+    pub fn bind_origin(&self, id: NoderoleId) -> Option<&Why> {
         self.reasons.bound.get(&id).map(|(_, why)| why)
     }
 
@@ -255,7 +255,7 @@ impl<'a> Draft<'a> {
 
     pub fn deployment(&self, id: DeploymentId) -> Result<&SkeletonDeployment, EditError> {
         let found = match self.deployments.get(&id) {
-            Some(laid_over) => laid_over.as_ref(),
+            Some(overlay) => overlay.as_ref(),
             None => self.skeleton.deployments.get(&id),
         };
         found.ok_or(EditError::UnknownDeployment(id))
@@ -278,8 +278,8 @@ impl<'a> Draft<'a> {
     pub fn deployments(&self) -> impl Iterator<Item = (DeploymentId, &SkeletonDeployment)> {
         let kept =
             self.skeleton.deployments.iter().filter(|(id, _)| !self.deployments.contains_key(id));
-        let laid_over = self.deployments.iter().filter_map(|(id, d)| Some((id, d.as_ref()?)));
-        kept.chain(laid_over).map(|(id, d)| (*id, d))
+        let overlay = self.deployments.iter().filter_map(|(id, d)| Some((id, d.as_ref()?)));
+        kept.chain(overlay).map(|(id, d)| (*id, d))
     }
 
     /// The root deployment.
@@ -289,7 +289,7 @@ impl<'a> Draft<'a> {
 
     pub fn node(&self, id: NodeId) -> Result<&SkeletonNode, EditError> {
         let found = match self.nodes.get(&id) {
-            Some(laid_over) => laid_over.as_ref(),
+            Some(overlay) => overlay.as_ref(),
             None => self.skeleton.nodes.get(&id),
         };
         found.ok_or(EditError::UnknownNode(id))
@@ -297,8 +297,8 @@ impl<'a> Draft<'a> {
 
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &SkeletonNode)> {
         let kept = self.skeleton.nodes.iter().filter(|(id, _)| !self.nodes.contains_key(id));
-        let laid_over = self.nodes.iter().filter_map(|(id, n)| Some((id, n.as_ref()?)));
-        kept.chain(laid_over).map(|(id, n)| (*id, n))
+        let overlay = self.nodes.iter().filter_map(|(id, n)| Some((id, n.as_ref()?)));
+        kept.chain(overlay).map(|(id, n)| (*id, n))
     }
 
     pub fn noderole_on(
@@ -380,7 +380,7 @@ impl<'a> Draft<'a> {
         merged.filter_map(move |answer| {
             let noderole = self.node(answer.node).ok()?.noderoles.get(&answer.key)?;
             let still = noderole.deployment == deployment
-                && self.catalog.role(noderole.role).is_ok_and(|role| role.answers_to(name));
+                && self.catalog.role(noderole.role).is_ok_and(|role| role.satisfies(name));
             still.then(|| answer.key.id(answer.node))
         })
     }
@@ -434,12 +434,12 @@ impl<'a> Draft<'a> {
         id: DeploymentId,
     ) -> Result<&mut SkeletonDeployment, EditError> {
         let was = self.deployment(id)?.clone();
-        self.keep_deployment(id, true);
+        self.journal_deployment(id, true);
         Ok(self.deployments.entry(id).or_default().insert(was))
     }
 
-    fn keep_deployment(&mut self, id: DeploymentId, sights: bool) {
-        self.journal.push(Former::Deployment {
+    fn journal_deployment(&mut self, id: DeploymentId, sights: bool) {
+        self.journal.push(JournalEntry::Deployment {
             id,
             was: self.deployments.get(&id).cloned(),
             sights,
@@ -451,7 +451,7 @@ impl<'a> Draft<'a> {
 
     fn keep(&mut self, id: NodeId) {
         if self.kept.insert(id) {
-            self.journal.push(Former::Node(id, self.nodes.get(&id).cloned()));
+            self.journal.push(JournalEntry::Node(id, self.nodes.get(&id).cloned()));
         }
     }
 
@@ -459,11 +459,11 @@ impl<'a> Draft<'a> {
         self.node(id)?;
         self.keep(id);
         let was = self.skeleton.nodes.get(&id);
-        let laid_over = self.nodes.entry(id).or_insert_with(|| was.cloned());
-        laid_over.as_mut().ok_or(EditError::UnknownNode(id))
+        let overlay = self.nodes.entry(id).or_insert_with(|| was.cloned());
+        overlay.as_mut().ok_or(EditError::UnknownNode(id))
     }
 
-    pub fn create_deployment(&mut self, new: NewDeployment) {
+    pub fn insert_deployment(&mut self, new: NewDeployment) {
         let deployment = SkeletonDeployment {
             name: new.name,
             parent: Some(new.parent),
@@ -479,7 +479,7 @@ impl<'a> Draft<'a> {
             bare: false,
             noderoles: BTreeMap::new(),
         };
-        self.keep_deployment(new.id, true);
+        self.journal_deployment(new.id, true);
         self.keep(new.phantom);
         self.deployments.insert(new.id, Some(deployment));
         self.nodes.insert(new.phantom, Some(phantom));
@@ -489,16 +489,16 @@ impl<'a> Draft<'a> {
 
     pub fn remove_deployment(&mut self, id: DeploymentId, why: Why) -> Result<(), EditError> {
         let phantom = self.deployment(id)?.phantom;
-        self.keep_deployment(id, true);
+        self.journal_deployment(id, true);
         self.keep(phantom);
         self.deployments.insert(id, None);
         self.nodes.insert(phantom, None);
         let at = self.reasons.next();
-        self.reasons.gone_deployments.insert(id, (at, why));
+        self.reasons.removed_deployments.insert(id, (at, why));
         Ok(())
     }
 
-    /// Pins a version of a barclamp in a deployment, or removes the pin. [`Draft::say_pinned`]
+    /// Pins a version of a barclamp in a deployment, or removes the pin. [`Draft::record_pin_origin`]
     /// records the reason once the edit takes effect.
     pub fn pin(
         &mut self,
@@ -513,13 +513,13 @@ impl<'a> Draft<'a> {
         })
     }
 
-    pub fn say_pinned(&mut self, id: DeploymentId, barclamp: &BarclampName, why: Why) {
+    pub fn record_pin_origin(&mut self, id: DeploymentId, barclamp: &BarclampName, why: Why) {
         let at = self.reasons.next();
         self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
     }
 
     /// The version that a deployment uses, its own or an inherited one.
-    pub fn version_in_sight(&self, id: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
+    pub fn visible_version(&self, id: DeploymentId, barclamp: &BarclampName) -> Option<Hash> {
         self.chain(id)
             .iter()
             .find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
@@ -534,7 +534,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The deployments' own pins before the edits. Omits deployments that the edits create.
-    pub fn pinned_before(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
+    pub fn original_pins(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
         let skeleton = self.skeleton;
         chain
             .iter()
@@ -552,7 +552,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), EditError> {
         // A sight does not depend on deployment names, so sights stay valid.
         let was = self.deployment(id)?.clone();
-        self.keep_deployment(id, false);
+        self.journal_deployment(id, false);
         let found = self.deployments.entry(id).or_default().insert(was);
         found.roles.insert(role.clone(), content);
         let at = self.reasons.next();
@@ -602,7 +602,7 @@ impl<'a> Draft<'a> {
             self.children.entry(edge.parent).or_default().insert(id);
         }
         self.places.insert(id, (node, key.clone()));
-        let rank = self.rank_above(parents.iter());
+        let rank = self.rank_after(parents.iter());
         let found = self.node_mut(node)?;
         let fqdn = found.fqdn.clone();
         let noderole = SkeletonNoderole {
@@ -616,7 +616,7 @@ impl<'a> Draft<'a> {
             let answer = Answer { fqdn: fqdn.clone(), node, key: key.clone() };
             self.answering.entry((deployment, name.clone())).or_default().insert(answer);
         }
-        self.journal.push(Former::Put(id));
+        self.journal.push(JournalEntry::Put(id));
         let at = self.reasons.next();
         self.reasons.bound.insert(id, (at, why));
         Ok(id)
@@ -699,7 +699,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn rank_above<'e>(&self, parents: impl Iterator<Item = &'e EdgeDoc>) -> u32 {
+    fn rank_after<'e>(&self, parents: impl Iterator<Item = &'e EdgeDoc>) -> u32 {
         let ranks =
             parents.filter_map(|edge| self.noderole(edge.parent)).map(|(_, _, n)| n.rank + 1);
         ranks.max().unwrap_or(0)
@@ -710,7 +710,7 @@ impl<'a> Draft<'a> {
         let mut open = BTreeSet::from([(0, id)]);
         while let Some((_, id)) = open.pop_first() {
             let Some((_, _, noderole)) = self.noderole(id) else { continue };
-            let (was, is) = (noderole.rank, self.rank_above(noderole.parents.iter()));
+            let (was, is) = (noderole.rank, self.rank_after(noderole.parents.iter()));
             if was == is {
                 continue;
             }
@@ -728,20 +728,22 @@ impl<'a> Draft<'a> {
     /// The difference between the draft and the skeleton.
     pub fn effects(self, refused: Vec<Refusal>) -> Effects {
         let mut effects = Effects { refused, ..Effects::default() };
-        self.tell_deployments(&mut effects);
-        self.tell_nodes(&mut effects);
-        self.tell_what_is_set(&mut effects);
+        self.add_deployment_effects(&mut effects);
+        self.add_node_effects(&mut effects);
+        self.add_set_values(&mut effects);
         effects
     }
 
-    fn tell_deployments(&self, effects: &mut Effects) {
+    fn add_deployment_effects(&self, effects: &mut Effects) {
         let (mut new, mut gone) = (Vec::new(), Vec::new());
         let (mut pins, mut unpinned) = (Vec::new(), Vec::new());
         let (mut roles, mut gone_roles) = (Vec::new(), Vec::new());
-        for (id, laid_over) in &self.deployments {
+        for (id, overlay) in &self.deployments {
             let was = self.skeleton.deployments.get(id);
-            let Some(is) = laid_over else {
-                if let (Some(was), Some((at, why))) = (was, self.reasons.gone_deployments.get(id)) {
+            let Some(is) = overlay else {
+                if let (Some(was), Some((at, why))) =
+                    (was, self.reasons.removed_deployments.get(id))
+                {
                     let why = why.clone();
                     gone.push((
                         *at,
@@ -787,10 +789,16 @@ impl<'a> Draft<'a> {
                 else {
                     continue;
                 };
-                let (to, why) = (self.version_in_sight(*id, barclamp), why.clone());
+                let (to, why) = (self.visible_version(*id, barclamp), why.clone());
                 unpinned.push((
                     *at,
-                    Unpinned { deployment: *id, barclamp: barclamp.clone(), from: *from, to, why },
+                    UnpinnedBarclamp {
+                        deployment: *id,
+                        barclamp: barclamp.clone(),
+                        from: *from,
+                        to,
+                        why,
+                    },
                 ));
             }
             for (role, content) in &is.roles {
@@ -807,13 +815,15 @@ impl<'a> Draft<'a> {
                         roles
                             .push((*at, NewRole { deployment: *id, role, content: *content, why }));
                     }
-                    (Some(known), None) if known != content => effects.repinned.push(Repinned {
-                        deployment: *id,
-                        node: None,
-                        noderole: NoderoleKey::first(role.clone()),
-                        from: *known,
-                        to: *content,
-                    }),
+                    (Some(known), None) if known != content => {
+                        effects.repinned.push(RoleContentChange {
+                            deployment: *id,
+                            node: None,
+                            noderole: NoderoleKey::first(role.clone()),
+                            from: *known,
+                            to: *content,
+                        })
+                    }
                     _ => {}
                 }
             }
@@ -836,16 +846,16 @@ impl<'a> Draft<'a> {
         effects.removed_roles = in_order(gone_roles);
     }
 
-    fn tell_nodes(&self, effects: &mut Effects) {
+    fn add_node_effects(&self, effects: &mut Effects) {
         let (mut moved, mut expunged) = (Vec::new(), Vec::new());
         let (mut bound, mut unbound) = (Vec::new(), Vec::new());
-        for (id, laid_over) in &self.nodes {
+        for (id, overlay) in &self.nodes {
             let was = self.skeleton.nodes.get(id);
-            let Some(is) = laid_over else {
+            let Some(is) = overlay else {
                 if let (Some(was), Some((at, (reason, why)))) = (was, self.reasons.expunged.get(id))
                 {
                     let (fqdn, reason, why) = (was.fqdn.clone(), reason.clone(), why.clone());
-                    expunged.push((*at, Expunged { node: *id, fqdn, reason, why }));
+                    expunged.push((*at, ExpungedNode { node: *id, fqdn, reason, why }));
                 }
                 continue;
             };
@@ -858,7 +868,7 @@ impl<'a> Draft<'a> {
                 ));
             }
             for (key, noderole) in &is.noderoles {
-                self.tell_noderole(
+                self.add_noderole_effects(
                     *id,
                     was.and_then(|was| was.noderoles.get(key)),
                     key,
@@ -870,11 +880,11 @@ impl<'a> Draft<'a> {
             for (key, noderole) in was.into_iter().flat_map(|was| &was.noderoles) {
                 let noderole_id = key.id(*id);
                 let Some((at, why)) = self.reasons.gone.get(&noderole_id) else { continue };
-                if is.noderoles.contains_key(key) && !self.came_back(noderole_id) {
+                if is.noderoles.contains_key(key) && !self.was_rebound(noderole_id) {
                     continue;
                 }
                 let (noderole_key, why) = (key.clone(), why.clone());
-                let gone = Unbound {
+                let gone = RemovedNoderole {
                     id: noderole_id,
                     node: *id,
                     noderole: noderole_key,
@@ -891,12 +901,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether a noderole was removed and bound again.
-    fn came_back(&self, id: NoderoleId) -> bool {
+    fn was_rebound(&self, id: NoderoleId) -> bool {
         let (bound, gone) = (self.reasons.bound.get(&id), self.reasons.gone.get(&id));
         bound.zip(gone).is_some_and(|((bound, _), (gone, _))| bound > gone)
     }
 
-    fn tell_noderole(
+    fn add_noderole_effects(
         &self,
         node: NodeId,
         was: Option<&SkeletonNoderole>,
@@ -907,7 +917,7 @@ impl<'a> Draft<'a> {
     ) {
         let id = key.id(node);
         if let Some((at, why)) =
-            self.reasons.bound.get(&id).filter(|_| was.is_none() || self.came_back(id))
+            self.reasons.bound.get(&id).filter(|_| was.is_none() || self.was_rebound(id))
         {
             let (deployment, role, rank) = (is.deployment, is.role, is.rank);
             let (noderole, parents, why) = (key.clone(), is.parents.clone(), why.clone());
@@ -917,7 +927,7 @@ impl<'a> Draft<'a> {
         let Some(was) = was else { return };
         if was.role != is.role {
             let (noderole, from, to) = (key.clone(), was.role, is.role);
-            effects.repinned.push(Repinned {
+            effects.repinned.push(RoleContentChange {
                 deployment: is.deployment,
                 node: Some(node),
                 noderole,
@@ -938,13 +948,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds the values that edits set, except for things that were removed afterwards.
-    fn tell_what_is_set(self, effects: &mut Effects) {
+    fn add_set_values(self, effects: &mut Effects) {
         let edit_that_bound = |node: NodeId, key: &NoderoleKey| {
             let id = key.id(node);
             let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
             let anew =
                 !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
-                    || self.came_back(id);
+                    || self.was_rebound(id);
             let bound =
                 self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
             there.then_some(bound)
@@ -984,10 +994,10 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn put_back<K: Ord, T>(laid_over: &mut BTreeMap<K, Option<T>>, key: K, was: Option<Option<T>>) {
+fn put_back<K: Ord, T>(overlay: &mut BTreeMap<K, Option<T>>, key: K, was: Option<Option<T>>) {
     match was {
-        Some(was) => drop(laid_over.insert(key, was)),
-        None => drop(laid_over.remove(&key)),
+        Some(was) => drop(overlay.insert(key, was)),
+        None => drop(overlay.remove(&key)),
     }
 }
 

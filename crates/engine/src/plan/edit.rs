@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::refusal::EditError;
 use crate::canonical::Hash;
 use crate::cluster::{ConnectionChange, NoderoleKey};
-use crate::data::secret::holds_reference;
+use crate::data::secret::contains_reference;
 use crate::gate::Policy;
 use crate::ids::{BarclampName, DeploymentId, DeploymentName, JigName, NodeId, RoleName};
 use crate::text::{deceiving, number};
@@ -302,7 +302,7 @@ fn check_hints(hints: &Value) -> Result<(), EditError> {
             MAX_HINTS / 1024
         )));
     }
-    if holds_reference(hints) {
+    if contains_reference(hints) {
         return Err(EditError::Hints(
             "they cannot refer to a secret, because every viewer can read them".into(),
         ));

@@ -47,31 +47,31 @@ pub struct Effects {
     pub removed_roles: Vec<RemovedRole>,
     /// Barclamp versions that deployments no longer pin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unpinned: Vec<Unpinned>,
+    pub unpinned: Vec<UnpinnedBarclamp>,
     /// Removed noderoles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unbound: Vec<Unbound>,
+    pub unbound: Vec<RemovedNoderole>,
     /// Expunged nodes, with everything on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub expunged: Vec<Expunged>,
+    pub expunged: Vec<ExpungedNode>,
     /// Existing noderoles whose parents change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rewired: Vec<Rewired>,
     /// Deployment roles and noderoles whose role content changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub repinned: Vec<Repinned>,
+    pub repinned: Vec<RoleContentChange>,
     /// Connection changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub connections: Vec<ConnectionSet>,
+    pub connections: Vec<ConnectionUpdate>,
     /// Nodes whose hints are replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub hints: Vec<HintsSet>,
+    pub hints: Vec<NewHints>,
     /// Jigs that are switched on or off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub jigs: Vec<JigSwitch>,
     /// The new approval policy, if it changes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicySet>,
+    pub policy: Option<NewPolicy>,
     /// Edits that cannot take effect.
     pub refused: Vec<Refusal>,
 }
@@ -275,7 +275,7 @@ pub struct NoderoleData {
 /// A change of a node's connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ConnectionSet {
+pub struct ConnectionUpdate {
     /// The node.
     pub node: NodeId,
     /// The fields to change.
@@ -287,7 +287,7 @@ pub struct ConnectionSet {
 /// New hints of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HintsSet {
+pub struct NewHints {
     /// The node.
     pub node: NodeId,
     /// The complete new hints.
@@ -339,7 +339,7 @@ pub struct RemovedRole {
 /// A barclamp version that a deployment no longer pins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Unpinned {
+pub struct UnpinnedBarclamp {
     /// The deployment.
     pub deployment: DeploymentId,
     /// The barclamp.
@@ -355,7 +355,7 @@ pub struct Unpinned {
 /// A removed noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Unbound {
+pub struct RemovedNoderole {
     /// The noderole's id, derived from node, role and instance.
     pub id: NoderoleId,
     /// The node.
@@ -371,7 +371,7 @@ pub struct Unbound {
 /// An expunged node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Expunged {
+pub struct ExpungedNode {
     /// The node.
     pub node: NodeId,
     /// The node's name.
@@ -401,7 +401,7 @@ pub struct Rewired {
 /// A deployment role or noderole whose role content changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Repinned {
+pub struct RoleContentChange {
     /// The deployment.
     pub deployment: DeploymentId,
     /// The node; null for the deployment role itself.
@@ -430,7 +430,7 @@ pub struct JigSwitch {
 /// A new approval policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PolicySet {
+pub struct NewPolicy {
     /// The complete policy.
     pub policy: Policy,
     /// The reason.

@@ -37,15 +37,15 @@ const NAMED: usize = 8;
 /// The preview of dropping some nodes: one entry per role of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Lift {
+pub struct DropPreview {
     /// The roles, ordered by name.
-    pub roles: Vec<LiftRole>,
+    pub roles: Vec<RoleDropPreview>,
 }
 
 /// The preview of dropping the nodes on one role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LiftRole {
+pub struct RoleDropPreview {
     /// The role.
     pub role: RoleName,
     /// Nodes to which the role can be bound.
@@ -100,7 +100,7 @@ pub fn lift(
     next: u32,
     deployment: DeploymentId,
     nodes: &[NodeId],
-) -> Lift {
+) -> DropPreview {
     // Refused edits have no effect here; the proposal's page reports them.
     let Laid { mut draft, .. } = laid(Rules::default(), skeleton, catalog, edits);
     let mut seen = BTreeSet::new();
@@ -113,10 +113,10 @@ pub fn lift(
     let share = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
     let one = |role| {
         draft.tried(|draft| {
-            Dropping::on(skeleton, draft, deployment, role, next).all(&lifted, share)
+            DropSimulation::on(skeleton, draft, deployment, role, next).all(&lifted, share)
         })
     };
-    Lift { roles: roles.into_iter().map(one).collect() }
+    DropPreview { roles: roles.into_iter().map(one).collect() }
 }
 
 /// A dragged node with the number of its standing. Equivalent nodes have the same number.
@@ -193,7 +193,7 @@ fn lifted(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<Lifted> {
 
 /// The result of dropping one node.
 #[derive(Clone)]
-enum Dropped {
+enum DropResult {
     Bound {
         /// The added noderoles, with the reason if the drop did not name them.
         new: Vec<(RoleName, NodeId, Option<String>)>,
@@ -206,13 +206,13 @@ enum Dropped {
 /// The last result for a standing.
 struct Answer {
     node: NodeId,
-    dropped: Dropped,
+    dropped: DropResult,
     /// Number of nodes of this standing that were computed.
     worked_out: usize,
 }
 
 /// Drops all nodes on one role, one after the other.
-struct Dropping<'d, 'a> {
+struct DropSimulation<'d, 'a> {
     skeleton: &'a Skeleton,
     draft: &'d mut Draft<'a>,
     deployment: DeploymentId,
@@ -225,10 +225,10 @@ struct Dropping<'d, 'a> {
     levels: BTreeMap<NoderoleId, u32>,
     own_level: Option<u32>,
     brought: BTreeMap<(RoleName, String), usize>,
-    told: LiftRole,
+    told: RoleDropPreview,
 }
 
-impl<'d, 'a> Dropping<'d, 'a> {
+impl<'d, 'a> DropSimulation<'d, 'a> {
     fn on(
         skeleton: &'a Skeleton,
         draft: &'d mut Draft<'a>,
@@ -236,7 +236,7 @@ impl<'d, 'a> Dropping<'d, 'a> {
         role: RoleName,
         next: u32,
     ) -> Self {
-        let told = LiftRole {
+        let told = RoleDropPreview {
             role: role.clone(),
             legal: Vec::new(),
             illegal: Vec::new(),
@@ -263,7 +263,7 @@ impl<'d, 'a> Dropping<'d, 'a> {
         }
     }
 
-    fn all(mut self, lifted: &[Lifted], share: u64) -> LiftRole {
+    fn all(mut self, lifted: &[Lifted], share: u64) -> RoleDropPreview {
         let end = self.draft.looked_at().saturating_add(share);
         for (seq, one) in (self.next..).zip(lifted) {
             match self.answered(one) {
@@ -279,7 +279,7 @@ impl<'d, 'a> Dropping<'d, 'a> {
 
     /// The result of an equivalent node. The first result may contain noderoles that the others
     /// share; from the second on, results are equal.
-    fn answered(&self, one: &Lifted) -> Option<(NodeId, Dropped)> {
+    fn answered(&self, one: &Lifted) -> Option<(NodeId, DropResult)> {
         let known = self.answers.get(&one.standing?)?;
         let same = known.worked_out >= 2 && !self.touched.contains(&one.node);
         same.then(|| (known.node, known.dropped.clone()))
@@ -292,15 +292,15 @@ impl<'d, 'a> Dropping<'d, 'a> {
         let done = self.draft.whole(|draft| draft.bind(deployment, one.node, &role, seq));
         let dropped = match done {
             Ok(()) => {
-                let new: Vec<NoderoleId> = self.draft.put_since(mark).collect();
+                let new: Vec<NoderoleId> = self.draft.added_since(mark).collect();
                 self.learn(one.node, &new, mark);
                 let is = self.draft.node(one.node).map(|found| found.deployment).ok();
-                Dropped::Bound {
+                DropResult::Bound {
                     new: self.in_words(&new),
                     from: from.filter(|from| is != Some(*from)),
                 }
             }
-            Err(error) => Dropped::Refused(error),
+            Err(error) => DropResult::Refused(error),
         };
         self.tell(one.node, one.node, &dropped);
         if let Some(standing) = one.standing
@@ -332,15 +332,15 @@ impl<'d, 'a> Dropping<'d, 'a> {
     fn in_words(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
         let told = |id: &NoderoleId| {
             let (node, key, _) = self.draft.noderole(*id)?;
-            Some((key.role.clone(), node, self.draft.why_bound(*id).and_then(along)))
+            Some((key.role.clone(), node, self.draft.bind_origin(*id).and_then(along)))
         };
         new.iter().filter_map(told).collect()
     }
 
     /// Adds the result of a node's drop, computed for it or for an equivalent node (`like`).
-    fn tell(&mut self, node: NodeId, like: NodeId, dropped: &Dropped) {
+    fn tell(&mut self, node: NodeId, like: NodeId, dropped: &DropResult) {
         match dropped {
-            Dropped::Bound { new, from } => {
+            DropResult::Bound { new, from } => {
                 self.told.legal.push(node);
                 self.told.added += new.len();
                 for (role, at, why) in new {
@@ -358,7 +358,7 @@ impl<'d, 'a> Dropping<'d, 'a> {
                         .push(format!("Node {} moves from {from} to {to}", self.short(node)));
                 }
             }
-            Dropped::Refused(error) => {
+            DropResult::Refused(error) => {
                 let reason = match (self.draft.node(like), self.draft.node(node)) {
                     (Ok(like), Ok(is)) => error.clone().of_node(&like.fqdn, &is.fqdn).to_string(),
                     _ => error.to_string(),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::effects::{Effects, JigSwitch, Repinned};
+use super::effects::{Effects, JigSwitch, RoleContentChange};
 use crate::blueprint::{DocumentChange, compare};
 use crate::canonical::Object;
 use crate::cluster::{
@@ -75,11 +75,11 @@ impl From<(Fqdn, DeploymentId)> for Bare {
 }
 
 /// Looks up the record of a node without a document.
-pub type BareRecords<'a> = &'a dyn Fn(NodeId) -> Option<Bare>;
+pub type NodeRecordLookup<'a> = &'a dyn Fn(NodeId) -> Option<Bare>;
 
 struct Writing<'a> {
     old: &'a Blueprint,
-    bare: BareRecords<'a>,
+    bare: NodeRecordLookup<'a>,
     deployments: BTreeMap<DeploymentId, DeploymentDoc>,
     nodes: BTreeMap<NodeId, NodeDoc>,
 }
@@ -134,7 +134,7 @@ impl Writing<'_> {
 /// [`MaterialiseError`] if the effects were resolved on another blueprint.
 pub fn materialise(
     old: &Blueprint,
-    bare: BareRecords<'_>,
+    bare: NodeRecordLookup<'_>,
     effects: &Effects,
 ) -> Result<Materialised, MaterialiseError> {
     // Destructured completely, so that the compiler reports a new field that is missing here.
@@ -263,7 +263,10 @@ struct Gone {
     nodes: BTreeSet<NodeId>,
 }
 
-fn write_repin(writing: &mut Writing<'_>, repin: &Repinned) -> Result<(), MaterialiseError> {
+fn write_repin(
+    writing: &mut Writing<'_>,
+    repin: &RoleContentChange,
+) -> Result<(), MaterialiseError> {
     match repin.node {
         Some(node) => writing.noderole(node, &repin.noderole)?.role = repin.to,
         None => {
@@ -298,10 +301,10 @@ fn finish(
     blueprint.deployments.retain(|id, _| !gone.deployments.contains(id));
     blueprint.nodes.retain(|id, _| !gone.nodes.contains(id));
     for doc in writing.deployments.into_values().filter(|doc| !gone.deployments.contains(&doc.id)) {
-        objects.push(blueprint.put_deployment(doc)?);
+        objects.push(blueprint.insert_deployment(doc)?);
     }
     for doc in writing.nodes.into_values().filter(|doc| !gone.nodes.contains(&doc.id)) {
-        objects.push(blueprint.put_node(doc)?);
+        objects.push(blueprint.insert_node(doc)?);
     }
     objects.push(blueprint.root_object()?);
     let changes = compare(old, &blueprint);

@@ -43,6 +43,6 @@ pub use lift::lift;
 pub use materialise::{Bare, materialise};
 pub use refusal::EditError;
 pub use report::{Report, report};
-pub use resolve::{resolve, resolve_by, resolve_with};
+pub use resolve::{resolve, resolve_with, resolve_with_rules};
 pub use restore::restore;
 pub use sight::twice;

@@ -181,7 +181,7 @@ impl Draft<'_> {
             going.gone.keys().flat_map(|id| self.children(*id)).map(|(child, _)| child).collect();
         let mut out_of_order: Vec<(NoderoleId, RoleName)> = Vec::new();
         for child in children.into_iter().filter(|child| !going.gone.contains_key(child)) {
-            out_of_order.extend(self.preceded_by(child, going));
+            out_of_order.extend(self.lost_predecessors(child, going));
             let parents = self.parents_without(child, going)?;
             self.rewire(child, parents)?;
         }
@@ -205,7 +205,7 @@ impl Draft<'_> {
     }
 
     /// The removed noderoles that a child follows by a soft edge, with their roles.
-    fn preceded_by(&self, child: NoderoleId, going: &Going) -> Vec<(NoderoleId, RoleName)> {
+    fn lost_predecessors(&self, child: NoderoleId, going: &Going) -> Vec<(NoderoleId, RoleName)> {
         let parents =
             self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
         let lost = parents

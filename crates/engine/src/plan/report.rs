@@ -417,11 +417,11 @@ impl Asked<'_> {
             edit: why.edit(),
         };
         let bound = self.effects.bound.iter().map(|b| thing(&b.noderole, b.node, &b.why));
-        report.will_do.extend(by_role("Bind", bound));
+        report.will_do.extend(lines_by_role("Bind", bound));
         let unbound = self.effects.unbound.iter().map(|u| thing(&u.noderole, u.node, &u.why));
-        report.will_do.extend(by_role("Unbind", unbound));
+        report.will_do.extend(lines_by_role("Unbind", unbound));
         let reruns = self.effects.reruns.iter().map(|r| thing(&r.noderole, r.node, &r.why));
-        report.will_do.extend(by_role("Run again", reruns));
+        report.will_do.extend(lines_by_role("Run again", reruns));
         let repinned: Vec<Subject> = self
             .effects
             .repinned
@@ -557,7 +557,7 @@ struct Thing {
 }
 
 /// One line for each role and reason.
-fn by_role<'a>(
+fn lines_by_role<'a>(
     verb: &'a str,
     things: impl Iterator<Item = Thing>,
 ) -> impl Iterator<Item = Line> + 'a {

@@ -25,8 +25,8 @@ use super::clash::Along;
 use super::draft::Draft;
 use super::edit::{Edit, MAX_LEVELS, NumberedEdit};
 use super::effects::{
-    ConnectionSet, Effects, HintsSet, JigSwitch, NewDeployment, NoderoleData, PolicySet, Refusal,
-    Rerun, RoleData, Why,
+    ConnectionUpdate, Effects, JigSwitch, NewDeployment, NewHints, NewPolicy, NoderoleData,
+    Refusal, Rerun, RoleData, Why,
 };
 use super::refusal::EditError;
 use super::sight::Pinned;
@@ -42,11 +42,11 @@ use crate::ids::{
 
 /// The effects of the edits. Edits that cannot take effect are in [`Effects::refused`].
 pub fn resolve(skeleton: &Skeleton, catalog: &Catalog, edits: &[NumberedEdit]) -> Effects {
-    resolve_by(Rules::default(), skeleton, catalog, edits)
+    resolve_with_rules(Rules::default(), skeleton, catalog, edits)
 }
 
 /// The effects of the edits under the rules of one of OpenCrowbar's versions.
-pub fn resolve_by(
+pub fn resolve_with_rules(
     rules: Rules,
     skeleton: &Skeleton,
     catalog: &Catalog,
@@ -86,7 +86,7 @@ pub(super) fn laid<'a>(
     // needed if a refused edit causes others to fail, or leaves a version visible that it hid. Each
     // pass refuses at least one more edit, so the loop ends.
     loop {
-        let laid = laid_without(&at_fault, Draft::new(skeleton, catalog, rules), edits);
+        let laid = apply_edits_except(&at_fault, Draft::new(skeleton, catalog, rules), edits);
         let refused: BTreeSet<u32> = laid.refused.iter().map(|refusal| refusal.edit).collect();
         let pins = edits.iter().filter(|edit| !refused.contains(&edit.seq)).filter_map(Pinned::by);
         let more = laid.draft.doubling(&pins.collect::<Vec<_>>());
@@ -97,7 +97,7 @@ pub(super) fn laid<'a>(
     }
 }
 
-fn laid_without<'a>(
+fn apply_edits_except<'a>(
     at_fault: &BTreeMap<u32, EditError>,
     mut draft: Draft<'a>,
     edits: &[NumberedEdit],
@@ -139,7 +139,7 @@ impl Draft<'_> {
             Edit::InheritBarclamp { deployment, barclamp } => {
                 self.inherit_barclamp(*deployment, barclamp, why)
             }
-            Edit::AddRole { deployment, role } => self.let_bind(*deployment, role, why),
+            Edit::AddRole { deployment, role } => self.apply_add_role(*deployment, role, why),
             Edit::RemoveRole { deployment, role } => self.drop_role(*deployment, role, why),
             Edit::SetRoleData { deployment, role, data } => {
                 self.set_role_data(*deployment, role, data, why)
@@ -154,7 +154,7 @@ impl Draft<'_> {
             Edit::SetNoderoleData { node, noderole, data } => {
                 self.set_noderole_data(*node, noderole, data, why)
             }
-            Edit::MoveNode { node, deployment } => self.move_by_hand(*node, *deployment, why),
+            Edit::MoveNode { node, deployment } => self.apply_move_node(*node, *deployment, why),
             Edit::SetConnection { node, connection } => self.set_connection(*node, connection, why),
             Edit::SetHints { node, hints } => self.set_hints(*node, hints, why),
             Edit::ExpungeNode { node, reason } => self.expunge_node(*node, reason, seq),
@@ -198,7 +198,7 @@ impl Draft<'_> {
         if self.had_node(phantom) || self.had_deployment(DeploymentId(phantom.0)) {
             return Err(EditError::PhantomTaken(phantom));
         }
-        self.create_deployment(NewDeployment {
+        self.insert_deployment(NewDeployment {
             id,
             phantom,
             phantom_fqdn: phantom_fqdn(id),
@@ -227,7 +227,7 @@ impl Draft<'_> {
         }
         self.pin(deployment, barclamp, Some(version))?;
         self.adopt(deployment, barclamp, why.edit())?;
-        self.say_pinned(deployment, barclamp, why);
+        self.record_pin_origin(deployment, barclamp, why);
         Ok(())
     }
 
@@ -242,11 +242,11 @@ impl Draft<'_> {
             return Err(EditError::NoOwnVersion { deployment, barclamp: barclamp.clone() });
         }
         self.adopt(deployment, barclamp, why.edit())?;
-        self.say_pinned(deployment, barclamp, why);
+        self.record_pin_origin(deployment, barclamp, why);
         Ok(())
     }
 
-    fn let_bind(
+    fn apply_add_role(
         &mut self,
         deployment: DeploymentId,
         role: &RoleName,
@@ -256,7 +256,7 @@ impl Draft<'_> {
             let deployment = self.deployment_name(deployment);
             return Err(EditError::RoleExists { deployment, role: role.clone() });
         }
-        let content = self.known_role(deployment, role)?;
+        let content = self.visible_role(deployment, role)?;
         self.add_role(deployment, role, content, why)
     }
 
@@ -315,7 +315,7 @@ impl Draft<'_> {
             self.set.connections.last(&node).map(|set| set.connection.clone()).unwrap_or_default();
         self.set
             .connections
-            .say(node, ConnectionSet { node, connection: change.after(earlier), why });
+            .say(node, ConnectionUpdate { node, connection: change.after(earlier), why });
         Ok(())
     }
 
@@ -324,7 +324,7 @@ impl Draft<'_> {
         check_object(hints)
             .map_err(|error| EditError::Data { subject: format!("the hints of {fqdn}"), error })?;
         let hints = hints.as_object().cloned().unwrap_or_default();
-        self.set.hints.say(node, HintsSet { node, hints, why });
+        self.set.hints.say(node, NewHints { node, hints, why });
         Ok(())
     }
 
@@ -399,7 +399,12 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn move_by_hand(&mut self, node: NodeId, to: DeploymentId, why: Why) -> Result<(), EditError> {
+    fn apply_move_node(
+        &mut self,
+        node: NodeId,
+        to: DeploymentId,
+        why: Why,
+    ) -> Result<(), EditError> {
         let deployment = self.deployment(to)?.name.to_string();
         let found = self.node(node)?;
         if found.phantom {
@@ -423,7 +428,7 @@ impl Draft<'_> {
 
     /// Jigs serve all deployments, so the root deployment stores which ones are off.
     fn activate_jig(&mut self, jig: &JigName, active: bool, why: Why) -> Result<(), EditError> {
-        self.known_jig(jig)?;
+        self.check_known_jig(jig)?;
         let Some(root) = self.root() else { return Ok(()) };
         if self.deployment(root)?.inactive_jigs.contains(jig) != active {
             return Err(EditError::JigIsSo { jig: jig.clone(), active });
@@ -438,7 +443,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn known_jig(&self, jig: &JigName) -> Result<(), EditError> {
+    fn check_known_jig(&self, jig: &JigName) -> Result<(), EditError> {
         let mut declared = BTreeSet::new();
         for (_, deployment) in self.deployments() {
             for pin in deployment.barclamps.values() {
@@ -454,7 +459,7 @@ impl Draft<'_> {
 
     fn set_policy(&mut self, policy: &Policy, why: Why) -> Result<(), EditError> {
         policy.check()?;
-        self.set.policy = Some(PolicySet { policy: policy.clone(), why });
+        self.set.policy = Some(NewPolicy { policy: policy.clone(), why });
         Ok(())
     }
 }
@@ -462,7 +467,7 @@ impl Draft<'_> {
 /// Data layers merge by key, so data must be an object. A secret in its place could not be merged.
 fn check_object(data: &Value) -> Result<(), DataError> {
     data::object(data, || "The data of a role".into())?;
-    data::check_written(data)
+    data::check_user_data(data)
 }
 
 /// The most similar name, if at most a third of its characters differ. Names with more differences

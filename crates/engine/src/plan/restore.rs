@@ -33,7 +33,7 @@ use super::bind::Rules;
 use super::draft::Draft;
 use super::edit::{Edit, MAX_LISTED, NumberedEdit};
 use super::effects::Refusal;
-use super::materialise::{BareRecords, MaterialiseError, materialise};
+use super::materialise::{MaterialiseError, NodeRecordLookup, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, in_sight};
@@ -69,7 +69,7 @@ impl State {
                 .collect(),
             ..Self::default()
         };
-        let sight = in_sight(blueprint.pins_from(deployment));
+        let sight = in_sight(blueprint.pins(deployment));
         state.versions.extend(sight.into_iter().map(|pin| (pin.barclamp.clone(), pin.version)));
         for (id, node) in &blueprint.nodes {
             if node.doc.deployment == deployment && !node.doc.phantom {
@@ -118,7 +118,7 @@ impl State {
 
 impl State {
     /// The goals that an edit serves.
-    fn wanted_by(&self, edit: &Edit) -> Vec<Wanted> {
+    fn goals_of(&self, edit: &Edit) -> Vec<Wanted> {
         match edit {
             Edit::UseBarclamp { barclamp, .. } | Edit::InheritBarclamp { barclamp, .. } => {
                 let barclamp = barclamp.clone();
@@ -137,7 +137,7 @@ impl State {
                 vec![Wanted::WithoutNoderole(*node, noderole.clone())]
             }
             Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {
-                edit.each().iter().flat_map(|single| self.wanted_by(single)).collect()
+                edit.each().iter().flat_map(|single| self.goals_of(single)).collect()
             }
             _ => Vec::new(),
         }
@@ -217,7 +217,7 @@ pub struct Restore {
 pub enum RestoreError {
     /// The deployment did not exist then.
     #[error("The deployment did not exist at that target. Choose a later target")]
-    NotThen,
+    DidNotExist,
     /// The deployment does not exist now.
     #[error("The deployment no longer exists, and ids are never reused. Create a new deployment")]
     NotNow,
@@ -235,7 +235,7 @@ pub struct Now<'a> {
     /// Every version ever imported.
     pub catalog: &'a Catalog,
     /// Records of nodes without a document.
-    pub bare: BareRecords<'a>,
+    pub bare: NodeRecordLookup<'a>,
 }
 
 /// Finds the edits that restore a deployment to its earlier state.
@@ -247,17 +247,17 @@ pub fn restore(
     then: &Blueprint,
     deployment: DeploymentId,
 ) -> Result<Restore, RestoreError> {
-    let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::NotThen)?;
+    let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::DidNotExist)?;
     if !now.blueprint.deployments.contains_key(&deployment) {
         return Err(RestoreError::NotNow);
     }
     let mut restoring = Restoring::of(now, &was, then, deployment);
     restoring.shape();
     let Restoring { singles, refused, .. } = restoring;
-    let (mut edits, mut refused) = (in_lists(&singles), refused);
-    let (mut is, at_odds) = outcome(now, &edits, deployment)?;
-    if !at_odds.is_empty() {
-        edits = without(edits, &at_odds, &was, &mut refused);
+    let (mut edits, mut refused) = (combine_edits(&singles), refused);
+    let (mut is, refusals) = outcome(now, &edits, deployment)?;
+    if !refusals.is_empty() {
+        edits = without(edits, &refusals, &was, &mut refused);
     }
     let data = data_edits(deployment, &was, &is);
     if !data.is_empty() {
@@ -277,18 +277,18 @@ pub fn restore(
 /// the edits that need it.
 fn without(
     edits: Vec<Edit>,
-    at_odds: &[Refusal],
+    refusals: &[Refusal],
     was: &State,
     refused: &mut BTreeMap<Wanted, String>,
 ) -> Vec<Edit> {
     let reasons: BTreeMap<u32, &String> =
-        at_odds.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
+        refusals.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
     let mut kept = Vec::new();
     for (seq, edit) in (1..).zip(edits) {
         match reasons.get(&seq) {
             None => kept.push(edit),
             Some(reason) => refused
-                .extend(was.wanted_by(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
+                .extend(was.goals_of(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
         }
     }
     kept
@@ -349,13 +349,13 @@ struct Restoring<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Along {
     /// Only noderoles of the earlier state.
-    OnlyWhatWas,
+    OnlyRestored,
     /// Any noderole. Superfluous ones are removed again or reported.
     Anything,
 }
 
 /// A kind of goal: returns the unmet goals with the edits that would meet them.
-type Lacking<R> = fn(&R, Along) -> Vec<(Wanted, Edit)>;
+type GoalFinder<R> = fn(&R, Along) -> Vec<(Wanted, Edit)>;
 
 impl<'a> Restoring<'a> {
     fn of(now: Now<'a>, was: &'a State, then: &Blueprint, deployment: DeploymentId) -> Self {
@@ -388,7 +388,7 @@ impl<'a> Restoring<'a> {
     fn shape(&mut self) {
         for _ in 0..MAX_PASSES {
             self.refused.clear();
-            if !self.pass(Along::OnlyWhatWas) && !self.pass(Along::Anything) {
+            if !self.pass(Along::OnlyRestored) && !self.pass(Along::Anything) {
                 return;
             }
         }
@@ -397,13 +397,13 @@ impl<'a> Restoring<'a> {
     /// Tries an edit for each unmet goal, in the order that usually takes effect. Returns whether
     /// any edit did.
     fn pass(&mut self, along: Along) -> bool {
-        let kinds: [Lacking<Self>; 7] = [
-            Self::unbinds,
+        let kinds: [GoalFinder<Self>; 7] = [
+            Self::noderoles_to_unbind,
             Self::versions,
             Self::moves,
-            Self::roles_back,
+            Self::roles_to_add,
             Self::binds,
-            Self::roles_out,
+            Self::roles_to_remove,
             Self::out_of_use,
         ];
         let done = self.singles.len();
@@ -428,8 +428,8 @@ impl<'a> Restoring<'a> {
             // The number only appears in the reason. The proposal assigns the real one.
             draft.apply(0, &edit).map_err(|error| error.to_string())?;
             let new = draft
-                .put_since(mark)
-                .find(|id| along == Along::OnlyWhatWas && !was.has(draft, *id, deployment));
+                .added_since(mark)
+                .find(|id| along == Along::OnlyRestored && !was.has(draft, *id, deployment));
             new.map_or(Ok(()), |id| {
                 Err(format!(
                     "The restore would also add {}, which did not exist then",
@@ -447,7 +447,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Unbinds those with the highest rank first, with all noderoles of a role together.
-    fn unbinds(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn noderoles_to_unbind(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
         let mut beside = Vec::new();
         for (node, carrier) in self.draft.nodes() {
@@ -476,13 +476,13 @@ impl<'a> Restoring<'a> {
 
     fn versions(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
-        let seen = |barclamp: &BarclampName| self.draft.version_in_sight(deployment, barclamp);
+        let seen = |barclamp: &BarclampName| self.draft.visible_version(deployment, barclamp);
         let other = self
             .was
             .versions
             .iter()
             .filter(|(barclamp, version)| seen(barclamp) != Some(**version));
-        let edit = |barclamp: &BarclampName, version: Hash| match self.version_above(barclamp)
+        let edit = |barclamp: &BarclampName, version: Hash| match self.inherited_version(barclamp)
             == Some(version)
         {
             true => Edit::InheritBarclamp { deployment, barclamp: barclamp.clone() },
@@ -496,9 +496,9 @@ impl<'a> Restoring<'a> {
     }
 
     /// The version that the deployment would inherit without its own pin.
-    fn version_above(&self, barclamp: &BarclampName) -> Option<Hash> {
+    fn inherited_version(&self, barclamp: &BarclampName) -> Option<Hash> {
         let above = self.draft.deployment(self.deployment).ok()?.parent?;
-        self.draft.version_in_sight(above, barclamp)
+        self.draft.visible_version(above, barclamp)
     }
 
     /// Barclamps that the deployment pins now and did not see in the earlier state. Inherited
@@ -511,7 +511,7 @@ impl<'a> Restoring<'a> {
             deployment: self.deployment,
             barclamp: barclamp.clone(),
         };
-        let beside = beside.filter(|barclamp| self.version_above(barclamp).is_none());
+        let beside = beside.filter(|barclamp| self.inherited_version(barclamp).is_none());
         beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
@@ -523,7 +523,7 @@ impl<'a> Restoring<'a> {
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
 
-    fn roles_back(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn roles_to_add(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
         let edit =
@@ -531,7 +531,7 @@ impl<'a> Restoring<'a> {
         gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
     }
 
-    fn roles_out(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn roles_to_remove(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
         let edit =
@@ -550,7 +550,7 @@ impl<'a> Restoring<'a> {
             if carrier.noderoles.contains_key(key) {
                 continue;
             }
-            let Some(asked) = self.asked_on(*node, carrier.phantom) else { continue };
+            let Some(asked) = self.binding_node(*node, carrier.phantom) else { continue };
             let rank = i64::from(self.ranks.get(&key.role).copied().unwrap_or_default());
             let shared = self.shared.contains(&key.id(*node));
             let up = shared || along == Along::Anything;
@@ -567,7 +567,7 @@ impl<'a> Restoring<'a> {
 
     /// The machine to name in a binding. A service may name any machine, since its phantom node
     /// runs it.
-    fn asked_on(&self, node: NodeId, phantom: bool) -> Option<NodeId> {
+    fn binding_node(&self, node: NodeId, phantom: bool) -> Option<NodeId> {
         if !phantom {
             return Some(node);
         }
@@ -584,7 +584,7 @@ impl<'a> Restoring<'a> {
 
 /// Combines runs of bindings and unbindings into list edits. A list edit equals its single edits in
 /// the order of the ids, so the result is the same.
-fn in_lists(singles: &[Edit]) -> Vec<Edit> {
+fn combine_edits(singles: &[Edit]) -> Vec<Edit> {
     let runs = singles.chunk_by(goes_on).flat_map(|run| run.chunks(MAX_LISTED));
     runs.flat_map(|run| listed(run).map_or_else(|| run.to_vec(), |list| vec![list])).collect()
 }

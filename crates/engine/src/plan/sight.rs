@@ -19,7 +19,7 @@ use super::draft::Draft;
 use super::edit::{Edit, NumberedEdit};
 use super::refusal::EditError;
 use crate::canonical::Hash;
-use crate::catalog::{Barclamp, Catalog, CatalogError, InSight, in_sight};
+use crate::catalog::{Barclamp, Catalog, CatalogError, VisibleBarclamp, in_sight};
 use crate::ids::{AttribName, BarclampName, DeploymentId, JigName, RoleName};
 
 /// A role name that the barclamp and another visible one both have: the other barclamp, and the
@@ -30,7 +30,7 @@ use crate::ids::{AttribName, BarclampName, DeploymentId, JigName, RoleName};
 pub fn twice<'c>(
     catalog: &'c Catalog,
     barclamp: &'c Barclamp,
-    sight: &[InSight<'_>],
+    sight: &[VisibleBarclamp<'_>],
 ) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
     for pin in sight.iter().filter(|pin| *pin.barclamp != barclamp.name) {
         let other = catalog.barclamp(pin.version)?;
@@ -145,7 +145,7 @@ impl<'a> Draft<'a> {
         last: &LastPins<'_>,
     ) -> Result<(), EditError> {
         let catalog = self.catalog;
-        let before = in_sight(self.pinned_before(chain));
+        let before = in_sight(self.original_pins(chain));
         let before: BTreeMap<&BarclampName, Hash> =
             before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
         let pins: Result<Vec<_>, EditError> =

@@ -6,7 +6,7 @@ use engine::Hash;
 use engine::anneal::StepState;
 use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed, running};
 use engine::blueprint::{consequences as of, difference};
-use engine::catalog::{JigClass, LaneMode, OnChange, Role, RunPolicy, Script};
+use engine::catalog::{ConcurrencyGroupMode, JigClass, OnChange, Role, RunPolicy, Script};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::Risk;
 use engine::ids::{
@@ -335,8 +335,8 @@ fn waves_show_immediate_steps_and_concurrency() {
         role("base", &["first"]),
         first,
         milestone,
-        in_lane(role("app", &["gate"]), 2, LaneMode::Chunk),
-        in_lane(role("few", &["gate"]), 5, LaneMode::Chunk),
+        in_lane(role("app", &["gate"]), 2, ConcurrencyGroupMode::Chunk),
+        in_lane(role("few", &["gate"]), 5, ConcurrencyGroupMode::Chunk),
     ];
     let mut edits: Vec<Edit> = (1..=5).map(|n| bind(WEB, n, "app")).collect();
     edits.push(bind(WEB, 6, "few"));
@@ -349,7 +349,7 @@ fn waves_show_immediate_steps_and_concurrency() {
         found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(),
         [(0, 1), (1, 1), (6, 0)]
     );
-    assert_eq!(found.waves_in_all(), 2, "what holds at once runs in none");
+    assert_eq!(found.wave_count(), 2, "what holds at once runs in none");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn phantom_is_not_counted_as_node() {
     assert_eq!((found.starts.count, found.nodes), (3, 2), "the cluster's barrier is on none");
     let groups = found.waves.iter().flat_map(|wave| &wave.groups);
     let whole: Vec<_> =
-        groups.filter(|group| group.is_whole()).map(|group| group.role.as_str()).collect();
+        groups.filter(|group| group.is_phantom()).map(|group| group.role.as_str()).collect();
     assert_eq!(whole, ["member.all"]);
 
     // A removed deployment is reported once, not also as a phantom node.

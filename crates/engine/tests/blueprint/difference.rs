@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::blueprint::difference::{Mark, Sides};
-use engine::blueprint::text::{Behind, Names, PinBehind};
+use engine::blueprint::text::{Behind, Names, PinDescription};
 use engine::blueprint::{apply, changes, compare, difference};
 use engine::catalog::Role;
 use engine::cluster::{
@@ -120,7 +120,7 @@ fn content_of_hash_is_listed_once() {
         vec![(name("new"), Sides { old: None, new: Some(one("new")) }), (name("unused"), unused)];
     let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     let behind = Behind {
-        pins: [((WEB, barclamp), PinBehind { versions, roles })].into(),
+        pins: [((WEB, barclamp), PinDescription { versions, roles })].into(),
         contents: [
             (
                 pair("app"),
@@ -152,7 +152,7 @@ fn difference_lists_removals_first() {
         (DeploymentName::parse("rim").unwrap(), Some(WEB), node(3));
     edge.roles.remove(&name("db"));
     edge.inactive_jigs.insert(JigName::parse("script").unwrap());
-    new.put_deployment(edge).unwrap();
+    new.insert_deployment(edge).unwrap();
     insta::assert_snapshot!(text(&world.blueprint, &new));
     insta::assert_snapshot!("the_same_seen_in_the_mirror", text(&new, &world.blueprint));
 }
@@ -266,7 +266,7 @@ fn written(deployments: BTreeMap<u128, Deployment>, nodes: BTreeMap<u128, Node>)
             roles,
             inactive_jigs,
         };
-        blueprint.put_deployment(doc).unwrap();
+        blueprint.insert_deployment(doc).unwrap();
     }
     for (n, (deployment, label, phantom, record, noderoles)) in nodes {
         let connection =
@@ -281,12 +281,12 @@ fn written(deployments: BTreeMap<u128, Deployment>, nodes: BTreeMap<u128, Node>)
             hints,
             noderoles,
         };
-        blueprint.put_node(doc).unwrap();
+        blueprint.insert_node(doc).unwrap();
     }
     blueprint
 }
 
-fn laid_over(old: &Value, changes: &[engine::data::Change]) -> Value {
+fn overlay(old: &Value, changes: &[engine::data::Change]) -> Value {
     let mut new = old.clone();
     for change in changes {
         let key = change.path.trim_start_matches('/');
@@ -327,7 +327,7 @@ proptest! {
             for noderole in &node.noderoles {
                 let data = |side: &Blueprint| side.noderole(node.id, &noderole.noderole).map_or(json!({}), |(_, n)| n.data.clone());
                 if noderole.data.iter().all(|change| !change.secret) {
-                    prop_assert_eq!(laid_over(&data(&old), &noderole.data), data(&new));
+                    prop_assert_eq!(overlay(&data(&old), &noderole.data), data(&new));
                 }
             }
         }

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::consequences::Planned;
 use engine::blueprint::{consequences, difference};
-use engine::catalog::{Attrib, JigClass, LaneMode, Role, RunPolicy};
+use engine::catalog::{Attrib, ConcurrencyGroupMode, JigClass, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
 use engine::data::secret::{Descriptor, KnownSecret};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId,
 };
-use engine::lint::{Check, Finding, Level, MAX_EACH, Reviewers, Subject, errors, lint};
+use engine::lint::{
+    Check, Finding, Level, MAX_FINDINGS_PER_CHECK, Reviewers, Subject, errors, lint,
+};
 use engine::plan::Edit;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -102,7 +104,7 @@ fn passes(world: &World, changed: &Changed, check: Check) {
 }
 
 fn lane_of(limit: u32) -> Role {
-    in_lane(role("app", &[]), limit, LaneMode::Rolling)
+    in_lane(role("app", &[]), limit, ConcurrencyGroupMode::Rolling)
 }
 
 fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
@@ -431,7 +433,10 @@ fn shared_key_findings_are_bounded() {
     let all: Vec<Edit> = names.iter().enumerate().map(|(n, name)| data(1, name, keys(n))).collect();
     let changed = world.change(&all);
     let found = findings(&world, &changed);
-    assert_eq!(found.iter().filter(|f| f.check == Check::SharedKey).count(), MAX_EACH);
+    assert_eq!(
+        found.iter().filter(|f| f.check == Check::SharedKey).count(),
+        MAX_FINDINGS_PER_CHECK
+    );
 }
 
 #[test]
@@ -585,7 +590,7 @@ fn lonely_service_or_even_cluster_is_warning() {
         hints: serde_json::Map::new(),
         noderoles: BTreeMap::new(),
     };
-    world.blueprint.put_node(doc).unwrap();
+    world.blueprint.insert_node(doc).unwrap();
     trips(
         &world,
         &world.change(&[bind(WEB, 1, "name-service")]),
@@ -624,7 +629,7 @@ fn outdated_or_mismatched_version_is_warning() {
     let mut beside = world.blueprint.clone();
     let mut doc = (*beside.deployments[&WEB].doc).clone();
     doc.roles.get_mut(&name("app")).unwrap().role = other;
-    beside.put_deployment(doc).unwrap();
+    beside.insert_deployment(doc).unwrap();
     trips(
         &world,
         &world.to(beside),
@@ -637,7 +642,7 @@ fn outdated_or_mismatched_version_is_warning() {
     let mut lacks = world.blueprint.clone();
     let mut doc = (*lacks.deployments[&WEB].doc).clone();
     doc.barclamps.insert(BarclampName::parse("house").unwrap(), without);
-    lacks.put_deployment(doc).unwrap();
+    lacks.insert_deployment(doc).unwrap();
     trips(
         &world,
         &world.to(lacks),
@@ -688,7 +693,7 @@ fn excess_findings_are_counted() {
     let edits: Vec<Edit> =
         (0..60).map(|n| data(1, &format!("r{n}"), json!({"password": "x"}))).collect();
     let found = findings(&world, &world.change(&edits));
-    assert_eq!(found.len(), MAX_EACH);
+    assert_eq!(found.len(), MAX_FINDINGS_PER_CHECK);
     assert!(found.last().unwrap().what.ends_with("(and 10 more like this)"));
 }
 

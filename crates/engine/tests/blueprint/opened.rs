@@ -54,12 +54,12 @@ fn policy_change_is_marked_like_document() {
     let (first, second) = (contents(&one).unwrap(), contents(&two).unwrap());
     assert_eq!(first.keys().collect::<Vec<_>>(), [&Anchor::Policy(None)]);
     assert_ne!(first, second, "another policy is another change");
-    let stands = |difference, value: &str| Anchor::Policy(Some(value.into())).stands_in(difference);
+    let stands = |difference, value: &str| Anchor::Policy(Some(value.into())).exists_in(difference);
     assert!(
-        Anchor::Policy(None).stands_in(&one)
+        Anchor::Policy(None).exists_in(&one)
             && stands(&one, "/by_risk/removal")
             && stands(&two, "/approvals")
     );
     assert!(!stands(&one, "/approvals"), "what stays is no change");
-    assert!(!Anchor::Policy(None).stands_in(&Difference::default()));
+    assert!(!Anchor::Policy(None).exists_in(&Difference::default()));
 }

@@ -123,7 +123,7 @@ fn renamed_deployment_lists_its_secrets() {
         name: DeploymentName::parse("shop").unwrap(),
         ..(*new.deployments[&WEB].doc).clone()
     };
-    new.put_deployment(doc).unwrap();
+    new.insert_deployment(doc).unwrap();
     let (secrets, risk) = told(&world.to(new));
     let expected = [
         "uses secret db/password version 1 in db of shop on n1, n2",

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use engine::Hash;
 use engine::blueprint::{DocumentChange, Projection, compare, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::{Barclamp, Catalog, Flags, JigClass, Lane, LaneMode, Role};
+use engine::catalog::{Barclamp, Catalog, ConcurrencyGroupMode, Flags, JigClass, Lane, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NoderoleDoc, NoderoleKey, Skeleton};
 use engine::ids::{
-    BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, LaneName, NodeId, RoleName,
+    BarclampName, ConcurrencyGroupName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId,
+    RoleName,
 };
 use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
 use serde_json::{Value, json};
@@ -64,8 +65,8 @@ pub fn flagged(role: Role, flag: impl Fn(&mut Flags)) -> Role {
     Role { flags, ..role }
 }
 
-pub fn in_lane(role: Role, max_running: u32, mode: LaneMode) -> Role {
-    let lane = Lane { name: LaneName::of_role(&role.name), max_running, mode };
+pub fn in_lane(role: Role, max_running: u32, mode: ConcurrencyGroupMode) -> Role {
+    let lane = Lane { name: ConcurrencyGroupName::of_role(&role.name), max_running, mode };
     Role { run: engine::catalog::RunPolicy { lane: Some(lane), ..role.run.clone() }, ..role }
 }
 
@@ -107,7 +108,7 @@ impl World {
                 roles: BTreeMap::new(),
                 inactive_jigs: BTreeSet::new(),
             };
-            world.blueprint.put_deployment(doc).unwrap();
+            world.blueprint.insert_deployment(doc).unwrap();
         }
         world
     }
@@ -168,7 +169,7 @@ impl World {
         let mut new = self.blueprint.clone();
         let mut doc = (*new.nodes.get(&node(n)).unwrap().doc).clone();
         change(&mut doc);
-        new.put_node(doc).unwrap();
+        new.insert_node(doc).unwrap();
         new
     }
 

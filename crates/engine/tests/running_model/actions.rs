@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{Progress, StepState};
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use stateright::{Model, Property};
 
 use super::database::Ender;
@@ -92,7 +92,7 @@ impl Action {
 
 impl Protocol {
     fn first(&self) -> State {
-        let row = StepRow::of(&Progress::new(TargetNo(1), true));
+        let row = StepRow::of(&Progress::new(BlueprintNumber(1), true));
         let node = Node { ledger: vec![Ledger::default(); self.steps.len()], ..Node::default() };
         let truth = Truth {
             done: vec![BTreeSet::new(); self.steps.len()],

@@ -8,9 +8,11 @@ use engine::anneal::{
     Moment, NodeView, OpenRun, Outcome, Step, StepState, StepView, Stop, Why, World, apply,
     why_not,
 };
-use engine::catalog::{Join, LaneMode, Needs, OnError};
+use engine::catalog::{ConcurrencyGroupMode, Join, Needs, OnError};
 use engine::cluster::EdgeKind;
-use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId, TargetNo};
+use engine::ids::{
+    BlueprintNumber, ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId,
+};
 use uuid::Uuid;
 
 use super::state::{End, Guard, Owner, Protocol, Run, RunNo, State, StepRow};
@@ -105,7 +107,7 @@ impl Protocol {
     }
 
     fn lane() -> LaneKey {
-        let name = LaneName::parse("lane").expect("a name");
+        let name = ConcurrencyGroupName::parse("lane").expect("a name");
         LaneKey { deployment: DeploymentId(Uuid::from_u128(1)), name }
     }
 
@@ -145,7 +147,7 @@ impl Protocol {
             lane: lane.clone(),
             exclusive: self.steps[run.step].exclusive && self.has(Guard::Exclusive),
         });
-        let limit = LaneView { max_running: self.lane, mode: LaneMode::Rolling };
+        let limit = LaneView { max_running: self.lane, mode: ConcurrencyGroupMode::Rolling };
         AdmissionView {
             now: Moment(1),
             enabled: state.enabled,
@@ -159,7 +161,7 @@ impl Protocol {
             budgets: BTreeMap::new(),
             nodes: (0..self.nodes).map(|index| (node_id(index), node(index))).collect(),
             jigs: BTreeMap::from([(jig.clone(), true)]),
-            unserved: BTreeSet::new(),
+            unsupported_jigs: BTreeSet::new(),
             steps: (0..self.steps.len()).map(|index| (step_id(index), step(index))).collect(),
         }
     }
@@ -246,7 +248,7 @@ impl Protocol {
             true => run.generation,
             false => state.steps[run.step].generation,
         };
-        let generation = TargetNo(generation.into());
+        let generation = BlueprintNumber(generation.into());
         let event = match end {
             End::Succeeded => Event::Succeeded { generation },
             End::Failed => Event::Failed { generation, reason: String::new(), retry: true },
@@ -276,7 +278,7 @@ impl Protocol {
     }
 
     fn raise(&self, state: &mut State, step: usize) {
-        let rerun = Some((TargetNo(state.target.into()), Why::Changed));
+        let rerun = Some((BlueprintNumber(state.target.into()), Why::Changed));
         let committed = Committed { step: step_id(step), rerun, parents: None };
         self.change(state, &Change::Commit(vec![committed])).expect("a newer generation fits");
     }

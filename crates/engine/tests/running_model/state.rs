@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{Cause, Progress, StepState};
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 
 /// A run's number, which is also its fencing token.
 pub type RunNo = u8;
@@ -114,8 +114,8 @@ impl StepRow {
             state: self.state,
             pending: self.pending,
             satisfied: 0,
-            generation: TargetNo(self.generation.into()),
-            applied: self.applied.map(|number| TargetNo(number.into())),
+            generation: BlueprintNumber(self.generation.into()),
+            applied: self.applied.map(|number| BlueprintNumber(number.into())),
             failures: self.failures,
             cause: self.cause,
             error: None,
@@ -124,7 +124,8 @@ impl StepRow {
     }
 
     pub fn of(progress: &Progress) -> Self {
-        let small = |number: TargetNo| u8::try_from(number.0).expect("targets of a model are few");
+        let small =
+            |number: BlueprintNumber| u8::try_from(number.0).expect("targets of a model are few");
         Self {
             state: progress.state,
             pending: progress.pending,

@@ -4,7 +4,7 @@
 //! the row that is resolved and reopened. Writers hold the proposal's lock, as a commit does, so no
 //! thread is opened between check and commit.
 
-use engine::ids::{CommentId, PersonId, ProposalId, SubmissionId};
+use engine::ids::{CommentId, PersonId, ProposalId, ReviewId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -17,7 +17,7 @@ pub const MAX_COMMENTS: i64 = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommentRow {
     pub id: CommentId,
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
     /// The change that the thread is about.
@@ -48,7 +48,7 @@ fn to_comment(
 ) -> CommentRow {
     CommentRow {
         id: CommentId(id),
-        submission: SubmissionId(submission),
+        submission: ReviewId(submission),
         thread: thread.map(CommentId),
         anchor,
         person: PersonId(person),
@@ -118,7 +118,7 @@ pub async fn open_threads(
 /// A comment to insert.
 #[derive(Debug, Clone)]
 pub struct NewComment<'a> {
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
     /// The change that it is about. Empty in replies.
@@ -167,9 +167,9 @@ pub async fn set_resolved(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// The newest viewed review.
-    pub submission: SubmissionId,
+    pub submission: ReviewId,
     /// The review that they viewed before.
-    pub before: Option<SubmissionId>,
+    pub before: Option<ReviewId>,
 }
 
 pub async fn look(
@@ -185,17 +185,17 @@ pub async fn look(
     .fetch_optional(on)
     .await?;
     Ok(row.map(|(submission, before)| Look {
-        submission: SubmissionId(submission),
-        before: before.map(SubmissionId),
+        submission: ReviewId(submission),
+        before: before.map(ReviewId),
     }))
 }
 
 /// Records that a person viewed a review. Viewing an older one changes nothing.
-pub async fn ensure_looked(
+pub async fn ensure_viewed(
     on: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
-    submission: SubmissionId,
+    submission: ReviewId,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO look (person_id, proposal_id, submission_id) VALUES ($1, $2, $3) \

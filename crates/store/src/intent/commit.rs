@@ -19,23 +19,25 @@ use engine::anneal::{Change, Committed, Why};
 use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
-use engine::catalog::{JoinAfter, JoinNeed, LaneMode, Needs, Place};
+use engine::catalog::{ConcurrencyGroupMode, JoinAfter, JoinNeed, Needs, Place};
 use engine::cluster::{Blueprint, Connection, NoderoleDoc, Ssh};
-use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, StepId, SubmissionId, TargetNo};
+use engine::ids::{
+    BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId, StepId,
+};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::running::{CHANNEL_TODO, commit_steps, end_removed};
+use crate::running::{CHANNEL_TODO, commit_steps, end_removed_runs};
 
 #[derive(Debug, Clone)]
 pub struct NewTarget<'a> {
     /// Read under the lock.
     pub head: Head,
     /// The review to commit. `None`: genesis.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
     /// The policy to put in force, whose object is stored. `None`: unchanged.
     pub policy: Option<Hash>,
     pub by: Option<PersonId>,
@@ -62,21 +64,21 @@ pub struct NewTarget<'a> {
 pub async fn commit_change(
     on: &mut PgConnection,
     new: &NewTarget<'_>,
-) -> Result<TargetNo, StoreError> {
-    let number = TargetNo(new.head.number.0 + 1);
+) -> Result<BlueprintNumber, StoreError> {
+    let number = BlueprintNumber(new.head.number.0 + 1);
     insert_target(on, number, new).await?;
-    let policy = new.policy.map(|hash| (PolicyNo(new.head.policy.0 + 1), hash));
+    let policy = new.policy.map(|hash| (PolicyNumber(new.head.policy.0 + 1), hash));
     if let Some((number, hash)) = policy {
         insert_policy(on, number, hash, new.by).await?;
     }
     remove_documents(on, number, new).await?;
     remove_noderoles(on, number, new).await?;
     project_deployments(on, number, new).await?;
-    append_to_lines(on, number, new).await?;
+    append_deployment_history(on, number, new).await?;
     project_nodes(on, new).await?;
     project_noderoles(on, new).await?;
     let existing = project_steps(on, number, new).await?;
-    place_steps(on, number, new, &existing).await?;
+    set_step_states(on, number, new, &existing).await?;
     project_jigs(on, new).await?;
     sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
         .bind(number.0)
@@ -89,7 +91,7 @@ pub async fn commit_change(
 
 async fn insert_target(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
 ) -> Result<(), StoreError> {
     let (kind, parent) = match new.submission {
@@ -120,8 +122,8 @@ pub async fn insert_switch(
     enabled: bool,
     reason: &str,
     by: PersonId,
-) -> Result<TargetNo, StoreError> {
-    let number = TargetNo(head.number.0 + 1);
+) -> Result<BlueprintNumber, StoreError> {
+    let number = BlueprintNumber(head.number.0 + 1);
     let root =
         head.root.ok_or_else(|| StoreError::corrupt("head", "the first target does not exist"))?;
     sqlx::query(
@@ -147,9 +149,9 @@ pub async fn insert_switch(
 }
 
 /// Closes the proposal of a review that this transaction commits.
-pub async fn close_committed(
+pub async fn close_committed_proposal(
     on: &mut PgConnection,
-    submission: SubmissionId,
+    submission: ReviewId,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
@@ -164,7 +166,7 @@ pub async fn close_committed(
 /// Marks deployments and nodes without a document as removed.
 async fn remove_documents(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
 ) -> Result<(), StoreError> {
     let (mut deployments, mut nodes) = (Vec::new(), Vec::new());
@@ -188,7 +190,7 @@ async fn remove_documents(
     if nodes.is_empty() {
         return Ok(());
     }
-    end_removed(on, &[], &nodes).await?;
+    end_removed_runs(on, &[], &nodes).await?;
     let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)")
         .bind(&nodes)
@@ -201,7 +203,7 @@ async fn remove_documents(
 /// Marks noderoles as removed that the new blueprint does not contain.
 async fn remove_noderoles(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
 ) -> Result<(), StoreError> {
     let removed: Vec<Uuid> = new.projection.removed.iter().map(|id| id.0).collect();
@@ -229,7 +231,7 @@ async fn remove_noderoles(
         ));
     }
     let ended: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
-    end_removed(on, &ended, &[]).await?;
+    end_removed_runs(on, &ended, &[]).await?;
     sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query(
@@ -249,7 +251,7 @@ async fn remove_noderoles(
 
 async fn project_deployments(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
 ) -> Result<(), StoreError> {
     for id in parents_first(new) {
@@ -273,9 +275,9 @@ async fn project_deployments(
 }
 
 /// Adds the blueprint to the target history of each deployment that it writes.
-async fn append_to_lines(
+async fn append_deployment_history(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
 ) -> Result<(), StoreError> {
     let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
@@ -444,7 +446,10 @@ pub(super) fn inactive_jigs(blueprint: &Blueprint) -> Vec<String> {
     root.into_iter().flat_map(|d| &d.doc.inactive_jigs).map(ToString::to_string).collect()
 }
 
-async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), StoreError> {
+async fn project_concurrency_groups(
+    on: &mut PgConnection,
+    steps: &[StepIntent],
+) -> Result<(), StoreError> {
     let lanes: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
     sqlx::query(
         "INSERT INTO lane (deployment_id, name, max_running, mode) \
@@ -455,7 +460,7 @@ async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<()
     .bind(lanes.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
     .bind(lanes.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
     .bind(lanes.iter().map(|(_, l)| l.max_running.map(u32::cast_signed)).collect::<Vec<_>>())
-    .bind(lanes.iter().map(|(_, l)| lane_mode(l.mode)).collect::<Vec<_>>())
+    .bind(lanes.iter().map(|(_, l)| concurrency_mode_name(l.mode)).collect::<Vec<_>>())
     .execute(on)
     .await?;
     Ok(())
@@ -464,12 +469,12 @@ async fn project_lanes(on: &mut PgConnection, steps: &[StepIntent]) -> Result<()
 /// Writes the intent columns. Returns the steps that existed before.
 async fn project_steps(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
 ) -> Result<BTreeSet<Uuid>, StoreError> {
     let steps = &new.projection.steps;
     ensure_jigs(on, steps).await?;
-    project_lanes(on, steps).await?;
+    project_concurrency_groups(on, steps).await?;
     let rows: Vec<(Uuid, bool)> = sqlx::query_as(
         "SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
     )
@@ -478,12 +483,12 @@ async fn project_steps(
     .await?;
     let of = |which: bool| rows.iter().filter(move |(_, gone)| *gone == which).map(|(id, _)| *id);
     let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
-    let (old, new_here): (Vec<&StepIntent>, Vec<&StepIntent>) =
+    let (old, others): (Vec<&StepIntent>, Vec<&StepIntent>) =
         steps.iter().partition(|s| known.contains(&s.id.0));
     let (back, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) =
-        new_here.into_iter().partition(|s| gone.contains(&s.id.0));
+        others.into_iter().partition(|s| gone.contains(&s.id.0));
     write_steps(on, number, &fresh, INSERT_STEPS).await?;
-    write_steps(on, number, &back, RETURN_STEPS).await?;
+    write_steps(on, number, &back, RESTORE_STEPS).await?;
     write_steps(on, number, &old, UPDATE_STEPS).await?;
     project_edges(on, new, &known).await?;
     Ok(known)
@@ -505,7 +510,7 @@ const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, 
 
 /// A restored step starts from scratch. An attempt from before its removal may still run. Then the
 /// step stays in TRANSITION until that attempt ends, like any step that changes during a run.
-const RETURN_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+const RESTORE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
     destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
     join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
@@ -521,7 +526,7 @@ const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig
 
 async fn write_steps(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     steps: &[&StepIntent],
     statement: &str,
 ) -> Result<(), StoreError> {
@@ -576,7 +581,7 @@ pub(super) fn intent_columns(step: &StepIntent) -> Value {
         .collect();
     json!({
         "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
-        "lane": step.lane.name, "max_running": step.lane.max_running, "mode": lane_mode(step.lane.mode), "rank": step.rank,
+        "lane": step.lane.name, "max_running": step.lane.max_running, "mode": concurrency_mode_name(step.lane.mode), "rank": step.rank,
         "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "instant": step.instant,
         "needs": needs(step.needs()), "place": place(step.place()), "content": step.content.to_string(),
         "freezes_node": step.freezes_node(), "retries": seconds(step.run.retries), "backoff": seconds(step.run.backoff),
@@ -585,8 +590,8 @@ pub(super) fn intent_columns(step: &StepIntent) -> Value {
     })
 }
 
-fn lane_mode(mode: LaneMode) -> &'static str {
-    if mode == LaneMode::Chunk { "chunk" } else { "rolling" }
+fn concurrency_mode_name(mode: ConcurrencyGroupMode) -> &'static str {
+    if mode == ConcurrencyGroupMode::Chunk { "chunk" } else { "rolling" }
 }
 
 fn join_after(after: JoinAfter) -> &'static str {
@@ -656,9 +661,9 @@ async fn project_edges(
 }
 
 /// Lets the engine set the states of new steps and reset those that run again.
-async fn place_steps(
+async fn set_step_states(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
     new: &NewTarget<'_>,
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
@@ -695,7 +700,7 @@ pub async fn commit_genesis(
     on: &mut PgConnection,
     new: &NewTarget<'_>,
     policy: &Object,
-) -> Result<TargetNo, StoreError> {
+) -> Result<BlueprintNumber, StoreError> {
     commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() })
         .await
 }

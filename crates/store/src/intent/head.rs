@@ -1,7 +1,7 @@
 //! The head: the current blueprint, the execution switch, the policy in force and the epoch.
 
 use engine::Hash;
-use engine::ids::{DeploymentId, PersonId, PolicyNo, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, PersonId, PolicyNumber};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -12,13 +12,13 @@ use crate::running::CHANNEL_TODO;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The current blueprint. 0 before genesis.
-    pub number: TargetNo,
+    pub number: BlueprintNumber,
     /// `None` before genesis.
     pub root: Option<Hash>,
     /// Whether steps are started.
     pub enabled: bool,
     /// The policy in force.
-    pub policy: PolicyNo,
+    pub policy: PolicyNumber,
     /// Rises with each restore of a backup.
     pub epoch: i64,
 }
@@ -45,7 +45,7 @@ pub async fn lock_for_commit(on: &mut PgConnection) -> Result<Head, StoreError> 
 fn to_head(row: (i64, Option<Vec<u8>>, bool, i64, i64)) -> Result<Head, StoreError> {
     let (number, root, enabled, policy, epoch) = row;
     let root = root.map(|bytes| hash("target.root", &bytes)).transpose()?;
-    Ok(Head { number: TargetNo(number), root, enabled, policy: PolicyNo(policy), epoch })
+    Ok(Head { number: BlueprintNumber(number), root, enabled, policy: PolicyNumber(policy), epoch })
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct DeploymentRow {
     pub id: DeploymentId,
     pub name: String,
     /// The blueprint that last changed it or one of its nodes.
-    pub head_no: TargetNo,
+    pub head_no: BlueprintNumber,
     pub parent: Option<DeploymentId>,
     /// The person who put it on hold, and the reason.
     pub held: Option<(String, String)>,
@@ -73,7 +73,7 @@ pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>
     let row = |(id, name, head_no, parent, held_by, reason, priority): Row| DeploymentRow {
         id: DeploymentId(id),
         name,
-        head_no: TargetNo(head_no),
+        head_no: BlueprintNumber(head_no),
         parent: parent.map(DeploymentId),
         held: held_by.map(|by| (by, reason.unwrap_or_default())),
         priority,
@@ -124,12 +124,12 @@ pub async fn set_priority(
 pub async fn removed_deployment(
     on: &mut PgConnection,
     name: &str,
-) -> Result<Option<(DeploymentId, TargetNo)>, StoreError> {
+) -> Result<Option<(DeploymentId, BlueprintNumber)>, StoreError> {
     let row: Option<(Uuid, i64)> = sqlx::query_as(
         "SELECT id, removed_in FROM deployment WHERE name = $1 AND removed_in IS NOT NULL ORDER BY removed_in DESC LIMIT 1",
     )
     .bind(name)
     .fetch_optional(on)
     .await?;
-    Ok(row.map(|(id, removed_in)| (DeploymentId(id), TargetNo(removed_in))))
+    Ok(row.map(|(id, removed_in)| (DeploymentId(id), BlueprintNumber(removed_in))))
 }

@@ -20,7 +20,7 @@ pub const MAX_BARCLAMPS: i64 = 10_000;
 
 /// Tolerance above the limit. In older versions, concurrent imports did not wait for each other,
 /// and each one counted separately.
-const OVERSHOOT: i64 = 1_000;
+const TOLERANCE: i64 = 1_000;
 
 /// An imported version of a barclamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum ImportOutcome {
     /// The same content already exists.
     Known,
     /// This name and version exist with other content.
-    OtherContent(Hash),
+    ContentDiffers(Hash),
     /// The catalog already has [`MAX_BARCLAMPS`] versions.
     Full,
 }
@@ -57,7 +57,7 @@ pub async fn lock_imports(on: &mut PgConnection) -> Result<(), StoreError> {
 }
 
 /// Adds a version of a barclamp and its jigs. The caller has stored the objects, once for all
-/// barclamps of the import ([`super::put_objects`]).
+/// barclamps of the import ([`super::ensure_objects`]).
 pub async fn import_barclamp(
     on: &mut PgConnection,
     barclamp: &Barclamp,
@@ -90,7 +90,7 @@ pub async fn import_barclamp(
         return Ok(if found == content {
             ImportOutcome::Known
         } else {
-            ImportOutcome::OtherContent(found)
+            ImportOutcome::ContentDiffers(found)
         });
     }
     for (name, jig) in &barclamp.jigs {
@@ -120,10 +120,10 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
         "SELECT b.name, b.version, b.hash, b.imported_at, p.name FROM barclamp b LEFT JOIN person p ON p.id = b.imported_by \
          ORDER BY b.name, b.version LIMIT $1",
     )
-    .bind(MAX_BARCLAMPS + OVERSHOOT + 1)
+    .bind(MAX_BARCLAMPS + TOLERANCE + 1)
     .fetch_all(on)
     .await?;
-    if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + OVERSHOOT) {
+    if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + TOLERANCE) {
         return Err(StoreError::corrupt(
             "barclamp",
             format!("there are more than {MAX_BARCLAMPS} versions"),
@@ -147,17 +147,17 @@ pub struct ImportRow {
 }
 
 /// The number of reports that are stored per barclamp.
-pub const KEPT_IMPORTS: i64 = 100;
+pub const MAX_STORED_REPORTS: i64 = 100;
 /// The maximum number of reports that one import deletes. Each import adds one, so a few are
 /// enough, and a backlog shrinks step by step.
-const FORGOTTEN_AT_ONCE: i64 = 100;
+const REPORT_DELETE_BATCH: i64 = 100;
 
 /// Stores the report of an import. Deletes reports for which each of their barclamps has
-/// [`KEPT_IMPORTS`] newer ones.
+/// [`MAX_STORED_REPORTS`] newer ones.
 ///
 /// One pass ranks all reports and reads each once, so the cost does not depend on the number of
 /// imported barclamps.
-pub async fn keep_import(
+pub async fn append_import_report(
     on: &mut PgConnection,
     by: Option<PersonId>,
     report: &Findings,
@@ -174,8 +174,8 @@ pub async fn keep_import(
              FROM import_report i CROSS JOIN LATERAL jsonb_path_query(i.report, '$.barclamps[*].name') AS b (name)) AS placed \
            GROUP BY id HAVING min(place) > $1 ORDER BY id LIMIT $2)",
     )
-    .bind(KEPT_IMPORTS)
-    .bind(FORGOTTEN_AT_ONCE)
+    .bind(MAX_STORED_REPORTS)
+    .bind(REPORT_DELETE_BATCH)
     .execute(on)
     .await?;
     Ok(())
@@ -185,12 +185,12 @@ pub async fn keep_import(
 pub async fn import_reports(
     on: &mut PgConnection,
     barclamp: Option<&str>,
-    falling: bool,
+    descending: bool,
     behind: Option<i64>,
     limit: i64,
 ) -> Result<Vec<ImportRow>, StoreError> {
     type Row = (i64, OffsetDateTime, Option<String>, Json<Findings>);
-    let (sign, way) = if falling { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, way) = if descending { ("<", "DESC") } else { (">", "ASC") };
     let query = format!(
         "SELECT i.id, i.at, p.name, i.report FROM import_report i LEFT JOIN person p ON p.id = i.by \
          WHERE ($1::bigint IS NULL OR i.id {sign} $1) AND ($2::jsonb IS NULL OR i.report->'barclamps' @> $2) \
@@ -233,15 +233,15 @@ mod tests {
             serde_json::from_value(serde_json::json!({"barclamps": brought.collect::<Vec<_>>()}))
                 .expect("a report")
         };
-        keep_import(&mut on, None, &of(&["often", "once"])).await.expect("kept");
-        for _ in 0..=KEPT_IMPORTS {
-            keep_import(&mut on, None, &of(&["often"])).await.expect("kept");
+        append_import_report(&mut on, None, &of(&["often", "once"])).await.expect("kept");
+        for _ in 0..=MAX_STORED_REPORTS {
+            append_import_report(&mut on, None, &of(&["often"])).await.expect("kept");
         }
         let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM import_report ORDER BY id")
             .fetch_all(&mut *on)
             .await
             .expect("reports");
-        assert_eq!(ids.len() as i64, KEPT_IMPORTS + 1);
+        assert_eq!(ids.len() as i64, MAX_STORED_REPORTS + 1);
         assert_eq!(
             ids[..2],
             [1, 3],

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use engine::ids::{ProposalId, TargetNo};
+use engine::ids::{BlueprintNumber, ProposalId};
 use sqlx::PgConnection;
 
 use crate::StoreError;
@@ -14,7 +14,7 @@ pub const MAX_LEFT_OUT: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOutRow {
     /// The blueprint from which the deployment is restored.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// Entries with their reason, at most [`MAX_LEFT_OUT`].
     pub missing: Vec<String>,
     /// The number of further entries.
@@ -22,7 +22,7 @@ pub struct LeftOutRow {
 }
 
 /// Records the parts that the edits with these numbers cannot restore.
-pub async fn insert_left_out(
+pub async fn insert_omitted_parts(
     on: &mut PgConnection,
     proposal: ProposalId,
     edits: RangeInclusive<u32>,
@@ -56,7 +56,7 @@ pub async fn left_out(
     .fetch_optional(on)
     .await?;
     let row = |(target, missing, more): (i64, Vec<String>, i32)| LeftOutRow {
-        target: TargetNo(target),
+        target: BlueprintNumber(target),
         missing,
         more: usize::try_from(more).unwrap_or_default(),
     };

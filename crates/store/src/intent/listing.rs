@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use api::console::PAGE_SIZE;
 use api::listing::{Key, Order, ProposalSort, ReviewSort};
 use engine::gate::{Verdict, VerdictKind};
-use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
+use engine::ids::{
+    BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ProposalId, ReviewId,
+};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -18,20 +20,20 @@ use crate::StoreError;
 /// The number of reviews that one page of a search scans.
 pub const WINDOW: i64 = 5_000;
 /// The maximum number of open threads listed per review.
-const THREADS: i64 = 100;
+const MAX_THREADS: i64 = 100;
 
 /// The facts that the gate needs about a review, as far as it needs no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactsRow {
-    pub id: SubmissionId,
+    pub id: ReviewId,
     /// Whether its proposal is open and this review has its newest version.
     pub newest: bool,
     /// The blueprint that committed it.
-    pub target: Option<TargetNo>,
+    pub target: Option<BlueprintNumber>,
     /// Whether its proposal was discarded.
     pub discarded: bool,
     /// The policy in force when it was submitted.
-    pub policy: PolicyNo,
+    pub policy: PolicyNumber,
     /// The epoch when it was submitted.
     pub epoch: i64,
     /// The number of approvals that it needed then.
@@ -97,7 +99,7 @@ const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS 
     ARRAY(SELECT coalesce(d.head_no, 0) FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
           WHERE b.submission_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved_by";
 
-fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
+fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
     let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
     let kind = |word: &String| {
         all.into_iter()
@@ -109,11 +111,11 @@ fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
     let verdict =
         |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
     Ok(FactsRow {
-        id: SubmissionId(row.id),
+        id: ReviewId(row.id),
         newest: row.newest,
-        target: row.target.map(TargetNo),
+        target: row.target.map(BlueprintNumber),
         discarded: row.discarded,
-        policy: PolicyNo(row.policy_number),
+        policy: PolicyNumber(row.policy_number),
         epoch: row.epoch,
         approvals: row.approvals_needed,
         risks: row.risk,
@@ -127,35 +129,38 @@ fn to_facts(row: Facts) -> Result<FactsRow, StoreError> {
 }
 
 /// The facts of the newest reviews of open proposals, newest first.
-pub async fn open_facts(on: &mut PgConnection, limit: i64) -> Result<Vec<FactsRow>, StoreError> {
+pub async fn open_review_facts(
+    on: &mut PgConnection,
+    limit: i64,
+) -> Result<Vec<FactsRow>, StoreError> {
     let query = format!(
         "{FACTS} FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
          LEFT JOIN target t ON t.submission_id = s.id WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1"
     );
-    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).bind(THREADS);
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).bind(MAX_THREADS);
     let rows: Vec<Facts> = query.fetch_all(on).await?;
-    rows.into_iter().map(to_facts).collect()
+    rows.into_iter().map(to_review_facts).collect()
 }
 
 /// The facts of these reviews, newest first.
 pub async fn facts_of(
     on: &mut PgConnection,
-    ids: &[SubmissionId],
+    ids: &[ReviewId],
 ) -> Result<Vec<FactsRow>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let query = format!(
         "{FACTS} FROM submission s JOIN proposal p ON p.id = s.proposal_id LEFT JOIN target t ON t.submission_id = s.id \
          WHERE s.id = ANY($1) ORDER BY s.id DESC"
     );
-    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).bind(THREADS);
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).bind(MAX_THREADS);
     let rows: Vec<Facts> = query.fetch_all(on).await?;
-    rows.into_iter().map(to_facts).collect()
+    rows.into_iter().map(to_review_facts).collect()
 }
 
 /// The text columns of a review in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineRow {
-    pub id: SubmissionId,
+    pub id: ReviewId,
     pub title: String,
     /// The name of the deployment when it was submitted.
     pub deployment: String,
@@ -173,10 +178,7 @@ pub struct LineRow {
 }
 
 /// The text columns of these reviews, newest first.
-pub async fn lines_of(
-    on: &mut PgConnection,
-    ids: &[SubmissionId],
-) -> Result<Vec<LineRow>, StoreError> {
+pub async fn lines_of(on: &mut PgConnection, ids: &[ReviewId]) -> Result<Vec<LineRow>, StoreError> {
     type Row = (
         i64,
         String,
@@ -203,7 +205,7 @@ pub async fn lines_of(
     .await?;
     let line =
         |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
-            id: SubmissionId(id),
+            id: ReviewId(id),
             title,
             deployment,
             node: node.map(NodeId).zip(fqdn),
@@ -271,7 +273,7 @@ pub struct Found {
 
 /// A page of reviews in an order. A search for open reviews covers all of them. Other searches
 /// cover a window after the cursor.
-pub async fn find_submissions(
+pub async fn find_reviews(
     on: &mut PgConnection,
     find: &Find<'_>,
     most: usize,
@@ -289,8 +291,8 @@ pub async fn find_submissions(
         |_| "EXISTS (SELECT FROM submission_author a WHERE a.person_id = $3 AND a.submission_id = s.id) AND",
     );
     let deployment = find.deployment.map_or("", |_| "p.deployment_id = $4 AND");
-    let falling = find.order.falling;
-    let (sign, way) = if falling { ("<", "DESC") } else { (">", "ASC") };
+    let descending = find.order.descending;
+    let (sign, way) = if descending { ("<", "DESC") } else { (">", "ASC") };
     let (compared, ordered) = match find.order.by {
         ReviewSort::Submitted => (format!("s.id {sign} $1"), format!("s.id {way}")),
         ReviewSort::Title => {
@@ -368,7 +370,7 @@ pub struct ProposalLine {
     /// The names of people who edited it.
     pub authors: Vec<String>,
     /// The review of the present version, if it was submitted.
-    pub submission: Option<SubmissionId>,
+    pub submission: Option<ReviewId>,
 }
 
 impl ProposalLine {
@@ -388,7 +390,7 @@ pub async fn find_proposals(
     on: &mut PgConnection,
     find: &FindProposals,
 ) -> Result<Vec<ProposalLine>, StoreError> {
-    let (sign, way) = if find.order.falling { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, way) = if find.order.descending { ("<", "DESC") } else { (">", "ASC") };
     let (compared, ordered) = match find.order.by {
         ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {way}")),
         ProposalSort::Deployment => {
@@ -452,7 +454,7 @@ pub async fn find_proposals(
             proposal,
             edits: usize::try_from(edits).unwrap_or_default(),
             authors,
-            submission: submission.map(SubmissionId),
+            submission: submission.map(ReviewId),
         }
     };
     Ok(rows.into_iter().map(line).collect())

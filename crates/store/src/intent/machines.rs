@@ -29,7 +29,7 @@ pub struct MachineRow {
 
 /// Locks a machine's record. `None`: there is no such machine. To change its connection, the caller
 /// must hold APPLY ([`super::lock_for_commit`]), so that no run is claimed at the same time.
-pub async fn lock_machine(
+pub async fn lock_node_record(
     on: &mut PgConnection,
     node: NodeId,
 ) -> Result<Option<MachineRow>, StoreError> {
@@ -47,7 +47,7 @@ pub async fn lock_machine(
 /// Writes a record and returns its new version. With `other_way`, the connection changes: nothing
 /// starts before a new health check, and a check in progress no longer counts. The caller holds the
 /// record's lock.
-pub async fn write_machine(
+pub async fn update_node_record(
     on: &mut PgConnection,
     node: NodeId,
     record: &MachineRow,

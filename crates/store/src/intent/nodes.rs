@@ -20,7 +20,7 @@ pub struct BareNode {
 }
 
 /// All nodes without a document, at most 100,000.
-pub async fn bare_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
+pub async fn undocumented_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
     let rows: Vec<(Uuid, String, Uuid, Option<Value>, Value)> = sqlx::query_as(
         "SELECT id, fqdn, deployment_id, node_connection(transport, address, connection), hints \
          FROM node WHERE doc IS NULL AND removed_in IS NULL ORDER BY fqdn LIMIT 100000",
@@ -60,7 +60,7 @@ pub struct NewNode {
 
 /// Serializes inserts of records until the transaction ends. Without it, two transactions that add
 /// several nodes could deadlock on their unique names.
-pub async fn lock_records(on: &mut PgConnection) -> Result<(), StoreError> {
+pub async fn lock_node_inserts(on: &mut PgConnection) -> Result<(), StoreError> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(migrations::ROOT_LOCK).execute(on).await?;
     Ok(())
 }
@@ -86,7 +86,7 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
 
 /// Removes the record of a node without a document and returns its name. `None`: there is no such
 /// record, or its version differs.
-pub async fn take_out_record(
+pub async fn remove_node_record(
     on: &mut PgConnection,
     node: NodeId,
     version: Option<i32>,

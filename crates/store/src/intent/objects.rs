@@ -11,7 +11,7 @@ use super::hash;
 use crate::StoreError;
 
 /// Stores the objects that do not exist yet.
-pub async fn put_objects(on: &mut PgConnection, objects: &[Object]) -> Result<(), StoreError> {
+pub async fn ensure_objects(on: &mut PgConnection, objects: &[Object]) -> Result<(), StoreError> {
     let there = known(on, objects).await?;
     let new: Vec<&Object> = objects.iter().filter(|object| !there.contains(&object.hash)).collect();
     if new.is_empty() {

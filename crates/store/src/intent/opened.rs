@@ -39,7 +39,7 @@ pub async fn opened(
 }
 
 /// Records that a person opened these changes. Anchors below a document are ignored.
-pub async fn ensure_opened(
+pub async fn ensure_changes_viewed(
     on: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,

@@ -2,12 +2,15 @@
 
 use engine::Hash;
 use engine::gate::Policy;
-use engine::ids::{PersonId, PolicyNo, TargetNo};
+use engine::ids::{BlueprintNumber, PersonId, PolicyNumber};
 use sqlx::PgConnection;
 
 use crate::StoreError;
 
-pub async fn policy(on: &mut PgConnection, number: PolicyNo) -> Result<Option<Policy>, StoreError> {
+pub async fn policy(
+    on: &mut PgConnection,
+    number: PolicyNumber,
+) -> Result<Option<Policy>, StoreError> {
     let row: Option<(Vec<u8>,)> = sqlx::query_as(
         "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.number = $1",
     )
@@ -21,7 +24,7 @@ pub async fn policy(on: &mut PgConnection, number: PolicyNo) -> Result<Option<Po
 /// The policy that was in force after a target was committed.
 pub async fn policy_at(
     on: &mut PgConnection,
-    target: TargetNo,
+    target: BlueprintNumber,
 ) -> Result<Option<Policy>, StoreError> {
     let row: Option<(Vec<u8>,)> = sqlx::query_as(
         "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.target <= $1 ORDER BY p.target DESC LIMIT 1",
@@ -39,7 +42,7 @@ pub async fn policy_at(
 /// commit.
 pub async fn insert_policy(
     on: &mut PgConnection,
-    number: PolicyNo,
+    number: PolicyNumber,
     hash: Hash,
     by: Option<PersonId>,
 ) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId, SubmissionId};
+use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId, ReviewId};
 use engine::plan::{Edit, NumberedEdit, Scope};
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -56,7 +56,7 @@ pub struct EditRow {
     /// The people who undid or redid it, in this order.
     pub touched_by: Vec<PersonId>,
     /// The names of these people.
-    pub touched_names: Vec<String>,
+    pub toggled_by_names: Vec<String>,
 }
 
 type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32);
@@ -121,7 +121,7 @@ pub async fn open_proposal(
 /// The open personal proposals by deployment, each with the review of its present version, if any.
 pub async fn drafts(
     on: &mut PgConnection,
-) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<SubmissionId>)>, StoreError> {
+) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<ReviewId>)>, StoreError> {
     let rows: Vec<(Uuid, i64, Option<i64>)> = sqlx::query_as(
         "SELECT p.deployment_id, p.id, s.id FROM proposal p \
          LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
@@ -130,7 +130,7 @@ pub async fn drafts(
     .fetch_all(on)
     .await?;
     let draft = |(deployment, id, submission): (Uuid, i64, Option<i64>)| {
-        (DeploymentId(deployment), (ProposalId(id), submission.map(SubmissionId)))
+        (DeploymentId(deployment), (ProposalId(id), submission.map(ReviewId)))
     };
     Ok(rows.into_iter().map(draft).collect())
 }
@@ -191,7 +191,7 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
     .fetch_all(on)
     .await?;
     let row =
-        |(seq, actor, actor_name, at, body, undone, dropped, touched_by, touched_names): Row| {
+        |(seq, actor, actor_name, at, body, undone, dropped, touched_by, toggled_by_names): Row| {
             Ok(EditRow {
                 edit: numbered(id, seq, body)?,
                 actor: PersonId(actor),
@@ -200,7 +200,7 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
                 undone,
                 dropped,
                 touched_by: touched_by.into_iter().map(PersonId).collect(),
-                touched_names,
+                toggled_by_names,
             })
         };
     rows.into_iter().map(row).collect()
@@ -215,7 +215,7 @@ fn numbered(proposal: ProposalId, seq: i32, body: Value) -> Result<NumberedEdit,
 }
 
 /// Raises the version. `None`: the proposal is closed, or its version is not the expected one.
-pub async fn raise_version(
+pub async fn increment_version(
     on: &mut PgConnection,
     id: ProposalId,
     version: i32,
@@ -239,7 +239,7 @@ pub async fn append_edits(
     by: PersonId,
     edits: &[Edit],
 ) -> Result<Option<i32>, StoreError> {
-    let Some(version) = raise_version(on, id, version).await? else { return Ok(None) };
+    let Some(version) = increment_version(on, id, version).await? else { return Ok(None) };
     let bodies = edits.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
     let bodies = bodies.map_err(|e| StoreError::corrupt(format!("edit of proposal {id}"), e))?;
     sqlx::query("UPDATE edit SET dropped = true WHERE proposal_id = $1 AND undone AND NOT dropped")
@@ -286,10 +286,10 @@ pub enum Stepped {
     /// There is no edit to undo or redo.
     Nothing,
     /// The proposal is not open at this version.
-    MovedOn,
+    VersionConflict,
 }
 
-fn stepped(
+fn to_undo_result(
     proposal: ProposalId,
     version: i32,
     edit: Option<(i32, Value)>,
@@ -305,7 +305,9 @@ pub async fn undo_edit(
     version: i32,
     by: PersonId,
 ) -> Result<Stepped, StoreError> {
-    let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
+    let Some(version) = increment_version(on, id, version).await? else {
+        return Ok(Stepped::VersionConflict);
+    };
     let edit = sqlx::query_as(
         "UPDATE edit SET undone = true, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 \
          AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone) RETURNING seq, body",
@@ -314,7 +316,7 @@ pub async fn undo_edit(
     .bind(by.0)
     .fetch_optional(on)
     .await?;
-    stepped(id, version, edit)
+    to_undo_result(id, version, edit)
 }
 
 /// Redoes the first undone edit after the last valid one. The person is recorded, as for undo.
@@ -324,7 +326,9 @@ pub async fn redo_edit(
     version: i32,
     by: PersonId,
 ) -> Result<Stepped, StoreError> {
-    let Some(version) = raise_version(on, id, version).await? else { return Ok(Stepped::MovedOn) };
+    let Some(version) = increment_version(on, id, version).await? else {
+        return Ok(Stepped::VersionConflict);
+    };
     let edit = sqlx::query_as(
         "UPDATE edit SET undone = false, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
          WHERE proposal_id = $1 AND NOT dropped AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone)) \
@@ -334,7 +338,7 @@ pub async fn redo_edit(
     .bind(by.0)
     .fetch_optional(on)
     .await?;
-    stepped(id, version, edit)
+    to_undo_result(id, version, edit)
 }
 
 /// Closes a proposal without effect. `false`: it is not open at this version.

@@ -8,7 +8,7 @@ use crate::journal::append_event;
 
 /// Appends an event to the journal under each topic. Clients receive it when the transaction
 /// commits.
-pub async fn append_live(
+pub async fn append_event_to_topics(
     on: &mut PgConnection,
     topics: &[Topic],
     event: &Live,

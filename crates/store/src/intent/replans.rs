@@ -3,7 +3,7 @@
 //! Each review is replanned at most once. Its id is the key of the row, and the raised version of
 //! the proposal makes the review outdated. So a second server or a sweep finds nothing to do.
 
-use engine::ids::{ProposalId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
 use serde_json::Value;
 use sqlx::PgConnection;
 
@@ -13,14 +13,14 @@ use crate::StoreError;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplanRow {
     /// The review whose base changed.
-    pub before: SubmissionId,
+    pub before: ReviewId,
     pub proposal: ProposalId,
     /// The review that replaces it. `None`: the proposal is back with its authors.
-    pub after: Option<SubmissionId>,
+    pub after: Option<ReviewId>,
     /// The new version of the proposal.
     pub version: i32,
     /// The blueprint in force at that time.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// Descriptions of the changed parts of the base.
     pub moved: Vec<String>,
     /// The reason why the proposal is back with its authors.
@@ -31,11 +31,11 @@ type Row = (i64, i64, Option<i64>, i32, i64, Vec<String>, Value);
 
 fn to_replan((before, proposal, after, version, target, moved, refused): Row) -> ReplanRow {
     ReplanRow {
-        before: SubmissionId(before),
+        before: ReviewId(before),
         proposal: ProposalId(proposal),
-        after: after.map(SubmissionId),
+        after: after.map(ReviewId),
         version,
-        target: TargetNo(target),
+        target: BlueprintNumber(target),
         moved,
         refused,
     }
@@ -65,7 +65,7 @@ pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(),
 /// unchanged, the first is the replan that returned it.
 pub async fn replans(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<(Option<ReplanRow>, Option<ReplanRow>), StoreError> {
     let query = format!(
         "SELECT {COLUMNS} FROM replan WHERE before_id = $1 \
@@ -81,7 +81,7 @@ pub async fn replans(
 }
 
 /// The replan that created this version of a proposal, if any.
-pub async fn replan_to(
+pub async fn replan_for_version(
     on: &mut PgConnection,
     proposal: ProposalId,
     version: i32,
@@ -93,10 +93,7 @@ pub async fn replan_to(
 }
 
 /// The nodes whose first document a review writes and whose record changed since it was planned.
-pub async fn moved_records(
-    on: &mut PgConnection,
-    id: SubmissionId,
-) -> Result<Vec<String>, StoreError> {
+pub async fn moved_records(on: &mut PgConnection, id: ReviewId) -> Result<Vec<String>, StoreError> {
     Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn")
         .bind(id.0)
         .fetch_all(on)
@@ -105,10 +102,7 @@ pub async fn moved_records(
 
 /// Newest reviews of open proposals that are outdated, oldest first. A deployment of the base, a
 /// replaced document or the record of a node without a document has changed.
-pub async fn stale_submissions(
-    on: &mut PgConnection,
-    limit: i64,
-) -> Result<Vec<SubmissionId>, StoreError> {
+pub async fn stale_reviews(on: &mut PgConnection, limit: i64) -> Result<Vec<ReviewId>, StoreError> {
     let rows: Vec<(i64,)> = sqlx::query_as(
         "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
          JOIN head h ON h.epoch = s.epoch \
@@ -126,5 +120,5 @@ pub async fn stale_submissions(
     .bind(limit)
     .fetch_all(on)
     .await?;
-    Ok(rows.into_iter().map(|(id,)| SubmissionId(id)).collect())
+    Ok(rows.into_iter().map(|(id,)| ReviewId(id)).collect())
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use engine::Hash;
 use engine::blueprint::DocumentChange;
 use engine::gate::{Risk, VerdictKind};
-use engine::ids::{DeploymentId, NodeId, PersonId, PolicyNo, ProposalId, SubmissionId, TargetNo};
+use engine::ids::{
+    BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ProposalId, ReviewId,
+};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -15,7 +17,7 @@ use uuid::Uuid;
 
 use super::hash;
 use crate::StoreError;
-use crate::people::with_token;
+use crate::people::add_token;
 
 /// The time during which an equal refusal of the same person is not recorded again.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
@@ -32,7 +34,7 @@ pub struct NewSubmission {
     /// The hash of the effects.
     pub effects: Hash,
     /// The policy in force.
-    pub policy: PolicyNo,
+    pub policy: PolicyNumber,
     /// The policy that the review puts in force, whose object is stored.
     pub new_policy: Option<Hash>,
     /// The number of approvals that it needs.
@@ -47,7 +49,7 @@ pub struct NewSubmission {
     /// Who submits it.
     pub by: PersonId,
     /// The blueprints on which the plan is based.
-    pub base: BTreeMap<DeploymentId, TargetNo>,
+    pub base: BTreeMap<DeploymentId, BlueprintNumber>,
     /// Everyone who edited it.
     pub authors: BTreeSet<PersonId>,
     /// The documents that it changes.
@@ -56,7 +58,7 @@ pub struct NewSubmission {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubmissionRow {
-    pub id: SubmissionId,
+    pub id: ReviewId,
     pub proposal: ProposalId,
     /// The version of the proposal.
     pub version: i32,
@@ -66,7 +68,7 @@ pub struct SubmissionRow {
     /// The hash of the effects.
     pub effects: Hash,
     /// The policy in force when it was submitted.
-    pub policy: PolicyNo,
+    pub policy: PolicyNumber,
     /// The number of approvals that it needed then.
     pub approvals: i32,
     /// The epoch when it was submitted.
@@ -83,14 +85,14 @@ pub struct SubmissionRow {
     /// When it was submitted.
     pub at: OffsetDateTime,
     /// The blueprint that committed it.
-    pub target: Option<TargetNo>,
+    pub target: Option<BlueprintNumber>,
 }
 
 /// Inserts a review with all its parts.
 pub async fn insert_submission(
     on: &mut PgConnection,
     new: &NewSubmission,
-) -> Result<SubmissionId, StoreError> {
+) -> Result<ReviewId, StoreError> {
     let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
     let approvals = i32::try_from(new.approvals)
         .map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
@@ -114,11 +116,11 @@ pub async fn insert_submission(
     .bind(new.new_policy.map(|hash| hash.as_bytes().to_vec()))
     .fetch_one(&mut *on)
     .await?;
-    insert_parts(on, id, new).await?;
-    Ok(SubmissionId(id))
+    insert_review_parts(on, id, new).await?;
+    Ok(ReviewId(id))
 }
 
-async fn insert_parts(
+async fn insert_review_parts(
     on: &mut PgConnection,
     id: i64,
     new: &NewSubmission,
@@ -140,7 +142,8 @@ async fn insert_parts(
         .bind(authors)
         .execute(&mut *on)
         .await?;
-    let (mut kinds, mut ids, mut olds, mut news) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut kinds, mut ids, mut old_hashes, mut news) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for change in &new.documents {
         let (kind, which, old, is) = match change {
             DocumentChange::Deployment { id, old, new } => ("deployment", id.0, old, new),
@@ -148,7 +151,7 @@ async fn insert_parts(
         };
         kinds.push(kind);
         ids.push(which);
-        olds.push(old.map(|h| h.as_bytes().to_vec()));
+        old_hashes.push(old.map(|h| h.as_bytes().to_vec()));
         news.push(is.map(|h| h.as_bytes().to_vec()));
     }
     sqlx::query(
@@ -158,7 +161,7 @@ async fn insert_parts(
     .bind(id)
     .bind(kinds)
     .bind(ids)
-    .bind(olds)
+    .bind(old_hashes)
     .bind(news)
     .execute(on)
     .await?;
@@ -188,15 +191,15 @@ struct Row {
 const COLUMNS: &str = "s.id, s.proposal_id, s.version, s.title, s.change_hash, s.effects_hash, s.policy_number, \
     s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.new_policy_hash, s.created_by, s.created_at, t.number AS target";
 
-fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
+fn to_review(row: Row) -> Result<SubmissionRow, StoreError> {
     Ok(SubmissionRow {
-        id: SubmissionId(row.id),
+        id: ReviewId(row.id),
         proposal: ProposalId(row.proposal_id),
         version: row.version,
         title: row.title,
         change: hash("submission.change_hash", &row.change_hash)?,
         effects: hash("submission.effects_hash", &row.effects_hash)?,
-        policy: PolicyNo(row.policy_number),
+        policy: PolicyNumber(row.policy_number),
         approvals: row.approvals_needed,
         epoch: row.epoch,
         root: hash("submission.root_hash", &row.root_hash)?,
@@ -208,55 +211,55 @@ fn to_submission(row: Row) -> Result<SubmissionRow, StoreError> {
             .transpose()?,
         by: PersonId(row.created_by),
         at: row.created_at,
-        target: row.target.map(TargetNo),
+        target: row.target.map(BlueprintNumber),
     })
 }
 
 pub async fn submission(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<Option<SubmissionRow>, StoreError> {
     let query = format!(
         "SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1"
     );
     let row: Option<Row> =
         sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
-    row.map(to_submission).transpose()
+    row.map(to_review).transpose()
 }
 
 /// The review of a proposal's version, if it was submitted.
-pub async fn submission_of(
+pub async fn review_of_version(
     on: &mut PgConnection,
     proposal: ProposalId,
     version: i32,
-) -> Result<Option<SubmissionId>, StoreError> {
+) -> Result<Option<ReviewId>, StoreError> {
     let row: Option<(i64,)> =
         sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
             .bind(proposal.0)
             .bind(version)
             .fetch_optional(on)
             .await?;
-    Ok(row.map(|(id,)| SubmissionId(id)))
+    Ok(row.map(|(id,)| ReviewId(id)))
 }
 
 /// The blueprints on which the plan of a review is based.
 pub async fn base(
     on: &mut PgConnection,
-    id: SubmissionId,
-) -> Result<BTreeMap<DeploymentId, TargetNo>, StoreError> {
+    id: ReviewId,
+) -> Result<BTreeMap<DeploymentId, BlueprintNumber>, StoreError> {
     let rows: Vec<(Uuid, i64)> = sqlx::query_as(
         "SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1",
     )
     .bind(id.0)
     .fetch_all(on)
     .await?;
-    Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), TargetNo(n))).collect())
+    Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), BlueprintNumber(n))).collect())
 }
 
 /// The documents that a review changes, deployments first, each kind ordered by id.
 pub async fn documents(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<Vec<DocumentChange>, StoreError> {
     type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
     let rows: Vec<Row> = sqlx::query_as(
@@ -290,10 +293,7 @@ fn to_person((id, name, reviewer): (Uuid, String, bool)) -> PersonRow {
 }
 
 /// Everyone who edited a review.
-pub async fn authors(
-    on: &mut PgConnection,
-    id: SubmissionId,
-) -> Result<Vec<PersonRow>, StoreError> {
+pub async fn authors(on: &mut PgConnection, id: ReviewId) -> Result<Vec<PersonRow>, StoreError> {
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, false FROM submission_author a JOIN person p ON p.id = a.person_id \
          WHERE a.submission_id = $1 ORDER BY p.name",
@@ -305,12 +305,12 @@ pub async fn authors(
 }
 
 /// A person with one of the permissions in at least a part of the tree.
-const SOMEWHERE: &str = "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
+const HAS_PERMISSION_ANYWHERE: &str = "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
 
 /// Everyone who may review anywhere in the tree now, at most 1,000.
 pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
     let sql = format!(
-        "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
+        "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
     let ids: Vec<Uuid> =
         sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
@@ -318,13 +318,13 @@ pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreErro
 }
 
 /// Everyone who may review all deployments that a review touches now, at most 1,000.
-pub async fn reviewers_of(
+pub async fn eligible_reviewers(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<Vec<PersonRow>, StoreError> {
     // `touched_by` is evaluated once, and only if a scoped grant requires it.
     let sql = format!(
-        "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE}
+        "SELECT p.id, p.name, true FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE}
            AND CASE WHEN p.permissions && $1 THEN true ELSE may_in(p, $1, (SELECT touched_by($2))) END
          ORDER BY p.name LIMIT 1000"
     );
@@ -340,12 +340,12 @@ pub async fn reviewers_of(
 /// names and the permissions, at most 1,000 people.
 pub async fn able(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
         "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
            THEN ARRAY(SELECT w FROM unnest($1) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
-         FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {SOMEWHERE} ORDER BY p.name LIMIT 1000"
+         FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
     let able = sqlx::query_as(sqlx::AssertSqlSafe(sql));
     Ok(able.bind(&["operator", "reviewer", "admin"][..]).bind(id.0).fetch_all(on).await?)
@@ -355,7 +355,7 @@ pub async fn able(
 /// review or commit it.
 pub async fn touched(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<BTreeSet<DeploymentId>, StoreError> {
     let touched: Vec<Uuid> =
         sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
@@ -363,10 +363,10 @@ pub async fn touched(
 }
 
 /// The deployments that each of these reviews touches.
-pub async fn touched_each(
+pub async fn affected_deployments_by_review(
     on: &mut PgConnection,
-    ids: &[SubmissionId],
-) -> Result<BTreeMap<SubmissionId, BTreeSet<DeploymentId>>, StoreError> {
+    ids: &[ReviewId],
+) -> Result<BTreeMap<ReviewId, BTreeSet<DeploymentId>>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<(i64, Vec<Uuid>)> =
         sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s")
@@ -375,7 +375,7 @@ pub async fn touched_each(
             .await?;
     Ok(rows
         .into_iter()
-        .map(|(id, places)| (SubmissionId(id), places.into_iter().map(DeploymentId).collect()))
+        .map(|(id, places)| (ReviewId(id), places.into_iter().map(DeploymentId).collect()))
         .collect())
 }
 
@@ -385,7 +385,7 @@ pub async fn touched_each(
 pub async fn people(
     on: &mut PgConnection,
     ids: &[PersonId],
-    submission: SubmissionId,
+    submission: ReviewId,
     lock: bool,
 ) -> Result<Vec<PersonRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
@@ -455,10 +455,7 @@ pub struct VerdictRow {
 }
 
 /// All verdicts of people, oldest first.
-pub async fn verdicts(
-    on: &mut PgConnection,
-    id: SubmissionId,
-) -> Result<Vec<VerdictRow>, StoreError> {
+pub async fn verdicts(on: &mut PgConnection, id: ReviewId) -> Result<Vec<VerdictRow>, StoreError> {
     let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
         "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
          FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.submission_id = $1 ORDER BY v.id",
@@ -486,7 +483,7 @@ pub async fn verdicts(
 /// Adds a verdict and returns its id. The caller holds the proposal's lock.
 pub async fn insert_verdict(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
     person: PersonId,
     kind: VerdictKind,
     reason: &str,
@@ -511,7 +508,7 @@ pub async fn append_refusal(
     on: &mut PgConnection,
     actor: PersonId,
     action: &str,
-    id: SubmissionId,
+    id: ReviewId,
     code: &str,
 ) -> Result<(), StoreError> {
     sqlx::query(
@@ -523,7 +520,7 @@ pub async fn append_refusal(
     .bind(actor.0)
     .bind(action)
     .bind(id.0)
-    .bind(with_token(json!({"refused": code})))
+    .bind(add_token(json!({"refused": code})))
     .bind(REFUSED_AGAIN.as_secs_f64())
     .execute(on)
     .await?;

@@ -44,10 +44,15 @@ pub async fn discrepancies(
     projection: &Projection,
 ) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found = Vec::new();
-    compare("deployment", meant_deployments(blueprint), rows(on, DEPLOYMENTS).await?, &mut found);
-    compare("node", meant_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
-    compare("noderole", meant_noderoles(blueprint), rows(on, NODEROLES).await?, &mut found);
-    compare("step", meant_steps(projection), rows(on, STEPS).await?, &mut found);
+    compare(
+        "deployment",
+        expected_deployments(blueprint),
+        rows(on, DEPLOYMENTS).await?,
+        &mut found,
+    );
+    compare("node", expected_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
+    compare("noderole", expected_noderoles(blueprint), rows(on, NODEROLE_QUERY).await?, &mut found);
+    compare("step", expected_steps(projection), rows(on, STEPS).await?, &mut found);
     let jigs: Vec<(String, bool)> =
         sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
             .bind(inactive_jigs(blueprint))
@@ -66,24 +71,24 @@ pub async fn discrepancies(
 
 /// Finds blueprints without the approvals that their policies required, rows without an equal audit
 /// entry, and audit entries without their row. At most 100.
-pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
+pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found: Vec<Discrepancy> = Vec::new();
     let lacking: Vec<(i64, i32, i64)> =
-        sqlx::query_as(APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
+        sqlx::query_as(MISSING_APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(lacking.into_iter().map(|(number, asked, there)| Discrepancy {
         what: format!("approvals of target {number}"),
         meant: Some(json!(asked)),
         found: Some(json!(there)),
     }));
     let rows: Vec<(String, Value)> =
-        sqlx::query_as(UNAUDITED).bind(TOLD as i64).fetch_all(&mut *on).await?;
+        sqlx::query_as(ROWS_WITHOUT_ENTRY).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(rows.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the audit has no entry with these values"),
         meant: None,
         found: Some(row),
     }));
     let entries: Vec<(String, Value)> =
-        sqlx::query_as(WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
+        sqlx::query_as(ENTRIES_WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the row is missing, but the audit has an entry"),
         meant: Some(row),
@@ -94,7 +99,7 @@ pub async fn unproven(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreEr
 }
 
 /// Blueprints whose reviews have fewer audited approvals by non-authors than the policy required.
-const APPROVALS: &str = "WITH change AS ( \
+const MISSING_APPROVALS: &str = "WITH change AS ( \
       SELECT t.number, s.id, s.created_by, greatest(s.approvals_needed, approvals_asked(p.hash, s.risk), \
         CASE WHEN s.new_policy_hash IS NOT NULL THEN approvals_asked(s.new_policy_hash, s.risk) END) AS asked \
       FROM target t JOIN submission s ON s.id = t.submission_id JOIN policy p ON p.number = s.policy_number), \
@@ -110,7 +115,7 @@ const APPROVALS: &str = "WITH change AS ( \
       FROM change c) x WHERE approving < asked ORDER BY number LIMIT $1";
 
 /// Rows without an audit entry, or with different values.
-const UNAUDITED: &str = "SELECT what || ' ' || key, image FROM ( \
+const ROWS_WITHOUT_ENTRY: &str = "SELECT what || ' ' || key, image FROM ( \
       SELECT 'target' AS what, number::text AS key, audit_image('target', to_jsonb(t)) AS image FROM target t \
       UNION ALL SELECT 'policy', number::text, audit_image('policy', to_jsonb(p)) FROM policy p \
       UNION ALL SELECT 'barclamp', concat_ws(' ', name, version), audit_image('barclamp', to_jsonb(b)) FROM barclamp b \
@@ -126,7 +131,7 @@ const UNAUDITED: &str = "SELECT what || ' ' || key, image FROM ( \
       CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text, audit_run(r)) LIMIT $1";
 
 /// Audit entries whose row is missing.
-const WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, detail FROM audit a WHERE source = 'database' \
+const ENTRIES_WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, detail FROM audit a WHERE source = 'database' \
       AND CASE action WHEN 'target.insert' THEN NOT EXISTS (SELECT FROM target WHERE number::text = a.subject) \
         WHEN 'policy.insert' THEN NOT EXISTS (SELECT FROM policy WHERE number::text = a.subject) \
         WHEN 'barclamp.insert' THEN NOT EXISTS (SELECT FROM barclamp WHERE concat_ws(' ', name, version) = a.subject) \
@@ -168,7 +173,7 @@ fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy
 const DEPLOYMENTS: &str = "SELECT id, jsonb_build_object('parent', parent, 'name', name, 'system', system, 'phantom', phantom, \
     'doc', encode(doc, 'hex')) FROM deployment WHERE removed_in IS NULL";
 
-fn meant_deployments(blueprint: &Blueprint) -> Rows {
+fn expected_deployments(blueprint: &Blueprint) -> Rows {
     let row = |stored: &engine::cluster::document::Stored<engine::cluster::DeploymentDoc>| {
         let doc = &stored.doc;
         json!({"parent": doc.parent, "name": doc.name, "system": doc.parent.is_none(), "phantom": doc.phantom,
@@ -193,7 +198,7 @@ async fn node_rows(on: &mut PgConnection, blueprint: &Blueprint) -> Result<Rows,
     Ok(rows)
 }
 
-fn meant_nodes(blueprint: &Blueprint) -> Rows {
+fn expected_nodes(blueprint: &Blueprint) -> Rows {
     let row = |stored: &engine::cluster::document::Stored<engine::cluster::NodeDoc>| {
         let doc = &stored.doc;
         json!({"fqdn": doc.fqdn, "deployment": doc.deployment, "phantom": doc.phantom, "doc": stored.hash.to_string(),
@@ -202,11 +207,11 @@ fn meant_nodes(blueprint: &Blueprint) -> Rows {
     blueprint.nodes.iter().map(|(id, stored)| (id.0, row(stored))).collect()
 }
 
-const NODEROLES: &str = "SELECT id, jsonb_build_object('node', node_id, 'role', role, 'instance', instance, \
+const NODEROLE_QUERY: &str = "SELECT id, jsonb_build_object('node', node_id, 'role', role, 'instance', instance, \
     'deployment', deployment_id, 'content', encode(role_hash, 'hex'), 'data', data, 'doc', doc) \
     FROM noderole WHERE disposition = 'in_service'";
 
-fn meant_noderoles(blueprint: &Blueprint) -> Rows {
+fn expected_noderoles(blueprint: &Blueprint) -> Rows {
     let mut rows = Rows::new();
     for (node, stored) in &blueprint.nodes {
         for (key, noderole) in &stored.doc.noderoles {
@@ -227,7 +232,7 @@ const STEPS: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole_id, 
     'parents', coalesce((SELECT jsonb_object_agg(e.parent, e.kind) FROM edge e WHERE e.child = s.id), '{}')) \
     FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.state <> 'gone'";
 
-fn meant_steps(projection: &Projection) -> Rows {
+fn expected_steps(projection: &Projection) -> Rows {
     projection.steps.iter().map(|step| (step.id.0, intent_columns(step))).collect()
 }
 

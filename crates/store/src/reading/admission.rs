@@ -6,8 +6,8 @@ use engine::anneal::{
     AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Moment, NodeView,
     OpenRun, StepState, StepView,
 };
-use engine::catalog::{LaneMode, Needs, OnError};
-use engine::ids::{DeploymentId, DeploymentName, JigName, LaneName, NodeId, StepId};
+use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
+use engine::ids::{ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -21,12 +21,12 @@ pub async fn admission_view(
     on: &mut PgConnection,
     step: StepId,
 ) -> Result<Option<AdmissionView>, StoreError> {
-    let view = admission_view_of(on, &[step]).await?;
+    let view = admission_view_for_steps(on, &[step]).await?;
     Ok(Some(view).filter(|view| view.steps.contains_key(&step)))
 }
 
 /// The admission view of a few steps. It takes as many statements as the view of one.
-pub async fn admission_view_of(
+pub async fn admission_view_for_steps(
     on: &mut PgConnection,
     wanted: &[StepId],
 ) -> Result<AdmissionView, StoreError> {
@@ -48,7 +48,7 @@ pub async fn admission_view_of(
         budgets: budgets(on, ids).await?,
         nodes: nodes(on, steps.values().map(|s| s.node)).await?,
         jigs: BTreeMap::new(),
-        unserved: BTreeSet::new(),
+        unsupported_jigs: BTreeSet::new(),
         steps,
         open: open(on).await?,
     };
@@ -62,7 +62,7 @@ pub async fn admission_view_of(
     for (name, active, served) in jigs {
         let name = name_of(&name, JigName::parse)?;
         if !served {
-            view.unserved.insert(name.clone());
+            view.unsupported_jigs.insert(name.clone());
         }
         view.jigs.insert(name, active);
     }
@@ -135,7 +135,7 @@ fn view(row: StepRow) -> Result<StepView, StoreError> {
         node: NodeId(row.node_id),
         lane: LaneKey {
             deployment: DeploymentId(row.deployment_id),
-            name: name_of(&row.lane, LaneName::parse)?,
+            name: name_of(&row.lane, ConcurrencyGroupName::parse)?,
         },
         jig: name_of(&row.jig, JigName::parse)?,
         state,
@@ -186,9 +186,13 @@ async fn lanes(
     let row = |(deployment, name, max, mode): (Uuid, String, Option<i32>, String)| {
         let key = LaneKey {
             deployment: DeploymentId(deployment),
-            name: name_of(&name, LaneName::parse)?,
+            name: name_of(&name, ConcurrencyGroupName::parse)?,
         };
-        let mode = if mode == "chunk" { LaneMode::Chunk } else { LaneMode::Rolling };
+        let mode = if mode == "chunk" {
+            ConcurrencyGroupMode::Chunk
+        } else {
+            ConcurrencyGroupMode::Rolling
+        };
         Ok((key, LaneView { max_running: max.map(i32::unsigned_abs), mode }))
     };
     rows.into_iter().map(row).collect()
@@ -245,7 +249,7 @@ async fn open(on: &mut PgConnection) -> Result<Vec<OpenRun>, StoreError> {
     let row = |(step, node, deployment, lane, exclusive): (Uuid, Uuid, Uuid, String, bool)| {
         let lane = LaneKey {
             deployment: DeploymentId(deployment),
-            name: name_of(&lane, LaneName::parse)?,
+            name: name_of(&lane, ConcurrencyGroupName::parse)?,
         };
         Ok(OpenRun { step: StepId(step), node: NodeId(node), lane, exclusive })
     };

@@ -1,7 +1,7 @@
 //! The audit in pages, and its hash chain in sealed order.
 
 use engine::Hash;
-use engine::audit::Sealed;
+use engine::audit::SealedEntry;
 use engine::ids::PersonId;
 use serde_json::Value;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
@@ -32,7 +32,7 @@ pub struct AuditFilter<'f> {
     /// Exclusive.
     pub until: Option<OffsetDateTime>,
     /// Oldest first.
-    pub rising: bool,
+    pub ascending: bool,
     /// Only entries after this one in the order.
     pub behind: Option<i64>,
 }
@@ -59,7 +59,7 @@ pub struct AuditRow {
 ///
 /// The order is by id, which is the order of writing. Within a time range it is by time, which has
 /// an index. Both differ if the clock was set back, so no bound on ids is correct then. A cursor
-/// within a time range must therefore be an existing entry ([`is_entry`]).
+/// within a time range must therefore be an existing entry ([`entry_exists`]).
 pub async fn audit(
     on: &mut PgConnection,
     filter: AuditFilter<'_>,
@@ -92,7 +92,7 @@ pub async fn audit(
     if let Some(until) = filter.until {
         query.push(" AND a.at < ").push_bind(until);
     }
-    let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
+    let (sign, way) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
     let in_window = filter.since.is_some() || filter.until.is_some();
     match filter.behind {
         Some(behind) if in_window => {
@@ -109,7 +109,7 @@ pub async fn audit(
 }
 
 /// Whether an entry with this id exists.
-pub async fn is_entry(on: &mut PgConnection, id: i64) -> Result<bool, StoreError> {
+pub async fn entry_exists(on: &mut PgConnection, id: i64) -> Result<bool, StoreError> {
     Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)")
         .bind(id)
         .fetch_one(on)
@@ -121,7 +121,7 @@ pub async fn sealed(
     on: &mut PgConnection,
     after: i64,
     most: i64,
-) -> Result<Vec<Sealed>, StoreError> {
+) -> Result<Vec<SealedEntry>, StoreError> {
     let rows: Vec<(i64, Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
         "SELECT s.seq, s.prev_hash, s.hash, audit_content(a) FROM seal s JOIN audit a ON a.id = s.audit_id \
          WHERE s.seq > $1 ORDER BY s.seq LIMIT $2",
@@ -136,7 +136,7 @@ pub async fn sealed(
                 Hash::from_bytes(bytes)
                     .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash must have 32 bytes"))
             };
-            Ok(Sealed {
+            Ok(SealedEntry {
                 seq: seq.unsigned_abs(),
                 previous: hash_of(&previous)?,
                 hash: hash_of(&hash)?,
@@ -200,14 +200,14 @@ mod tests {
         sqlx::query(sql).execute(db.owner()).await.unwrap();
         let mut on = db.app().acquire().await.unwrap();
         let (since, until) = (datetime!(2026-01-01 23:50 UTC), datetime!(2026-01-02 00:13 UTC));
-        for rising in [true, false] {
+        for ascending in [true, false] {
             let (mut told, mut behind) = (Vec::new(), None);
             loop {
                 let filter = AuditFilter {
                     action: Some("clock.set"),
                     since: Some(since),
                     until: Some(until),
-                    rising,
+                    ascending,
                     behind,
                     ..AuditFilter::default()
                 };
@@ -219,7 +219,7 @@ mod tests {
             let mut expected: Vec<String> =
                 (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
             expected.extend((1450..1453).map(|n| n.to_string()));
-            if !rising {
+            if !ascending {
                 expected.reverse();
             }
             assert_eq!(told, expected);

@@ -17,9 +17,9 @@ use crate::StoreError;
 /// The number of rows per part.
 const ROWS: i64 = 500;
 /// The number of objects per part. Scripts may be large.
-const OBJECTS: i64 = 50;
+const MAX_OBJECTS: i64 = 50;
 /// The number of reviews per part. Each lists its documents.
-const SUBMISSIONS: i64 = 10;
+const MAX_REVIEWS: i64 = 10;
 
 /// The start of the next part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,10 +73,10 @@ pub async fn export_part(
                  ORDER BY hash LIMIT $2",
             )
             .bind(after)
-            .bind(OBJECTS)
+            .bind(MAX_OBJECTS)
             .fetch_all(on)
             .await?;
-            let next = next_of(&rows, OBJECTS, |row| Stage::Catalog(row.hash.clone()));
+            let next = next_of(&rows, MAX_OBJECTS, |row| Stage::Catalog(row.hash.clone()));
             let next = next.unwrap_or(Stage::Barclamps(String::new(), String::new()));
             Ok((objects(rows)?, next))
         }
@@ -142,10 +142,10 @@ pub async fn export_part(
             )
             .bind(after)
             .bind(end)
-            .bind(SUBMISSIONS)
+            .bind(MAX_REVIEWS)
             .fetch_all(on)
             .await?;
-            let next = next_of(&rows, SUBMISSIONS, |(id, ..)| Stage::Submissions(*id));
+            let next = next_of(&rows, MAX_REVIEWS, |(id, ..)| Stage::Submissions(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
                 let documents = serde_json::from_value(documents).map_err(|_| {
                     StoreError::corrupt("submission_document", "a document has an unknown kind")

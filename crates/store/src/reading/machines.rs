@@ -67,7 +67,7 @@ pub async fn machine(
     found(on, By::Id(node.0)).await
 }
 
-pub async fn machine_named(
+pub async fn node_detail_by_name(
     on: &mut PgConnection,
     fqdn: &str,
 ) -> Result<Option<MachineRow>, StoreError> {
@@ -113,7 +113,7 @@ pub struct LookFilter<'f> {
     /// Text in an address or an error, ignoring case.
     pub text: Option<&'f str>,
     /// Oldest first.
-    pub rising: bool,
+    pub ascending: bool,
     /// Only health checks after this time in the order.
     pub behind: Option<OffsetDateTime>,
 }
@@ -126,7 +126,7 @@ pub async fn looks(
     filter: LookFilter<'_>,
     limit: i64,
 ) -> Result<Vec<LookRow>, StoreError> {
-    let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
+    let (sign, way) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
     let query = format!(
         "SELECT at, reached, address, said, tried, took_ms, by FROM node_look \
          WHERE node_id = $1 AND ($2::timestamptz IS NULL OR at {sign} $2) AND ($3::boolean IS NULL OR reached = $3) \
@@ -171,20 +171,20 @@ pub struct CarriedFilter<'f> {
     pub state: Option<&'f str>,
     pub role: Option<&'f str>,
     /// Reverse order of execution.
-    pub falling: bool,
+    pub descending: bool,
     /// Only noderoles after the step with this rank and id in the order.
     pub behind: Option<(i32, Uuid)>,
 }
 
 /// The noderoles on a node, in the order of execution or its reverse. The index `step_node` serves
 /// both orders, and filters need no index.
-pub async fn noderoles_on(
+pub async fn noderoles_of_node(
     on: &mut PgConnection,
     node: NodeId,
     filter: CarriedFilter<'_>,
     limit: i64,
 ) -> Result<Vec<CarriedRow>, StoreError> {
-    let (sign, way) = if filter.falling { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let query = format!(
         "SELECT r.id AS noderole_id, r.role, r.deployment_id, s.state, s.since, s.error, s.rank, s.id AS step_id FROM step s \
          JOIN noderole r ON r.id = s.noderole_id \

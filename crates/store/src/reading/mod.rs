@@ -17,37 +17,40 @@ mod waiting;
 mod workers;
 
 pub use admins::admins;
-pub use admission::{admission_view, admission_view_of};
+pub use admission::{admission_view, admission_view_for_steps};
 pub use audit::{
-    AuditActor, AuditFilter, AuditRow, audit, epoch, is_entry, last_seal, seal_at, sealed, unsealed,
+    AuditActor, AuditFilter, AuditRow, audit, entry_exists, epoch, last_seal, seal_at, sealed,
+    unsealed,
 };
 pub use export::{Stage, export_part};
 pub use first_steps::{DEMO_CHANGE, FirstStepsRow, first_steps};
 pub use machines::{
     CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow,
-    facts, looks, machine, machine_named, noderoles_on, reports,
+    facts, looks, machine, node_detail_by_name, noderoles_of_node, reports,
 };
 pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
 pub use overview::{
-    HourRow, Tally, all_steps, hours, policy_made, steps_beyond, steps_in, steps_of_target, tally,
+    HourRow, Tally, blueprint_step_counts, deployment_step_counts, hours, policy_origin,
+    step_counts, step_counts_except, tally,
 };
 pub use runs::{
-    RunFilter, RunRow, place_of_noderole, place_of_run, run, run_documents, runs, runs_of_node,
+    RunFilter, RunRow, noderole_deployment, run, run_deployment, run_documents, runs, runs_of_node,
     runs_of_step,
 };
 pub use steps::{
-    DeploymentCounts, NodeFilter, NodeRow, StepRow, alive_nodes, counts, durations_of, local_nodes,
-    node_counts, nodes, states_of, step_names, steps_by_noderole, steps_of, unreached,
+    DeploymentCounts, NodeFilter, NodeRow, StepRow, counts, local_nodes, node_liveness,
+    node_step_counts, nodes, run_durations, step_names, step_states, steps_by_noderole, steps_of,
+    unreached,
 };
-pub use targets::{TargetRow, is_root, root_of, target, targets};
+pub use targets::{TargetRow, blueprint_root, is_root, target, targets};
 pub use values::{
-    ResultFilter, ResultRow, SetRow, Setting, StepOf, results_of, run_given, sets, steps_of_values,
+    ResultFilter, ResultRow, SetRow, Setting, StepOf, node_results, run_input, sets, step_details,
 };
 pub use waiting::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,
-    in_the_way, step_places, waiting,
+    in_the_way, steps_with_names, waiting,
 };
-pub use workers::{WorkerFilter, WorkerRow, worker, worker_named, workers};
+pub use workers::{WorkerFilter, WorkerRow, worker, worker_id_by_name, workers};
 
 pub use crate::entity::run::Model as RunModel;
 pub use crate::entity::step::Model as StepModel;

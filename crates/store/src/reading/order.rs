@@ -7,9 +7,9 @@ use api::listing::Key;
 use sea_orm::sea_query::{Expr, SimpleExpr};
 
 /// The rows after these keys, for columns in the order of the keys.
-pub(super) fn behind(columns: &[&str], falling: bool, keys: &[Key]) -> SimpleExpr {
+pub(super) fn behind(columns: &[&str], descending: bool, keys: &[Key]) -> SimpleExpr {
     let places: Vec<String> = (1..=keys.len()).map(|n| format!("${n}")).collect();
-    let sign = if falling { "<" } else { ">" };
+    let sign = if descending { "<" } else { ">" };
     let text = format!("({}) {sign} ({})", columns.join(", "), places.join(", "));
     let values: Vec<sea_orm::Value> = keys.iter().map(value).collect();
     Expr::cust_with_values(text, values)
@@ -22,8 +22,8 @@ fn value(key: &Key) -> sea_orm::Value {
     }
 }
 
-pub(super) fn way(falling: bool) -> sea_orm::Order {
-    if falling { sea_orm::Order::Desc } else { sea_orm::Order::Asc }
+pub(super) fn way(descending: bool) -> sea_orm::Order {
+    if descending { sea_orm::Order::Desc } else { sea_orm::Order::Asc }
 }
 
 #[cfg(test)]
@@ -46,7 +46,7 @@ mod tests {
         parts.fold(looked_at * number("Actual Loops").max(1.0), f64::max)
     }
 
-    async fn rows_of(db: &TestDatabase, sql: &str) -> f64 {
+    async fn rows_read_by(db: &TestDatabase, sql: &str) -> f64 {
         let explained = sqlx::AssertSqlSafe(format!("EXPLAIN (ANALYZE, FORMAT JSON) {sql}"));
         let plan: Value = sqlx::query_scalar(explained).fetch_one(db.owner()).await.unwrap();
         most(&plan[0]["Plan"])
@@ -98,7 +98,7 @@ mod tests {
             for behind in [None, Some(keys.as_slice())] {
                 let sql = node_query(NodeFilter { order, behind, ..NodeFilter::default() })
                     .build(DbBackend::Postgres);
-                let rows = rows_of(&db, &sql.to_string()).await;
+                let rows = rows_read_by(&db, &sql.to_string()).await;
                 let most = if order.by == NodeSort::Deployment { 2_500.0 } else { 200.0 };
                 assert!(rows <= most, "{order} reads {rows} rows: {sql}");
             }
@@ -112,13 +112,13 @@ mod tests {
             for behind in [None, Some(keys.as_slice())] {
                 let sql = run_query(RunFilter { order, behind, ..RunFilter::default() })
                     .build(DbBackend::Postgres);
-                let rows = rows_of(&db, &sql.to_string()).await;
+                let rows = rows_read_by(&db, &sql.to_string()).await;
                 assert!(rows <= 200.0, "{order} reads {rows} rows: {sql}");
                 // One of 200 workers, in any order: reads its runs only.
                 let worker = Some(uuid::Uuid::from_u128(7));
                 let sql = run_query(RunFilter { worker, order, behind, ..RunFilter::default() });
                 let sql = sql.build(DbBackend::Postgres);
-                let rows = rows_of(&db, &sql.to_string()).await;
+                let rows = rows_read_by(&db, &sql.to_string()).await;
                 assert!(rows <= 200.0, "{order} of a worker reads {rows} rows: {sql}");
             }
         }

@@ -1,7 +1,7 @@
 //! Counts for the overview, for the progress of a blueprint, and for metrics.
 
 use api::console::StateCounts;
-use engine::ids::{DeploymentId, NoderoleId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -58,7 +58,7 @@ pub async fn tally(on: &mut PgConnection) -> Result<Tally, StoreError> {
 }
 
 /// All steps by state.
-pub async fn all_steps(on: &mut PgConnection) -> Result<StateCounts, StoreError> {
+pub async fn step_counts(on: &mut PgConnection) -> Result<StateCounts, StoreError> {
     let rows: Vec<(String, i64)> =
         sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state").fetch_all(on).await?;
     let of =
@@ -74,9 +74,9 @@ pub async fn all_steps(on: &mut PgConnection) -> Result<StateCounts, StoreError>
 
 /// The steps by state whose last change or re-run is this blueprint, and the number of them that
 /// have applied it.
-pub async fn steps_of_target(
+pub async fn blueprint_step_counts(
     on: &mut PgConnection,
-    target: TargetNo,
+    target: BlueprintNumber,
 ) -> Result<(StateCounts, i64), StoreError> {
     let (blocked, todo, transition, active, error, applied): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
@@ -92,7 +92,7 @@ pub async fn steps_of_target(
 }
 
 /// Steps of a deployment's noderoles by state.
-pub async fn steps_in(
+pub async fn deployment_step_counts(
     on: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<StateCounts, StoreError> {
@@ -109,7 +109,7 @@ pub async fn steps_in(
 }
 
 /// Steps of a deployment's noderoles by state, without removed noderoles and without these.
-pub async fn steps_beyond(
+pub async fn step_counts_except(
     on: &mut PgConnection,
     deployment: DeploymentId,
     noderoles: &[NoderoleId],
@@ -159,7 +159,7 @@ pub async fn hours(on: &mut PgConnection, most: i64) -> Result<Vec<HourRow>, Sto
 }
 
 /// The creation time, creator and blueprint of a policy version.
-pub async fn policy_made(
+pub async fn policy_origin(
     on: &mut PgConnection,
     number: i64,
 ) -> Result<Option<(OffsetDateTime, Option<String>, i64)>, StoreError> {

@@ -87,17 +87,17 @@ const AT_ONCE: i64 = 10_000;
 
 /// Runs in an order, one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
-    name_all(store, run_query(filter).all(store.orm()).await?).await
+    add_names(store, run_query(filter).all(store.orm()).await?).await
 }
 
 pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     let mut query = run::Entity::find().limit(PAGE_SIZE as u64 + 1);
-    let (keys, falling) = (run_keys(filter.order.by), filter.order.falling);
+    let (keys, descending) = (run_keys(filter.order.by), filter.order.descending);
     for key in keys {
-        query = query.order_by(Expr::cust(*key), way(falling));
+        query = query.order_by(Expr::cust(*key), way(descending));
     }
     if let Some(last) = filter.behind {
-        query = query.filter(behind(keys, falling, last));
+        query = query.filter(behind(keys, descending, last));
     }
     query = match filter.state {
         None => query,
@@ -142,7 +142,7 @@ pub async fn runs_of_step(store: &Store, step: StepId) -> Result<Vec<RunRow>, St
         .filter(run::Column::StepId.eq(step.0))
         .order_by_desc(run::Column::Id)
         .limit(PAGE_SIZE as u64);
-    name_all(store, query.all(store.orm()).await?).await
+    add_names(store, query.all(store.orm()).await?).await
 }
 
 /// The runs on a node, newest first.
@@ -155,12 +155,12 @@ pub async fn runs_of_node(
         .filter(run::Column::NodeId.eq(node.0))
         .order_by_desc(run::Column::Id)
         .limit(limit);
-    name_all(store, query.all(store.orm()).await?).await
+    add_names(store, query.all(store.orm()).await?).await
 }
 
 pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError> {
     let found = run::Entity::find_by_id(id.0).all(store.orm()).await?;
-    Ok(name_all(store, found).await?.pop())
+    Ok(add_names(store, found).await?.pop())
 }
 
 /// Returns the input, result, output, review and result size of a run. The output is present only
@@ -180,7 +180,7 @@ pub async fn run_documents(
 }
 
 /// Adds names, with one statement for each kind of name.
-async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, StoreError> {
+async fn add_names(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, StoreError> {
     let steps: Vec<Uuid> = runs.iter().map(|r| r.step_id).collect();
     let steps = step::Entity::find()
         .filter(step::Column::Id.is_in(steps))
@@ -222,7 +222,7 @@ async fn name_all(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, S
 }
 
 /// The deployment in which a noderole is bound, or was until its removal.
-pub async fn place_of_noderole(
+pub async fn noderole_deployment(
     on: &mut PgConnection,
     id: NoderoleId,
 ) -> Result<Option<DeploymentId>, StoreError> {
@@ -235,7 +235,7 @@ pub async fn place_of_noderole(
 }
 
 /// The deployment in which a run's noderole is bound.
-pub async fn place_of_run(
+pub async fn run_deployment(
     on: &mut PgConnection,
     id: RunId,
 ) -> Result<Option<DeploymentId>, StoreError> {

@@ -60,7 +60,7 @@ pub async fn steps_by_noderole(
 }
 
 /// The states of these noderoles' steps.
-pub async fn states_of(
+pub async fn step_states(
     on: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, String)>, StoreError> {
@@ -76,7 +76,7 @@ pub async fn states_of(
 
 /// The duration in milliseconds of the last successful run of each noderole. Steps with more than
 /// 20 failures since are omitted.
-pub async fn durations_of(
+pub async fn run_durations(
     on: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, u64)>, StoreError> {
@@ -146,13 +146,14 @@ pub struct NodeFilter<'f> {
 }
 
 /// The state of a node, from bad to good. The index needs exactly this expression.
-const HOW: &str = "(CASE WHEN NOT node.alive THEN 0 WHEN NOT node.available THEN 1 ELSE 2 END)";
+const STATE_EXPRESSION: &str =
+    "(CASE WHEN NOT node.alive THEN 0 WHEN NOT node.available THEN 1 ELSE 2 END)";
 
 /// The columns of a node's sort keys.
 fn node_keys(sort: NodeSort) -> &'static [&'static str] {
     match sort {
         NodeSort::Name => &["node.fqdn"],
-        NodeSort::State => &[HOW, "node.fqdn"],
+        NodeSort::State => &[STATE_EXPRESSION, "node.fqdn"],
         NodeSort::Deployment => &["deployment.name", "node.fqdn"],
     }
 }
@@ -202,15 +203,15 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
         Some(NodeState::Unavailable) => query.filter(Expr::cust("NOT node.available")),
         Some(NodeState::Record) => query.filter(Expr::cust("node.doc IS NULL")),
     };
-    let (keys, falling) = (node_keys(filter.order.by), filter.order.falling);
+    let (keys, descending) = (node_keys(filter.order.by), filter.order.descending);
     for key in keys {
-        query = query.order_by(Expr::cust(*key), way(falling));
+        query = query.order_by(Expr::cust(*key), way(descending));
     }
     if let Some(last) = filter.behind {
-        query = query.filter(behind(keys, falling, last));
+        query = query.filter(behind(keys, descending, last));
         // Skips deployments before the cursor.
         if let (NodeSort::Deployment, [Key::Text(name), ..]) = (filter.order.by, last) {
-            let from = if falling {
+            let from = if descending {
                 deployment::Column::Name.lte(name)
             } else {
                 deployment::Column::Name.gte(name)
@@ -228,7 +229,7 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
 }
 
 /// The steps of these nodes by state.
-pub async fn node_counts(
+pub async fn node_step_counts(
     on: &mut PgConnection,
     nodes: &[NodeId],
 ) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
@@ -264,7 +265,7 @@ pub async fn unreached(
 }
 
 /// Whether each node is alive.
-pub async fn alive_nodes(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
+pub async fn node_liveness(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
     let rows: Vec<(Uuid, bool)> =
         sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000")
             .fetch_all(on)
@@ -289,9 +290,9 @@ pub async fn step_names(
 }
 
 /// The maximum number of local nodes below a folder.
-pub const MAX_LOCAL: i64 = 10_000;
+pub const MAX_LOCAL_NODES: i64 = 10_000;
 
-/// The local nodes below a folder with their connections, at most [`MAX_LOCAL`], and whether there
+/// The local nodes below a folder with their connections, at most [`MAX_LOCAL_NODES`], and whether there
 /// are more.
 pub async fn local_nodes(
     on: &mut PgConnection,
@@ -305,10 +306,10 @@ pub async fn local_nodes(
     .bind(format!("{below}/"))
     // `0` follows `/` in ASCII, so everything below the folder is a range.
     .bind(format!("{below}0"))
-    .bind(MAX_LOCAL + 1)
+    .bind(MAX_LOCAL_NODES + 1)
     .fetch_all(on)
     .await?;
-    let most = usize::try_from(MAX_LOCAL).unwrap_or(usize::MAX);
+    let most = usize::try_from(MAX_LOCAL_NODES).unwrap_or(usize::MAX);
     let more = rows.len() > most;
     rows.truncate(most);
     Ok((rows, more))

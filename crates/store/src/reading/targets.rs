@@ -1,10 +1,10 @@
 //! The target history, of everything or of one deployment.
 
 use api::console::PAGE_SIZE;
-use api::listing::{Order, TargetSort};
+use api::listing::{BlueprintSort, Order};
 use engine::Hash;
 use engine::canonical::ObjectKind;
-use engine::ids::{DeploymentId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
@@ -43,11 +43,11 @@ pub struct TargetRow {
 pub async fn targets(
     on: &mut PgConnection,
     deployment: Option<DeploymentId>,
-    order: Order<TargetSort>,
-    behind: Option<TargetNo>,
+    order: Order<BlueprintSort>,
+    behind: Option<BlueprintNumber>,
 ) -> Result<Vec<TargetRow>, StoreError> {
-    let end = if order.falling { i64::MAX } else { i64::MIN };
-    let sql = match (deployment, order.falling) {
+    let end = if order.descending { i64::MAX } else { i64::MIN };
+    let sql = match (deployment, order.descending) {
         (None, true) => "SELECT number FROM target WHERE number < $1 ORDER BY number DESC LIMIT $2",
         (None, false) => "SELECT number FROM target WHERE number > $1 ORDER BY number LIMIT $2",
         (Some(_), true) => {
@@ -62,8 +62,8 @@ pub async fn targets(
         .bind(PAGE_SIZE as i64 + 1);
     let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
     let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
-    let mut rows = targets_of(on, &numbers).await?;
-    if !order.falling {
+    let mut rows = blueprints_by_number(on, &numbers).await?;
+    if !order.descending {
         rows.reverse();
     }
     Ok(rows)
@@ -71,13 +71,16 @@ pub async fn targets(
 
 pub async fn target(
     on: &mut PgConnection,
-    number: TargetNo,
+    number: BlueprintNumber,
 ) -> Result<Option<TargetRow>, StoreError> {
-    Ok(targets_of(on, &[number.0]).await?.pop())
+    Ok(blueprints_by_number(on, &[number.0]).await?.pop())
 }
 
 /// Blueprints with these numbers, newest first.
-async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<TargetRow>, StoreError> {
+async fn blueprints_by_number(
+    on: &mut PgConnection,
+    numbers: &[i64],
+) -> Result<Vec<TargetRow>, StoreError> {
     let rows = sqlx::query_as(
         "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS submission, s.title, \
          d.name AS deployment, \
@@ -98,7 +101,10 @@ async fn targets_of(on: &mut PgConnection, numbers: &[i64]) -> Result<Vec<Target
 }
 
 /// The root of a blueprint.
-pub async fn root_of(on: &mut PgConnection, number: TargetNo) -> Result<Option<Hash>, StoreError> {
+pub async fn blueprint_root(
+    on: &mut PgConnection,
+    number: BlueprintNumber,
+) -> Result<Option<Hash>, StoreError> {
     let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM target WHERE number = $1")
         .bind(number.0)
         .fetch_optional(on)

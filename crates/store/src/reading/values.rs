@@ -1,6 +1,6 @@
 //! The origin of values: steps and edits.
 
-use engine::ids::{NodeId, RunId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, NodeId, RunId, StepId};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -23,7 +23,7 @@ pub struct StepOf {
 }
 
 /// These steps with their noderoles and nodes.
-pub async fn steps_of_values(
+pub async fn step_details(
     on: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<StepOf>, StoreError> {
@@ -63,13 +63,13 @@ pub struct SetRow {
 }
 
 /// The maximum number of edits to read per object.
-const LOOKED_BACK: i64 = 20;
+const MAX_EDITS_READ: i64 = 20;
 
 /// The committed edits that set this, up to a blueprint, newest first, at most 20.
 pub async fn sets(
     on: &mut PgConnection,
     setting: &Setting,
-    upto: TargetNo,
+    upto: BlueprintNumber,
 ) -> Result<Vec<SetRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
@@ -84,13 +84,13 @@ pub async fn sets(
     .bind(setting.on.to_string())
     .bind(&setting.of)
     .bind(upto.0)
-    .bind(LOOKED_BACK)
+    .bind(MAX_EDITS_READ)
     .fetch_all(on)
     .await?)
 }
 
 /// The input of a run, its surroundings and its blueprint.
-pub async fn run_given(
+pub async fn run_input(
     on: &mut PgConnection,
     run: RunId,
 ) -> Result<Option<(Option<Value>, Option<Value>, i64)>, StoreError> {
@@ -124,7 +124,7 @@ pub struct ResultFilter<'f> {
     pub outcome: Option<&'f str>,
     pub role: Option<&'f str>,
     /// Oldest first.
-    pub rising: bool,
+    pub ascending: bool,
     /// Only results after this run in the order.
     pub behind: Option<RunId>,
 }
@@ -132,7 +132,7 @@ pub struct ResultFilter<'f> {
 /// The stored results of a node, newest or oldest first, each cut to `characters`, and their total
 /// number. `None`: there is no such node. The index `run_results` lists them by node and run. A
 /// node has few ([`engine::data::kept`]), so filters need no index.
-pub async fn results_of(
+pub async fn node_results(
     on: &mut PgConnection,
     node: NodeId,
     filter: ResultFilter<'_>,
@@ -147,7 +147,7 @@ pub async fn results_of(
     .fetch_optional(&mut *on)
     .await?;
     let Some(all) = all else { return Ok(None) };
-    let (sign, way) = if filter.rising { (">", "ASC") } else { ("<", "DESC") };
+    let (sign, way) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
     let query = format!(
         "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, \
          left(r.result::text, $4) AS begins, r.result_bytes \

@@ -1,10 +1,10 @@
 //! Pending steps and their reasons.
 //!
 //! One statement finds the first reason of every pending step, by the rules of
-//! [`engine::anneal::wait_of`]; a test compares the two. It reads at most [`LOOKED`] steps of each
+//! [`engine::anneal::pending_reason`]; a test compares the two. It reads at most [`LOOKED`] steps of each
 //! state, those pending longest. So ten thousand blocked steps cost as much as a thousand, and
 //! above that the counts say "or more". For the few steps on a page, the engine finds all reasons
-//! from [`super::admission_view_of`].
+//! from [`super::admission_view_for_steps`].
 //!
 //! The reverse order starts with the steps that became pending last. So the order is correct for
 //! all pending steps, not only for those that were read. One index serves both orders.
@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 
 use engine::anneal::{ENDING, Limits, StepState, Wait};
-use engine::ids::{DeploymentId, NodeId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, NodeId, StepId};
 use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -30,7 +30,7 @@ pub struct WaitingFilter {
     /// Only this reason. `None`: some steps of each reason.
     pub wait: Option<Wait>,
     /// Newest first, instead of longest pending first.
-    pub falling: bool,
+    pub descending: bool,
     /// The cursor: the start of the pending time, and the step.
     pub after: Option<(OffsetDateTime, StepId)>,
 }
@@ -93,7 +93,7 @@ pub async fn waiting(
 ) -> Result<WaitingRows, StoreError> {
     let lanes = match filter.deployment {
         None => None,
-        Some(deployment) => Some(lanes_of(on, deployment).await?),
+        Some(deployment) => Some(concurrency_group_ids(on, deployment).await?),
     };
     let every = [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked];
     // With a cursor, no counts are needed, so only states that the next page can contain are read.
@@ -101,7 +101,7 @@ pub async fn waiting(
         (Some(wait), Some(_)) => wait.states(),
         _ => every.as_slice(),
     };
-    let mut rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.falling)))
+    let mut rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.descending)))
         .bind(i64::from(limits.running))
         .bind(LOOKED)
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
@@ -122,7 +122,7 @@ pub async fn waiting(
     // Steps beyond the point where reading ended belong to a later page, so that each appears once.
     let edge = edge(on, wait.states(), lanes.as_deref(), filter).await?;
     if let Some(edge) = edge {
-        let beyond = if filter.falling { Ordering::Less } else { Ordering::Greater };
+        let beyond = if filter.descending { Ordering::Less } else { Ordering::Greater };
         rows.retain(|row| !ours(row) || (row.since, row.step).cmp(&edge) != beyond);
     }
     let told = rows.iter().filter(|row| ours(row) && row.place <= page);
@@ -133,22 +133,22 @@ pub async fn waiting(
     Ok(WaitingRows { rows, next: next.map(|(since, step)| (since, StepId(step))) })
 }
 
-/// The statement for an order: longest pending first, or newest first if `falling`.
-fn statement(falling: bool) -> String {
-    let (behind, way) = direction(falling);
+/// The statement for an order: longest pending first, or newest first if `descending`.
+fn statement(descending: bool) -> String {
+    let (behind, way) = direction(descending);
     include_str!("waiting.sql").replace("{behind}", behind).replace("{way}", way)
 }
 
 /// The comparison operator and the direction of an order.
-const fn direction(falling: bool) -> (&'static str, &'static str) {
-    if falling { ("<", "DESC") } else { (">", "ASC") }
+const fn direction(descending: bool) -> (&'static str, &'static str) {
+    if descending { ("<", "DESC") } else { (">", "ASC") }
 }
 
 /// The steps that a query is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     /// Steps whose last change or re-run is this blueprint.
-    Target(TargetNo),
+    Target(BlueprintNumber),
     /// Steps of noderoles bound in this deployment.
     Deployment(DeploymentId),
 }
@@ -165,14 +165,14 @@ pub struct InTheWay {
 }
 
 /// The maximum number of steps to visit in a walk over ancestors.
-const WALKED: i64 = 50_000;
+const MAX_STEPS_VISITED: i64 = 50_000;
 
 /// The steps that keep a blueprint or deployment from being applied: its open steps, and the open
 /// ancestors of its blocked ones, up to the first that is not blocked. The first [`LOOKED`] of
 /// these are classified.
 ///
 /// The walk over ancestors is expensive if many steps are blocked. It is skipped if some of its own
-/// steps progress, or if nothing progresses anywhere. It ends after [`WALKED`] steps.
+/// steps progress, or if nothing progresses anywhere. It ends after [`MAX_STEPS_VISITED`] steps.
 ///
 /// The caller must run all statements in one snapshot. Otherwise, a step that changes in between
 /// counts as moving.
@@ -183,7 +183,7 @@ pub async fn in_the_way(
 ) -> Result<InTheWay, StoreError> {
     let (target, lanes) = match whose {
         Whose::Target(target) => (Some(target.0), None),
-        Whose::Deployment(deployment) => (None, Some(lanes_of(on, deployment).await?)),
+        Whose::Deployment(deployment) => (None, Some(concurrency_group_ids(on, deployment).await?)),
     };
     let own: Vec<Uuid> = sqlx::query_scalar(
         "SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($3::bigint[] IS NULL OR lane_id = ANY ($3)) \
@@ -195,7 +195,7 @@ pub async fn in_the_way(
     .fetch_all(&mut *on)
     .await?;
     let itself = judged(on, limits, &own).await?;
-    if itself.moving > 0 || (itself.resting > 0 && nothing_moves(on, limits).await?) {
+    if itself.moving > 0 || (itself.resting > 0 && nothing_progresses(on, limits).await?) {
         return Ok(itself);
     }
     let (walked, open): (i64, Vec<Uuid>) = sqlx::query_as(
@@ -213,15 +213,15 @@ pub async fn in_the_way(
     )
     .bind(target)
     .bind(LOOKED)
-    .bind(WALKED)
+    .bind(MAX_STEPS_VISITED)
     .bind(lanes.as_deref())
     .fetch_one(&mut *on)
     .await?;
-    Ok(InTheWay { more: walked == WALKED, ..judged(on, limits, &open).await? })
+    Ok(InTheWay { more: walked == MAX_STEPS_VISITED, ..judged(on, limits, &open).await? })
 }
 
 /// Whether every open step anywhere needs a person. `false` if there are too many to check.
-async fn nothing_moves(on: &mut PgConnection, limits: Limits) -> Result<bool, StoreError> {
+async fn nothing_progresses(on: &mut PgConnection, limits: Limits) -> Result<bool, StoreError> {
     let open: Vec<Uuid> = sqlx::query_scalar(
         "SELECT l.id FROM unnest(ARRAY['transition', 'todo']) AS w (state) CROSS JOIN LATERAL ( \
            SELECT s.id FROM step s WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
@@ -261,13 +261,16 @@ async fn judged(
         .bind(open)
         .fetch_all(&mut *on)
         .await?;
-    let somebody = |row: &&WaitingRow| row.wait.parse::<Wait>().is_ok_and(Wait::needs_somebody);
-    let resting: i64 = rows.iter().filter(somebody).map(|row| row.total).sum();
+    let needs_person = |row: &&WaitingRow| row.wait.parse::<Wait>().is_ok_and(Wait::needs_person);
+    let resting: i64 = rows.iter().filter(needs_person).map(|row| row.total).sum();
     let resting = usize::try_from(resting).unwrap_or(0);
     Ok(InTheWay { moving: open.len().saturating_sub(resting), resting, more: false })
 }
 
-async fn lanes_of(on: &mut PgConnection, deployment: DeploymentId) -> Result<Vec<i64>, StoreError> {
+async fn concurrency_group_ids(
+    on: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Vec<i64>, StoreError> {
     let lanes =
         sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
     Ok(lanes.fetch_all(on).await?)
@@ -280,7 +283,7 @@ async fn edge(
     lanes: Option<&[i64]>,
     filter: &WaitingFilter,
 ) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
-    let (behind, way) = direction(filter.falling);
+    let (behind, way) = direction(filter.descending);
     let sql = format!(
         "SELECT l.since, l.id FROM unnest($1::text[]) AS w (state) CROSS JOIN LATERAL ( \
            SELECT s.since, s.id FROM step s \
@@ -368,7 +371,7 @@ pub struct PlaceRow {
 }
 
 /// These steps with names for display.
-pub async fn step_places(
+pub async fn steps_with_names(
     on: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<PlaceRow>, StoreError> {

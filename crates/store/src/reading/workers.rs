@@ -1,5 +1,5 @@
 //! Workers. Each start of a worker is a row. It is deleted a week after its lease unless a run
-//! references it ([`crate::housekeeping::forget_workers`]).
+//! references it ([`crate::housekeeping::delete_old_workers`]).
 
 use api::listing::{Key, Order, WorkerSort};
 use sqlx::{PgConnection, Postgres, QueryBuilder};
@@ -102,7 +102,7 @@ pub async fn workers(
     if let Some(name) = filter.name {
         query.push(" AND position(").push_bind(name).push(" IN w.name) > 0");
     }
-    let (sign, way) = if filter.order.falling { (" < (", "DESC") } else { (" > (", "ASC") };
+    let (sign, way) = if filter.order.descending { (" < (", "DESC") } else { (" > (", "ASC") };
     let (columns, ordered) = match filter.order.by {
         WorkerSort::Started => ("w.started_at, w.id", format!("w.started_at {way}, w.id {way}")),
         WorkerSort::Heard => ("w.lease_until, w.id", format!("w.lease_until {way}, w.id {way}")),
@@ -133,7 +133,10 @@ pub async fn workers(
 }
 
 /// The worker with this name, which is unique.
-pub async fn worker_named(on: &mut PgConnection, name: &str) -> Result<Option<Uuid>, StoreError> {
+pub async fn worker_id_by_name(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<Option<Uuid>, StoreError> {
     Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1")
         .bind(name)
         .fetch_optional(on)

@@ -8,11 +8,11 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::event::{CHANNEL_RUN, append_events, run_events, step_event};
-use super::locks::{share_apply, try_claim};
+use super::locks::{lock_apply_shared, try_claim};
 use crate::StoreError;
 
 /// The time that a run stays queued before the janitor resets its step.
-const QUEUED: Duration = Duration::from_secs(60);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,11 +63,11 @@ async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Round>, Sto
     if !try_claim(&mut transaction).await? {
         return Ok(None);
     }
-    share_apply(&mut transaction).await?;
+    lock_apply_shared(&mut transaction).await?;
     let started: Vec<Started> = sqlx::query_as(include_str!("claim.sql"))
         .bind(i64::from(limits.running))
         .bind(i64::from(limits.batch))
-        .bind(QUEUED.as_secs_f64())
+        .bind(QUEUE_TIMEOUT.as_secs_f64())
         .fetch_all(&mut *transaction)
         .await?;
     let mut events = Vec::with_capacity(started.len() * 2);

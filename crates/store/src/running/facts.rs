@@ -65,7 +65,7 @@ pub async fn ensure_facts(
 
 /// Stores `facts` in a run's result as facts of its node, if its role has the flag. Returns the
 /// events.
-pub(super) async fn keep_facts(
+pub(super) async fn store_facts(
     transaction: &mut PgConnection,
     run: RunId,
     step: StepId,

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::Hash;
-use engine::data::distances;
-use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId, SubmissionId, TargetNo};
+use engine::data::ancestor_distances;
+use engine::ids::{BlueprintNumber, DeploymentId, NodeId, NoderoleId, ReviewId, RunId, StepId};
 use serde_json::Value;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -30,14 +30,14 @@ pub struct RunFacts {
     pub deployment: DeploymentId,
     pub system_data: Value,
     /// The blueprint that last changed or re-ran the step.
-    pub generation: TargetNo,
+    pub generation: BlueprintNumber,
     /// The blueprint in force when the run was claimed.
-    pub target: TargetNo,
+    pub target: BlueprintNumber,
     /// The root of `target`.
     pub target_root: Hash,
     /// The last reviewed blueprint up to `target`. Later ones are switches, which only turn
     /// execution off or on.
-    pub reviewed: TargetNo,
+    pub reviewed: BlueprintNumber,
     /// The root of `reviewed`.
     pub reviewed_root: Hash,
     /// The root of `generation`.
@@ -63,7 +63,7 @@ pub struct RunFacts {
     /// The hints in the node's row.
     pub hints: Value,
     /// The blueprint in force now.
-    pub head: TargetNo,
+    pub head: BlueprintNumber,
     /// The root of `head`, which is compared with the rows.
     pub head_root: Hash,
     /// Intent in the rows, and conditions that prevent a start.
@@ -150,7 +150,7 @@ struct FactsRow {
 }
 
 impl FactsRow {
-    fn into_facts(self) -> Result<RunFacts, StoreError> {
+    fn into_details(self) -> Result<RunFacts, StoreError> {
         let run = RunId(self.id);
         Ok(RunFacts {
             run,
@@ -161,10 +161,10 @@ impl FactsRow {
             role_hash: hash(run, &self.role_hash)?,
             deployment: DeploymentId(self.deployment_id),
             system_data: self.system_data,
-            generation: TargetNo(self.generation),
-            target: TargetNo(self.target_number),
+            generation: BlueprintNumber(self.generation),
+            target: BlueprintNumber(self.target_number),
             target_root: hash(run, &self.target_root)?,
-            reviewed: TargetNo(self.reviewed),
+            reviewed: BlueprintNumber(self.reviewed),
             reviewed_root: hash(run, &self.reviewed_root)?,
             generation_root: hash(run, &self.generation_root)?,
             epoch: self.epoch,
@@ -178,7 +178,7 @@ impl FactsRow {
             home: self.home,
             facts: self.facts,
             hints: self.hints,
-            head: TargetNo(self.head),
+            head: BlueprintNumber(self.head),
             head_root: hash(run, &self.head_root)?,
             rows: self.rows,
         })
@@ -191,7 +191,7 @@ fn hash(run: RunId, bytes: &[u8]) -> Result<Hash, StoreError> {
 }
 
 /// These runs with their rows. Unknown runs are missing in the result.
-pub async fn run_facts(
+pub async fn run_details(
     pool: &PgPool,
     runs: &[RunId],
 ) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
@@ -223,7 +223,7 @@ pub async fn run_facts(
     .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
     .fetch_all(pool)
     .await?;
-    rows.into_iter().map(|row| Ok((RunId(row.id), row.into_facts()?))).collect()
+    rows.into_iter().map(|row| Ok((RunId(row.id), row.into_details()?))).collect()
 }
 
 /// The bytes of an object.
@@ -260,17 +260,17 @@ pub struct Approval {
 /// A blueprint whose approvals must be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedTarget {
-    pub number: TargetNo,
-    pub submission: SubmissionId,
+    pub number: BlueprintNumber,
+    pub submission: ReviewId,
     /// The approving verdicts that count if they are signed.
     pub approving: BTreeSet<i64>,
 }
 
 /// The blueprints after one and up to another whose approvals must be signed, in order.
-pub async fn signed_targets(
+pub async fn signed_blueprints(
     pool: &PgPool,
-    after: TargetNo,
-    to: TargetNo,
+    after: BlueprintNumber,
+    to: BlueprintNumber,
     most: i64,
 ) -> Result<Vec<SignedTarget>, StoreError> {
     let demanded: Vec<(i64, i64)> = sqlx::query_as(
@@ -295,8 +295,8 @@ pub async fn signed_targets(
         approving.entry(number).or_default().insert(verdict);
     }
     let target = |(number, submission)| SignedTarget {
-        number: TargetNo(number),
-        submission: SubmissionId(submission),
+        number: BlueprintNumber(number),
+        submission: ReviewId(submission),
         approving: approving.remove(&number).unwrap_or_default(),
     };
     Ok(demanded.into_iter().map(target).collect())
@@ -323,8 +323,8 @@ const LAST: &str = "last AS (
 /// open reviews only. Unknown blueprints are missing in the result.
 pub async fn approvals(
     pool: &PgPool,
-    targets: &BTreeSet<TargetNo>,
-) -> Result<BTreeMap<TargetNo, Approval>, StoreError> {
+    targets: &BTreeSet<BlueprintNumber>,
+) -> Result<BTreeMap<BlueprintNumber, Approval>, StoreError> {
     let sql = format!(
         "WITH {LAST}
          SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed, s.risk, y.hash AS policy,
@@ -338,7 +338,7 @@ pub async fn approvals(
         .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
         .fetch_all(pool)
         .await?;
-    Ok(rows.into_iter().map(|approval| (TargetNo(approval.number), approval)).collect())
+    Ok(rows.into_iter().map(|approval| (BlueprintNumber(approval.number), approval)).collect())
 }
 
 /// A step that a run sees. Many runs see the same steps, so they share its data.
@@ -380,7 +380,7 @@ pub struct SeenStep {
     /// The addresses in the node's record.
     pub addresses: Value,
     /// The blueprint in force when this was read.
-    pub head: TargetNo,
+    pub head: BlueprintNumber,
 }
 
 impl SeenStep {
@@ -395,7 +395,7 @@ pub fn addresses(record: &Value) -> Vec<String> {
 }
 
 #[derive(sqlx::FromRow)]
-struct SeenRow {
+struct StepDataRow {
     id: Uuid,
     rank: i32,
     active: bool,
@@ -416,8 +416,8 @@ struct SeenRow {
     head: i64,
 }
 
-impl SeenRow {
-    fn into_seen(self) -> Result<SeenStep, StoreError> {
+impl StepDataRow {
+    fn into_step_data(self) -> Result<SeenStep, StoreError> {
         let hash = |bytes: &[u8]| {
             Hash::from_bytes(bytes).ok_or_else(|| {
                 StoreError::corrupt(format!("step {}", self.id), "a hash must have 32 bytes")
@@ -441,14 +441,17 @@ impl SeenRow {
             fqdn: self.fqdn,
             phantom: self.phantom,
             addresses: self.addresses,
-            head: TargetNo(self.head),
+            head: BlueprintNumber(self.head),
         })
     }
 }
 
 /// The hard edges above steps, as (child, parent). Each edge is visited once, however many paths
 /// lead over it.
-async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepId)>, StoreError> {
+async fn ancestor_edges(
+    pool: &PgPool,
+    steps: &[Uuid],
+) -> Result<Vec<(StepId, StepId)>, StoreError> {
     // OFFSET 0 forces lookups by key, as in `world`, whatever number of edges the planner expects.
     let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "WITH RECURSIVE above (id) AS (
@@ -467,25 +470,26 @@ async fn edges_above(pool: &PgPool, steps: &[Uuid]) -> Result<Vec<(StepId, StepI
 
 /// The steps that these steps' runs see: the ACTIVE steps on the node, and the ancestors by hard
 /// edges. A step that is both appears twice.
-pub async fn seen_steps(
+pub async fn visible_steps(
     pool: &PgPool,
     of: &[(StepId, NodeId)],
 ) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
     let steps: Vec<Uuid> = of.iter().map(|(step, _)| step.0).collect();
-    let edges = edges_above(pool, &steps).await?;
+    let edges = ancestor_edges(pool, &steps).await?;
     let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
     let nodes: BTreeSet<Uuid> = of.iter().map(|(_, node)| node.0).collect();
-    let rows = seen_rows(pool, parents.into_iter().collect(), nodes.into_iter().collect()).await?;
+    let rows =
+        step_data_rows(pool, parents.into_iter().collect(), nodes.into_iter().collect()).await?;
     let rows = rows
         .into_iter()
-        .map(|row| Ok((row.id, Arc::new(row.into_seen()?))))
+        .map(|row| Ok((row.id, Arc::new(row.into_step_data()?))))
         .collect::<Result<BTreeMap<_, _>, StoreError>>()?;
     let mut beside: BTreeMap<NodeId, Vec<&Arc<SeenStep>>> = BTreeMap::new();
     for step in rows.values().filter(|step| step.active) {
         beside.entry(step.node).or_default().push(step);
     }
     let seen = of.iter().map(|(step, node)| {
-        let above = distances(*step, &edges).into_iter();
+        let above = ancestor_distances(*step, &edges).into_iter();
         let ancestors = above.filter_map(|(ancestor, distance)| {
             Some(Seen { distance: Some(distance), step: Arc::clone(rows.get(&ancestor.0)?) })
         });
@@ -501,11 +505,11 @@ pub async fn seen_steps(
 }
 
 /// These steps, and all ACTIVE steps on these nodes.
-async fn seen_rows(
+async fn step_data_rows(
     pool: &PgPool,
     steps: Vec<Uuid>,
     nodes: Vec<Uuid>,
-) -> Result<Vec<SeenRow>, StoreError> {
+) -> Result<Vec<StepDataRow>, StoreError> {
     let rows = sqlx::query_as(
         "WITH seen AS MATERIALIZED (
            SELECT * FROM unnest($1::uuid[]) AS s (id)
@@ -547,7 +551,7 @@ pub struct KeptResult {
 
 /// The newest `limit` results of each node, and their total number. Nodes without results are
 /// missing.
-pub async fn kept_results(
+pub async fn stored_results(
     pool: &PgPool,
     nodes: &BTreeSet<NodeId>,
     limit: i64,

@@ -1,6 +1,6 @@
 //! Deletion of results that exceed a node's limits ([`engine::data::kept`]).
 
-use engine::data::kept::{Result as Kept, outworn};
+use engine::data::kept::{Result as Kept, expired_results};
 use engine::ids::{NodeId, RunId, StepId};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -12,7 +12,10 @@ const LOOKED_AT: i64 = 2_000;
 
 /// Deletes results that exceed the node's limits. Each new result calls it, so few are ever too
 /// many.
-pub(super) async fn forget_outworn(on: &mut PgConnection, node: NodeId) -> Result<(), StoreError> {
+pub(super) async fn delete_excess_results(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<(), StoreError> {
     let rows: Vec<(i64, Uuid, i32)> = sqlx::query_as(
         "SELECT id, step_id, result_bytes FROM run WHERE node_id = $1 AND result IS NOT NULL AND result_bytes > 0 \
          ORDER BY id DESC LIMIT $2",
@@ -26,7 +29,7 @@ pub(super) async fn forget_outworn(on: &mut PgConnection, node: NodeId) -> Resul
         step: StepId(*step),
         bytes: u64::from(bytes.unsigned_abs()),
     };
-    let gone = outworn(&rows.iter().map(kept).collect::<Vec<_>>());
+    let gone = expired_results(&rows.iter().map(kept).collect::<Vec<_>>());
     if gone.is_empty() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use crate::StoreError;
 /// notification.
 pub(super) const CLAIM: i64 = migrations::CLAIM_LOCK;
 /// Commits take it exclusively. Claim, lease, finish and janitor share it.
-pub(super) const APPLY: i64 = migrations::APPLY_LOCK;
+pub(super) const APPLY_KEY: i64 = migrations::APPLY_LOCK;
 
 /// Takes CLAIM until the transaction ends. `false`: another transaction has it.
 pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, StoreError> {
@@ -23,13 +23,16 @@ pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, St
 }
 
 /// Takes APPLY until the transaction ends, shared with others.
-pub async fn share_apply(transaction: &mut PgConnection) -> Result<(), StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock_shared($1)").bind(APPLY).execute(transaction).await?;
+pub async fn lock_apply_shared(transaction: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
+        .bind(APPLY_KEY)
+        .execute(transaction)
+        .await?;
     Ok(())
 }
 
 /// Takes APPLY exclusively until the transaction ends.
-pub(super) async fn take_apply(transaction: &mut PgConnection) -> Result<(), StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(APPLY).execute(transaction).await?;
+pub(super) async fn lock_apply_exclusive(transaction: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(APPLY_KEY).execute(transaction).await?;
     Ok(())
 }

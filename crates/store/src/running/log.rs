@@ -79,7 +79,7 @@ pub async fn read_log(
 /// The chunks of a log from `offset` to `until`, in order, at most `limit`. The first may begin
 /// before `offset`, and the last may end after `until`. The cost depends on the result, not on the
 /// size of the log.
-pub async fn read_log_span(
+pub async fn read_log_range(
     pool: &PgPool,
     run: RunId,
     offset: u64,

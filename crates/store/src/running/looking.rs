@@ -25,7 +25,7 @@ use std::time::Duration;
 use api::limits::ADDRESSES;
 use api::nodes::TriedAddress;
 use engine::Hash;
-use engine::alive::{Belief, restarted};
+use engine::alive::{Liveness, restarted};
 use engine::ids::{NodeId, RunId, StepId};
 use serde_json::Value;
 use sqlx::types::Json;
@@ -33,8 +33,8 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::event::{CHANNEL_TODO, append_events, node_event};
-use super::locks::take_apply;
-use super::transition::{ChangeError, Expected, Joined, turn_node};
+use super::locks::lock_apply_exclusive;
+use super::transition::{ChangeError, Expected, Joined, change_node_alive};
 use crate::StoreError;
 
 /// The number of results stored per node.
@@ -68,7 +68,7 @@ pub struct DueNode {
 
 impl DueNode {
     /// Whether a successful check must include a survey.
-    pub fn wants_survey(&self, boot_id: &str) -> bool {
+    pub fn needs_survey(&self, boot_id: &str) -> bool {
         !self.confirmed || restarted(&self.boot_id, boot_id)
     }
 }
@@ -179,14 +179,14 @@ struct Before {
 
 impl Before {
     /// The believed state after the check, if the check counts.
-    fn after(&self, looked: &Looked) -> Belief {
-        let belief = Belief {
+    fn after(&self, looked: &Looked) -> Liveness {
+        let belief = Liveness {
             alive: self.alive,
             known: self.known,
             against: self.look_against.unsigned_abs(),
         };
-        let heard_since = self.as_of.word_no != looked.as_of.word_no;
-        match heard_since && looked.came.is_ok() == self.alive {
+        let reported_since = self.as_of.word_no != looked.as_of.word_no;
+        match reported_since && looked.came.is_ok() == self.alive {
             true => belief,
             false => belief.after(looked.came.is_ok()),
         }
@@ -200,7 +200,7 @@ impl Before {
 
 /// Stores the result of a health check and changes the node if it is sufficient. Returns whether
 /// anything changed. A removed node changes nothing.
-pub async fn record_look(
+pub async fn record_health_check(
     pool: &PgPool,
     node: NodeId,
     looked: &Looked,
@@ -253,25 +253,25 @@ async fn carry_out(
     let expected = turns.map(|against| before.expected(against));
     let Ok(boot_id) = &looked.came else {
         let Some(expected) = expected else { return Ok(false) };
-        return turn_node(pool, node, false, None, Some(expected)).await;
+        return change_node_alive(pool, node, false, None, Some(expected)).await;
     };
     let confirmed = (looked.survey == Some(Ok(()))).then_some(looked.as_of.word_no);
     let joined = Joined { boot_id, confirmed };
     if let Some(expected) = expected {
-        return turn_node(pool, node, true, Some(joined), Some(expected)).await;
+        return change_node_alive(pool, node, true, Some(joined), Some(expected)).await;
     }
     if !before.alive || before.outdated {
         return Ok(false);
     }
     if restarted(&before.boot_id, boot_id) {
         let against = i32::try_from(before.after(looked).against).unwrap_or(i32::MAX);
-        if !turn_node(pool, node, false, None, Some(before.expected(against))).await? {
+        if !change_node_alive(pool, node, false, None, Some(before.expected(against))).await? {
             return Ok(false);
         }
-        return turn_node(pool, node, true, Some(joined), Some(before.expected(0))).await;
+        return change_node_alive(pool, node, true, Some(joined), Some(before.expected(0))).await;
     }
     match joined.confirmed.is_some() && !before.confirmed {
-        true => join_node(pool, node, boot_id, looked.as_of).await,
+        true => confirm_node(pool, node, boot_id, looked.as_of).await,
         false => Ok(false),
     }
 }
@@ -319,14 +319,14 @@ async fn keep(
 
 /// Marks the running processes of an alive node as known, unless something happened since. Returns
 /// whether that is new.
-async fn join_node(
+async fn confirm_node(
     pool: &PgPool,
     node: NodeId,
     boot_id: &str,
     as_of: AsOf,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
-    take_apply(&mut transaction).await?;
+    lock_apply_exclusive(&mut transaction).await?;
     let fqdn: Option<String> = sqlx::query_scalar(
         "UPDATE node SET joined = 'confirmed', joined_at = now(), boot_id = $2
          WHERE id = $1 AND alive AND joined <> 'confirmed' AND removed_in IS NULL AND way_no = $3 AND word_no = $4
@@ -346,7 +346,7 @@ async fn join_node(
 
 /// The attempts on a node without an open run, each with the epoch for ending it. Reads at most
 /// 10,000 attempts.
-pub async fn stray_runs(
+pub async fn orphaned_attempts(
     pool: &PgPool,
     node: NodeId,
     found: &[(RunId, StepId)],

@@ -35,20 +35,23 @@ pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL
 pub use facts::{Witness, ensure_facts};
 pub use job::{
     Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget, addresses,
-    approvals, kept_results, object_body, record_inputs, run_facts, seen_steps, signed_targets,
+    approvals, object_body, record_inputs, run_details, signed_blueprints, stored_results,
+    visible_steps,
 };
-pub use locks::share_apply;
-pub use log::{LogPiece, append_log, read_log, read_log_span};
-pub use looking::{AsOf, DueNode, Looked, due_nodes, reached_addresses, record_look, stray_runs};
+pub use locks::lock_apply_shared;
+pub use log::{LogPiece, append_log, read_log, read_log_range};
+pub use looking::{
+    AsOf, DueNode, Looked, due_nodes, orphaned_attempts, reached_addresses, record_health_check,
+};
 pub use queue::{Leased, Renewed, lease_runs, renew_runs};
 pub use reporting::{MOST_REPORTS, Report, Reported, Reporter, append_report};
 pub use transition::{
-    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, ask_to_cancel, ask_to_retry,
-    cancel_run, commit_steps, end_cancelled, end_overdue_run, end_removed, end_superseded,
-    finish_run, finish_runs, overdue_runs, rerun_step, retry_step, run_is_there, set_node_alive,
-    set_node_available, settle_leftovers,
+    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded,
+    commit_steps, end_overdue_run, end_removed_runs, finish_cancel, finish_run, finish_runs,
+    overdue_runs, request_cancel, request_retry, rerun_step, retry_step, run_exists,
+    set_node_alive, set_node_available, settle_leftovers,
 };
 pub use worker::{
-    Hello, Phase, WorkerId, bye, confirm_worker, ensure_worker, known_secrets, renew_worker,
-    report_secrets,
+    NewWorker, Phase, WorkerId, confirm_worker, end_worker, ensure_worker, known_secrets,
+    renew_worker, report_secrets,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::ids::RunId;
 use sqlx::PgPool;
 
-use super::locks::share_apply;
+use super::locks::lock_apply_shared;
 use super::transition::end_unstarted;
 use super::worker::WorkerId;
 use crate::StoreError;
@@ -42,7 +42,7 @@ pub async fn lease_runs(
     lease: Duration,
 ) -> Result<Vec<Leased>, StoreError> {
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
+    lock_apply_shared(&mut transaction).await?;
     let rows: Vec<LeaseRow> = sqlx::query_as(
         "WITH RECURSIVE held AS (
            SELECT id FROM deployment WHERE held_by IS NOT NULL

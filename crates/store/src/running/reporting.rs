@@ -3,7 +3,7 @@
 //! The token is stored on the machine, so an intruder on the machine can report anything. Therefore
 //! a report never overrides a worker's findings. It only makes a health check due, and until then
 //! nothing new starts on the machine. *Start-up* and *shutdown* replace most of the failed checks
-//! that a change otherwise needs ([`engine::alive::Belief::told`]). A restart is detected by the
+//! that a change otherwise needs ([`engine::alive::Liveness::told`]). A restart is detected by the
 //! worker that connects, never taken from the report. A machine that lies only keeps work away from
 //! itself, which it could do anyway.
 //!
@@ -11,7 +11,7 @@
 //!
 //! Reports are bounded: in size by the caller, in rate by the number of stored rows here.
 
-use engine::alive::{Belief, restarted};
+use engine::alive::{Liveness, restarted};
 use engine::ids::NodeId;
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::event::{append_events, node_event};
 use super::facts::{Witness, ensure_facts};
-use super::locks::take_apply;
+use super::locks::lock_apply_exclusive;
 use crate::StoreError;
 
 /// The maximum number of reports per node and minute.
@@ -97,7 +97,7 @@ pub async fn append_report(
         return Ok(Reported::TooMany);
     }
     if matches!(report, Report::Startup(_) | Report::Shutdown) {
-        take_apply(&mut *transaction).await?;
+        lock_apply_exclusive(&mut *transaction).await?;
     }
     let now: Option<Now> = sqlx::query_as(
         "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, look_against, coalesce(boot_id, '') AS boot_id
@@ -164,7 +164,7 @@ async fn prompt(
         return Ok(());
     }
     let belief =
-        Belief { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
+        Liveness { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
     let belief = belief.told(up.is_some());
     let other = up.is_none_or(|boot_id| restarted(&now.boot_id, boot_id));
     sqlx::query(

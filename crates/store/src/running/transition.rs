@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
-use engine::ids::{NodeId, PersonId, RunId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, NodeId, PersonId, RunId, StepId};
 use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
@@ -17,9 +17,9 @@ use uuid::Uuid;
 use super::event::{
     CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event,
 };
-use super::facts::keep_facts;
-use super::kept::forget_outworn;
-use super::locks::{share_apply, take_apply};
+use super::facts::store_facts;
+use super::kept::delete_excess_results;
+use super::locks::{lock_apply_exclusive, lock_apply_shared};
 use super::worker::WorkerId;
 use super::world::{decide, decide_each, write};
 use crate::StoreError;
@@ -35,7 +35,7 @@ pub enum ChangeError {
     Gone(StepId),
     /// The run does not exist or has ended.
     #[error("Run {0} is not open. It has ended, or it does not exist.")]
-    NotOpen(RunId),
+    RunNotOpen(RunId),
     #[error("Node {0} does not exist.")]
     NoNode(NodeId),
     #[error(transparent)]
@@ -121,7 +121,7 @@ impl RunEnd {
         (Some(value), i32::try_from(bytes).unwrap_or(i32::MAX))
     }
 
-    fn event(&self, generation: TargetNo, by: String) -> StepEvent {
+    fn event(&self, generation: BlueprintNumber, by: String) -> StepEvent {
         match self {
             Self::Succeeded { .. } => StepEvent::Succeeded { generation },
             Self::Failed { reason, .. } => {
@@ -154,7 +154,7 @@ enum Ender {
     Janitor,
     /// The janitor, for a run that no worker leased. A worker may have leased it since; then it
     /// must not end as unstarted.
-    JanitorOfQueued,
+    JanitorForQueued,
 }
 
 #[derive(sqlx::FromRow)]
@@ -182,7 +182,7 @@ impl EndedRow {
     }
 
     fn event(&self, end: &RunEnd) -> StepEvent {
-        let generation = TargetNo(self.generation);
+        let generation = BlueprintNumber(self.generation);
         // The run is cancelled because a commit replaced it. That is not a failure of the step, so
         // the step runs again, as after any outdated attempt.
         if self.superseded && matches!(end, RunEnd::Cancelled { .. }) {
@@ -197,7 +197,7 @@ impl EndedRow {
     }
 }
 
-const CANCELLED_BY: &str = "cancelled by ";
+const CANCELLED_BY_PREFIX: &str = "cancelled by ";
 
 /// Ends a worker's run and changes its step in one transaction.
 ///
@@ -227,15 +227,15 @@ pub async fn finish_runs(
     ends: &[(RunId, RunEnd)],
 ) -> Result<Vec<Finished>, StoreError> {
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
-    let rows = end_rows_of(&mut transaction, worker, ends).await?;
+    lock_apply_shared(&mut transaction).await?;
+    let rows = end_worker_rows(&mut transaction, worker, ends).await?;
     let mut changes = Vec::with_capacity(rows.len());
     let mut events = Vec::new();
     let mut told: Vec<Told<'_>> = Vec::with_capacity(rows.len());
     let mut finished = Vec::with_capacity(ends.len());
     for (run, end) in ends {
         let Some(row) = rows.get(run) else {
-            keep_late(&mut transaction, *run, worker, end).await?;
+            store_late_result(&mut transaction, *run, worker, end).await?;
             finished.push(Finished::Late);
             continue;
         };
@@ -258,11 +258,11 @@ pub async fn finish_runs(
         Err(other) => return Err(StoreError::corrupt("step", other)),
     };
     let mut all = write(&mut transaction, &outcome).await?;
-    all.extend(keep_results(&mut transaction, &outcome, &told).await?);
+    all.extend(store_results(&mut transaction, &outcome, &told).await?);
     all.append(&mut events);
     append_events(&mut transaction, &all, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
-    settle_after(pool, outcome.more).await;
+    settle_remaining(pool, outcome.more).await;
     Ok(finished)
 }
 
@@ -278,7 +278,7 @@ async fn end_run(
     end: &RunEnd,
 ) -> Result<Finished, StoreError> {
     match try_end(pool, run, ender, end).await {
-        Err(error) if !error.may_pass() => end_broken(pool, run, ender, &error).await,
+        Err(error) if !error.is_transient() => fail_broken_run(pool, run, ender, &error).await,
         tried => tried,
     }
 }
@@ -286,7 +286,7 @@ async fn end_run(
 /// Ends a run whose related rows cannot be read or are inconsistent. Its step changes to ERROR with
 /// the cause, so that people see it, instead of staying in TRANSITION forever. Dependent steps and
 /// their counts do not change.
-async fn end_broken(
+async fn fail_broken_run(
     pool: &PgPool,
     run: RunId,
     ender: Ender,
@@ -295,7 +295,7 @@ async fn end_broken(
     tracing::error!(%run, %error, "could not process the end of a run, so its step failed");
     let said = format!("Gantry could not process the end of the run: {error}");
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
+    lock_apply_shared(&mut transaction).await?;
     let end = RunEnd::failed(said.clone());
     let Some(row) = end_row(&mut transaction, run, ender, &end).await? else {
         return Ok(Finished::Late);
@@ -325,10 +325,10 @@ async fn try_end(
     end: &RunEnd,
 ) -> Result<Finished, StoreError> {
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
+    lock_apply_shared(&mut transaction).await?;
     let Some(row) = end_row(&mut transaction, run, ender, end).await? else {
         if let Ender::Worker(worker) = ender {
-            keep_late(&mut transaction, run, worker, end).await?;
+            store_late_result(&mut transaction, run, worker, end).await?;
             transaction.commit().await?;
         }
         return Ok(Finished::Late);
@@ -353,7 +353,7 @@ async fn try_end(
     };
     let mut events = write(&mut transaction, &outcome).await?;
     let told = (run, NodeId(row.node_id), step, end.clone());
-    events.extend(keep_results(&mut transaction, &outcome, &[told]).await?);
+    events.extend(store_results(&mut transaction, &outcome, &[told]).await?);
     events.extend(run_events(
         run.0,
         row.noderole_id,
@@ -363,7 +363,7 @@ async fn try_end(
     ));
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
-    settle_after(pool, outcome.more).await;
+    settle_remaining(pool, outcome.more).await;
     Ok(Finished::Applied)
 }
 
@@ -377,7 +377,7 @@ async fn end_row(
         Ender::Worker(worker) => (Some(worker.0), "worker"),
         Ender::Queue => (None, "queue"),
         Ender::Janitor => (None, "janitor"),
-        Ender::JanitorOfQueued => (None, "janitor of queued"),
+        Ender::JanitorForQueued => (None, "janitor of queued"),
     };
     let (result, bytes) = end.returned();
     // The server ends runs that no worker has leased, and has no privilege to write results.
@@ -409,7 +409,7 @@ async fn end_row(
         .bind(which)
         .bind(end.outcome())
         .bind(end.error())
-        .bind(CANCELLED_BY);
+        .bind(CANCELLED_BY_PREFIX);
     if let Some(result) = result {
         query = query.bind(result).bind(bytes);
     }
@@ -417,7 +417,7 @@ async fn end_row(
 }
 
 /// Ends several runs of a worker. Runs that are no longer leased by it are missing in the result.
-async fn end_rows_of(
+async fn end_worker_rows(
     transaction: &mut PgConnection,
     worker: WorkerId,
     ends: &[(RunId, RunEnd)],
@@ -446,14 +446,14 @@ async fn end_rows_of(
     .bind(ends.iter().map(|(_, end)| end.outcome()).collect::<Vec<_>>())
     .bind(ends.iter().map(|(_, end)| end.error()).collect::<Vec<_>>())
     .bind(results)
-    .bind(CANCELLED_BY)
+    .bind(CANCELLED_BY_PREFIX)
     .bind(bytes)
     .fetch_all(transaction)
     .await?;
     Ok(rows.into_iter().map(|row| (RunId(row.id), row)).collect())
 }
 
-async fn keep_late(
+async fn store_late_result(
     transaction: &mut PgConnection,
     run: RunId,
     worker: WorkerId,
@@ -474,7 +474,7 @@ async fn keep_late(
     .fetch_optional(&mut *transaction)
     .await?;
     match node.filter(|_| bytes > 0) {
-        Some(node) => forget_outworn(transaction, NodeId(node)).await,
+        Some(node) => delete_excess_results(transaction, NodeId(node)).await,
         None => Ok(()),
     }
 }
@@ -485,7 +485,7 @@ type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
 /// Stores results, outputs and facts, and returns their events. A step gets its latest result,
 /// whatever the outcome. A node stores results within its limits. An output is stored only if it
 /// was applied.
-async fn keep_results(
+async fn store_results(
     transaction: &mut PgConnection,
     outcome: &Outcome,
     ended: &[Told<'_>],
@@ -530,10 +530,10 @@ async fn keep_results(
     for (node, told) in nodes {
         for (run, _, step, end) in told {
             if let RunEnd::Succeeded { result, .. } = &**end {
-                events.extend(keep_facts(transaction, *run, *step, result).await?);
+                events.extend(store_facts(transaction, *run, *step, result).await?);
             }
         }
-        forget_outworn(transaction, node).await?;
+        delete_excess_results(transaction, node).await?;
     }
     Ok(events)
 }
@@ -555,7 +555,7 @@ async fn settle(pool: &PgPool, more: Vec<StepId>) -> Result<(), StoreError> {
 
 /// Settles steps after a change that is already committed. If this fails, the next sweep does it
 /// ([`settle_leftovers`]).
-async fn settle_after(pool: &PgPool, more: Vec<StepId>) {
+async fn settle_remaining(pool: &PgPool, more: Vec<StepId>) {
     let count = more.len();
     if let Err(error) = settle(pool, more).await {
         tracing::warn!(count, %error, "could not settle immediate steps; the next sweep retries");
@@ -569,7 +569,7 @@ async fn change_steps(
     ahead: &[StepId],
 ) -> Result<Outcome, ChangeError> {
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
+    lock_apply_shared(&mut transaction).await?;
     let outcome = apply_change(&mut transaction, change, ahead).await?;
     transaction.commit().await?;
     Ok(outcome)
@@ -650,18 +650,18 @@ pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
 /// [`ChangeError::Refused`] with a remedy if the step is in another state.
 pub async fn retry_step(pool: &PgPool, step: StepId, by: &str) -> Result<(), ChangeError> {
     let mut transaction = pool.begin().await?;
-    share_apply(&mut transaction).await?;
-    ask_to_retry(&mut transaction, step, by).await?;
+    lock_apply_shared(&mut transaction).await?;
+    request_retry(&mut transaction, step, by).await?;
     transaction.commit().await?;
     Ok(())
 }
 
-/// Does the same within a transaction that has taken APPLY ([`share_apply`]).
+/// Does the same within a transaction that has taken APPLY ([`lock_apply_shared`]).
 ///
 /// # Errors
 ///
 /// See [`retry_step`].
-pub async fn ask_to_retry(
+pub async fn request_retry(
     transaction: &mut PgConnection,
     step: StepId,
     by: &str,
@@ -690,7 +690,7 @@ pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), Cha
     let Some((generation,)) = generation else {
         return Err(StoreError::corrupt(format!("step {step}"), "the step does not exist").into());
     };
-    let event = StepEvent::Rerun { generation: TargetNo(generation), why };
+    let event = StepEvent::Rerun { generation: BlueprintNumber(generation), why };
     change_steps(pool, &Change::Step { step, event }, &[step]).await.map(|_| ())
 }
 
@@ -698,12 +698,12 @@ pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), Cha
 ///
 /// # Errors
 ///
-/// [`ChangeError::NotOpen`] if the run has ended or does not exist.
+/// [`ChangeError::RunNotOpen`] if the run has ended or does not exist.
 pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), ChangeError> {
     let mut transaction = pool.begin().await?;
-    let asked = ask_to_cancel(&mut transaction, run, by).await?;
+    let asked = request_cancel(&mut transaction, run, by).await?;
     transaction.commit().await?;
-    end_cancelled(pool, run, asked).await
+    finish_cancel(pool, run, asked).await
 }
 
 /// Whether a run to cancel was still queued.
@@ -716,30 +716,30 @@ pub struct Queued(bool);
 ///
 /// # Errors
 ///
-/// [`ChangeError::NotOpen`] if the run has ended or does not exist.
-pub async fn ask_to_cancel(
+/// [`ChangeError::RunNotOpen`] if the run has ended or does not exist.
+pub async fn request_cancel(
     transaction: &mut PgConnection,
     run: RunId,
     by: &str,
 ) -> Result<Queued, ChangeError> {
-    share_apply(transaction).await?;
+    lock_apply_shared(transaction).await?;
     let open: Option<(String,)> = sqlx::query_as(
         "UPDATE run SET cancel_requested = true, error = $2 || $3 WHERE id = $1 AND ended_at IS NULL RETURNING state",
     )
     .bind(run.0)
-    .bind(CANCELLED_BY)
+    .bind(CANCELLED_BY_PREFIX)
     .bind(by)
     .fetch_optional(&mut *transaction)
     .await?;
     let Some((state,)) = open else {
-        return Err(ChangeError::NotOpen(run));
+        return Err(ChangeError::RunNotOpen(run));
     };
     notify(transaction, CHANNEL_CANCEL, &run.to_string()).await?;
     Ok(Queued(state == "queued"))
 }
 
 /// Whether a run exists, open or ended.
-pub async fn run_is_there(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
+pub async fn run_exists(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
     let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)")
         .bind(run.0)
         .fetch_one(on)
@@ -749,7 +749,7 @@ pub async fn run_is_there(on: &mut PgConnection, run: RunId) -> Result<bool, Sto
 
 /// The second half of [`cancel_run`], after the first is committed: ends the run if no worker has
 /// leased it.
-pub async fn end_cancelled(
+pub async fn finish_cancel(
     pool: &PgPool,
     run: RunId,
     Queued(queued): Queued,
@@ -764,9 +764,9 @@ pub async fn end_cancelled(
 /// Requests the cancellation of running runs of steps that this blueprint changed or re-runs,
 /// because their results would not be applied. Returns their number. The transaction of the commit
 /// calls it.
-pub async fn end_superseded(
+pub async fn cancel_superseded(
     transaction: &mut PgConnection,
-    target: TargetNo,
+    target: BlueprintNumber,
 ) -> Result<u64, StoreError> {
     let asked = sqlx::query(
         "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of target ' || $1::text
@@ -774,7 +774,7 @@ pub async fn end_superseded(
            AND s.generation = $1 AND r.generation < $1",
     )
     .bind(target.0)
-    .bind(CANCELLED_BY)
+    .bind(CANCELLED_BY_PREFIX)
     .execute(&mut *transaction)
     .await?;
     if asked.rows_affected() > 0 {
@@ -843,7 +843,7 @@ pub async fn end_overdue_run(
 ) -> Result<Finished, StoreError> {
     let lost = || RunEnd::Lost { reason: "the worker did not renew its lease in time".to_owned() };
     match found {
-        Overdue::Queued => end_run(pool, run, Ender::JanitorOfQueued, &RunEnd::Unstarted).await,
+        Overdue::Queued => end_run(pool, run, Ender::JanitorForQueued, &RunEnd::Unstarted).await,
         Overdue::NeverStarted => end_run(pool, run, Ender::Janitor, &RunEnd::Unstarted).await,
         Overdue::Lost => end_run(pool, run, Ender::Janitor, &lost()).await,
     }
@@ -857,7 +857,7 @@ pub async fn end_overdue_run(
 ///
 /// [`ChangeError::NoNode`] if the node does not exist.
 pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<bool, ChangeError> {
-    turn_node(pool, node, alive, None, None).await
+    change_node_alive(pool, node, alive, None, None).await
 }
 
 /// The result of a successful connection.
@@ -896,14 +896,14 @@ struct Found {
 impl Found {
     fn is(&self, expected: &Expected<'_>) -> bool {
         // The health check that records the first boot id also changes the node.
-        let same_start = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
-        same_start && (self.way_no, self.look_against) == (expected.way_no, expected.against)
+        let same_boot = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
+        same_boot && (self.way_no, self.look_against) == (expected.way_no, expected.against)
     }
 }
 
 /// Does the same with the result of a connection. Does nothing if the node is no longer in the
 /// expected state.
-pub(super) async fn turn_node(
+pub(super) async fn change_node_alive(
     pool: &PgPool,
     node: NodeId,
     alive: bool,
@@ -911,7 +911,7 @@ pub(super) async fn turn_node(
     expected: Option<Expected<'_>>,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
-    take_apply(&mut transaction).await?;
+    lock_apply_exclusive(&mut transaction).await?;
     let found: Option<Found> = sqlx::query_as(
         "SELECT alive, phantom, fqdn, way_no, word_no, look_against, coalesce(boot_id, '') AS boot_id
          FROM node WHERE id = $1 FOR UPDATE",
@@ -928,7 +928,7 @@ pub(super) async fn turn_node(
     }
     let confirmed = joined.map(|joined| joined.confirmed == Some(found.word_no));
     if !alive {
-        for step in end_rows(&mut transaction, Which::QueuedOn(node)).await? {
+        for step in end_unattended_runs(&mut transaction, Which::QueuedOnDeadNode(node)).await? {
             apply_change(
                 &mut transaction,
                 &Change::Step { step, event: StepEvent::NeverStarted },
@@ -941,7 +941,7 @@ pub(super) async fn turn_node(
     let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
     let outcome = decide(&mut transaction, &change, &[]).await?;
     // Steps leave TRANSITION together with their runs, so the runs end first.
-    end_rows(&mut transaction, Which::OfSteps(&outcome.outdated)).await?;
+    end_unattended_runs(&mut transaction, Which::OfOutdatedSteps(&outcome.outdated)).await?;
     let events = write(&mut transaction, &outcome).await?;
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     sqlx::query(
@@ -958,7 +958,7 @@ pub(super) async fn turn_node(
     .await?;
     append_events(&mut transaction, &[node_event(&found.fqdn)], &[]).await?;
     transaction.commit().await?;
-    settle_after(pool, outcome.more).await;
+    settle_remaining(pool, outcome.more).await;
     Ok(true)
 }
 
@@ -970,7 +970,7 @@ pub async fn set_node_available(
     node: NodeId,
     held: Option<(PersonId, &str)>,
 ) -> Result<Option<bool>, ChangeError> {
-    take_apply(&mut *transaction).await?;
+    lock_apply_exclusive(&mut *transaction).await?;
     let was: Option<bool> = sqlx::query_scalar(
         "SELECT available FROM node WHERE id = $1 AND NOT phantom AND removed_in IS NULL FOR UPDATE",
     )
@@ -983,7 +983,7 @@ pub async fn set_node_available(
         return Ok(Some(false));
     }
     if !available {
-        for step in end_rows(transaction, Which::QueuedBefore(node)).await? {
+        for step in end_unattended_runs(transaction, Which::QueuedOnUnavailableNode(node)).await? {
             apply_change(
                 transaction,
                 &Change::Step { step, event: StepEvent::NeverStarted },
@@ -1011,19 +1011,19 @@ pub async fn set_node_available(
 #[derive(Debug, Clone, Copy)]
 enum Which<'a> {
     /// Queued runs on a dead node.
-    QueuedOn(NodeId),
+    QueuedOnDeadNode(NodeId),
     /// Queued runs on a node in maintenance.
-    QueuedBefore(NodeId),
+    QueuedOnUnavailableNode(NodeId),
     /// Runs of steps that no longer count them, because their node died.
-    OfSteps(&'a [StepId]),
+    OfOutdatedSteps(&'a [StepId]),
     /// Queued runs of removed noderoles.
-    QueuedOf(&'a [StepId]),
+    QueuedOfSteps(&'a [StepId]),
     /// All runs on expunged nodes, which no worker reaches any more.
     On(&'a [NodeId]),
 }
 
 #[derive(sqlx::FromRow)]
-struct DeadRow {
+struct UnattendedRow {
     id: i64,
     step_id: Uuid,
     noderole_id: Uuid,
@@ -1033,23 +1033,23 @@ struct DeadRow {
 }
 
 /// Ends runs without their workers. Returns their steps.
-async fn end_rows(
+async fn end_unattended_runs(
     transaction: &mut PgConnection,
     which: Which<'_>,
 ) -> Result<Vec<StepId>, StoreError> {
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
-        Which::QueuedOn(node) => (vec![node.0], Vec::new(), true, "the node died"),
-        Which::QueuedBefore(node) => {
+        Which::QueuedOnDeadNode(node) => (vec![node.0], Vec::new(), true, "the node died"),
+        Which::QueuedOnUnavailableNode(node) => {
             (vec![node.0], Vec::new(), true, "the node was put in maintenance")
         }
-        Which::OfSteps(steps) => (Vec::new(), ids(steps), false, "the node died"),
-        Which::QueuedOf(steps) => (Vec::new(), ids(steps), true, "the noderole was removed"),
+        Which::OfOutdatedSteps(steps) => (Vec::new(), ids(steps), false, "the node died"),
+        Which::QueuedOfSteps(steps) => (Vec::new(), ids(steps), true, "the noderole was removed"),
         Which::On(nodes) => {
             (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "the node was expunged")
         }
     };
-    let rows: Vec<DeadRow> = sqlx::query_as(
+    let rows: Vec<UnattendedRow> = sqlx::query_as(
         "UPDATE run r SET outcome = CASE r.state WHEN 'queued' THEN 'unstarted' ELSE 'lost' END, state = 'ended',
            ended_at = now(), error = $4
          FROM step s JOIN noderole n ON n.id = s.noderole_id
@@ -1063,7 +1063,7 @@ async fn end_rows(
     .bind(reason)
     .fetch_all(&mut *transaction)
     .await?;
-    let told = |row: &DeadRow| {
+    let told = |row: &UnattendedRow| {
         run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes)
     };
     let events: Vec<_> = rows.iter().flat_map(told).collect();
@@ -1073,12 +1073,12 @@ async fn end_rows(
 
 /// Ends runs that a commit makes pointless: queued runs of these steps, and every run on these
 /// nodes. Other runs continue to their end. The transaction holds APPLY exclusively.
-pub async fn end_removed(
+pub async fn end_removed_runs(
     transaction: &mut PgConnection,
     steps: &[StepId],
     nodes: &[NodeId],
 ) -> Result<(), StoreError> {
-    end_rows(transaction, Which::On(nodes)).await?;
-    end_rows(transaction, Which::QueuedOf(steps)).await?;
+    end_unattended_runs(transaction, Which::On(nodes)).await?;
+    end_unattended_runs(transaction, Which::QueuedOfSteps(steps)).await?;
     Ok(())
 }

@@ -24,7 +24,7 @@ impl std::fmt::Display for WorkerId {
 
 /// A worker's data at its start.
 #[derive(Debug, Clone)]
-pub struct Hello {
+pub struct NewWorker {
     /// Generated at its start.
     pub id: WorkerId,
     /// A name for people. Unique because it contains the id.
@@ -42,7 +42,7 @@ pub struct Hello {
 /// only renews the lease.
 pub async fn ensure_worker(
     pool: &PgPool,
-    hello: &Hello,
+    hello: &NewWorker,
     lease: Duration,
 ) -> Result<(), StoreError> {
     sqlx::query(
@@ -143,7 +143,7 @@ pub async fn known_secrets(
 }
 
 /// Ends a worker, whose capacity no longer counts.
-pub async fn bye(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
+pub async fn end_worker(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
     sqlx::query("UPDATE worker SET phase = 'none', lease_until = now(), reason = $2 WHERE id = $1")
         .bind(worker.0)
         .bind(reason)

@@ -13,7 +13,7 @@ use engine::anneal::{
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind;
-use engine::ids::{NodeId, StepId, TargetNo};
+use engine::ids::{BlueprintNumber, NodeId, StepId};
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
@@ -85,8 +85,9 @@ impl StepRow {
                 state,
                 pending: self.pending.unsigned_abs(),
                 satisfied: self.satisfied.unsigned_abs(),
-                generation: TargetNo(self.generation),
-                applied: (self.applied_generation > 0).then_some(TargetNo(self.applied_generation)),
+                generation: BlueprintNumber(self.generation),
+                applied: (self.applied_generation > 0)
+                    .then_some(BlueprintNumber(self.applied_generation)),
                 failures: self.failures.unsigned_abs(),
                 cause: cause.map_err(|e| StoreError::corrupt(what(), e))?,
                 error: self.error,
@@ -171,12 +172,12 @@ impl Wanted {
         .bind(&ids)
         .fetch_all(on)
         .await?;
-        wanted.know(edges);
+        wanted.add_edges(edges);
         Ok(wanted)
     }
 
     /// Adds parents, each with one child, or without a child if it has none.
-    fn know(&mut self, edges: Vec<(Uuid, Option<Uuid>, Option<String>)>) {
+    fn add_edges(&mut self, edges: Vec<(Uuid, Option<Uuid>, Option<String>)>) {
         for (parent, child, kind) in edges {
             self.steps.insert(parent);
             let children = self.children.entry(StepId(parent)).or_default();
@@ -203,9 +204,9 @@ impl Wanted {
             .bind(of)
             .fetch_all(&mut *on)
             .await?;
-            self.know(edges);
+            self.add_edges(edges);
         }
-        for node in missing.on_nodes {
+        for node in missing.by_node {
             let steps: Vec<(Uuid,)> =
                 sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
                     .bind(node.0)

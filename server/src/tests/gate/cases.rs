@@ -4,7 +4,7 @@ use super::*;
 
 impl House {
     /// Appends edits to an open proposal via this interface.
-    async fn append_by(
+    async fn append_via(
         &self,
         way: Way,
         cookie: &str,
@@ -23,7 +23,7 @@ impl House {
         })
     }
 
-    async fn submit_by(
+    async fn submit_via(
         &self,
         way: Way,
         cookie: &str,
@@ -56,10 +56,10 @@ async fn empty_change_cannot_be_submitted() {
     let undo = json!({"version": version});
     house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
     let version = version + 1;
-    for way in WAYS {
-        let edits = house.append_by(way, &ada, (proposal, version), &json!([])).await;
+    for way in INTERFACES {
+        let edits = house.append_via(way, &ada, (proposal, version), &json!([])).await;
         assert_eq!(edits.0, 400, "{way:?}: no edits are none");
-        let empty = house.submit_by(way, &ada, (proposal, version), "nothing").await;
+        let empty = house.submit_via(way, &ada, (proposal, version), "nothing").await;
         assert_eq!(empty.1, "empty", "{way:?}");
     }
     assert_eq!((house.count("submission").await, house.count("target").await), (0, 1));
@@ -70,7 +70,7 @@ async fn empty_change_cannot_be_submitted() {
 async fn author_approval_is_rejected_on_every_interface() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let both = [Permission::Operator, Permission::Reviewer];
     let edits_it = house.person("cy", both).await;
     let takes_it_back = house.person("dan", both).await;
@@ -84,7 +84,7 @@ async fn author_approval_is_rejected_on_every_interface() {
     for n in [2, 3] {
         let edits = house.data(&ada, "web", n).await;
         let appended =
-            house.append_by(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
+            house.append_via(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
         assert_eq!(appended.0, 200, "{appended:?}");
     }
     let undo = json!({"version": version + 2});
@@ -98,16 +98,16 @@ async fn author_approval_is_rejected_on_every_interface() {
         ("who brought it again", &brings_it_again),
         ("who asks", &asks),
     ];
-    for way in WAYS {
+    for way in INTERFACES {
         for (who, cookie) in authors {
             assert_eq!(
-                house.judge_by(way, cookie, id, "approve").await,
+                house.give_verdict_via(way, cookie, id, "approve").await,
                 no(403, "author"),
                 "{way:?}: {who}"
             );
         }
         assert_eq!(
-            house.judge_by(way, &robot, id, "approve").await,
+            house.give_verdict_via(way, &robot, id, "approve").await,
             no(403, "not_a_reviewer"),
             "{way:?}"
         );
@@ -115,8 +115,8 @@ async fn author_approval_is_rejected_on_every_interface() {
     for cookie in [&ada, &edits_it, &robot] {
         house.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
     }
-    house.judge_by(Way::Page, &bo, id, "approve").await;
-    assert_eq!(house.commit_by(Way::Page, &asks, id).await.0, 200);
+    house.give_verdict_via(Way::Page, &bo, id, "approve").await;
+    assert_eq!(house.commit_via(Way::Page, &asks, id).await.0, 200);
 }
 
 /// Case 7.
@@ -124,13 +124,13 @@ async fn author_approval_is_rejected_on_every_interface() {
 async fn concurrent_commits_create_one_target() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
-    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let (rest, page) =
-        tokio::join!(house.commit_by(Way::Rest, &ada, id), house.commit_by(Way::Page, &bo, id));
+        tokio::join!(house.commit_via(Way::Rest, &ada, id), house.commit_via(Way::Page, &bo, id));
     let lost = match (rest.0, page.0) {
         (201, _) => page,
         (_, 200) => rest,
@@ -145,20 +145,20 @@ async fn concurrent_commits_create_one_target() {
 async fn recreated_resource_inherits_no_approval() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    for way in WAYS {
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    for way in INTERFACES {
         let edits = house.data(&ada, "web", 1).await;
         let draft = house.draft(&ada, "web", edits.clone()).await;
         let old = house.submit(&ada, draft).await;
-        house.judge_by(way, &bo, old, "approve").await;
-        assert_eq!(house.discard_by(way, &ada, draft).await.0, 200, "{way:?}");
+        house.give_verdict_via(way, &bo, old, "approve").await;
+        assert_eq!(house.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
         let draft = house.draft(&ada, "web", edits).await;
         let again = house.submit(&ada, draft).await;
         house.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
         house
             .refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal")
             .await;
-        house.discard_by(way, &ada, draft).await;
+        house.discard_via(way, &ada, draft).await;
     }
 
     let web = house.id_of("web", &ada).await;
@@ -172,7 +172,7 @@ async fn recreated_resource_inherits_no_approval() {
     let first = house.id_of("below", &ada).await;
     let draft = house.draft(&ada, "below", role(&first)).await;
     let old = house.submit(&ada, draft).await;
-    house.judge_by(Way::Rest, &bo, old, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, old, "approve").await;
     house
         .passes(&ada, "web", json!([{"edit": "remove_deployment", "deployment": first}]), &[&bo])
         .await;
@@ -203,9 +203,13 @@ async fn policy_without_review_cannot_be_proposed() {
         (json!({"approvals": 1, "by_risk": {"anything": 1}}), 400),
         (json!({"approvals": 1, "except": ["ada"]}), 400),
     ] {
-        for way in WAYS {
+        for way in INTERFACES {
             let set = json!([{"edit": "set_policy", "policy": policy}]);
-            assert_eq!(house.append_by(way, &ada, draft, &set).await.0, status, "{way:?} {policy}");
+            assert_eq!(
+                house.append_via(way, &ada, draft, &set).await.0,
+                status,
+                "{way:?} {policy}"
+            );
         }
     }
     assert_eq!(house.count("edit").await, 1);
@@ -217,21 +221,21 @@ async fn policy_without_review_cannot_be_proposed() {
 async fn objection_blocks_commit_until_reviewer_loses_permission() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let cy = house.person("cy", [Permission::Reviewer]).await;
     let dan = house.person("dan", [Permission::Reviewer]).await;
     let edits = house.data(&ada, "web", 1).await;
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
     for (way, approver) in [(Way::Rest, &bo), (Way::Page, &dan)] {
-        house.judge_by(way, approver, id, "approve").await;
+        house.give_verdict_via(way, approver, id, "approve").await;
     }
     for (way, kind) in [(Way::Page, "request_changes"), (Way::Rest, "reject")] {
-        house.judge_by(way, &cy, id, kind).await;
+        house.give_verdict_via(way, &cy, id, kind).await;
         house.refuses(&ada, id, &no(409, "not_approved"), "two approvals and an objection").await;
     }
     house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
-    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
+    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
 }
 
 /// Case 14.
@@ -239,27 +243,27 @@ async fn objection_blocks_commit_until_reviewer_loses_permission() {
 async fn policy_change_must_pass_both_policies() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let cy = house.person("cy", [Permission::Reviewer]).await;
     let edits = house.data(&ada, "edge", 1).await;
     let draft = house.draft(&ada, "edge", edits).await;
     let waiting = house.submit(&ada, draft).await;
-    house.judge_by(Way::Page, &bo, waiting, "approve").await;
+    house.give_verdict_via(Way::Page, &bo, waiting, "approve").await;
 
     let set = |approvals: u32| json!([{"edit": "set_policy", "policy": {"approvals": approvals}}]);
     let draft = house.draft(&ada, "web", set(2)).await;
     let stricter = house.submit(&ada, draft).await;
-    house.judge_by(Way::Page, &bo, stricter, "approve").await;
+    house.give_verdict_via(Way::Page, &bo, stricter, "approve").await;
     house
         .refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself")
         .await;
-    house.judge_by(Way::Page, &cy, stricter, "approve").await;
-    assert_eq!(house.commit_by(Way::Page, &ada, stricter).await.0, 200);
+    house.give_verdict_via(Way::Page, &cy, stricter, "approve").await;
+    assert_eq!(house.commit_via(Way::Page, &ada, stricter).await.0, 200);
     house.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
 
     let draft = house.draft(&ada, "web", set(1)).await;
     let weaker = house.submit(&ada, draft).await;
-    house.judge_by(Way::Rest, &bo, weaker, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, weaker, "approve").await;
     house
         .refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it")
         .await;
@@ -270,14 +274,14 @@ async fn policy_change_must_pass_both_policies() {
 async fn database_failure_during_commit_commits_nothing() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
-    house.judge_by(Way::Rest, &bo, id, "approve").await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let written = "object o WHERE o.kind <> 'barclamp'";
     let before = (house.count(written).await, house.count("audit").await);
-    for way in WAYS {
+    for way in INTERFACES {
         let mut held = house.db.owner().begin().await.expect("a transaction");
         // The last statement of the commit waits. All others have been executed.
         sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
@@ -286,15 +290,15 @@ async fn database_failure_during_commit_commits_nothing() {
             .expect("the owner may");
         let cut = async {
             house.somebody_waits().await;
-            house.db.cut_connections().await.expect("to cut");
+            house.db.terminate_connections().await.expect("to cut");
         };
-        let (committed, ()) = tokio::join!(house.commit_by(way, &ada, id), cut);
+        let (committed, ()) = tokio::join!(house.commit_via(way, &ada, id), cut);
         drop(held);
         assert_eq!(committed.0, 503, "{way:?}: {committed:?}");
         assert_eq!(house.count("target").await, 1, "{way:?}");
         assert_eq!((house.count(written).await, house.count("audit").await), before, "{way:?}");
     }
-    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200, "and then it passes");
+    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200, "and then it passes");
 }
 
 /// Case 20: irreversible changes come first, however many others there are and however few fit into
@@ -308,13 +312,13 @@ roles:
 ";
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let imported = house
         .tell("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}}))
         .await
         .json();
     let web = house.id_of("web", &ada).await;
-    let crowd = api::console::DOCUMENTS_SHOWN;
+    let crowd = api::console::MAX_DOCUMENTS;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
                SELECT 'm' || n || '.house.example.com', d.id, 'local', jsonb_build_object('root', '/srv/m' || n)
                FROM deployment d, generate_series(1, $1) n WHERE d.system RETURNING id";
@@ -333,9 +337,9 @@ roles:
     );
     let draft = house.draft(&ada, "web", Value::from(edits)).await;
     let id = house.submit(&ada, draft).await;
-    for way in WAYS {
+    for way in INTERFACES {
         let review = match way {
-            Way::Rest => house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await,
+            Way::Rest => house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await,
             Way::Page => house.tell("/call/review", &bo, json!({"id": id})).await,
         };
         let review = review.json();
@@ -374,7 +378,7 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
             r#"[{{"edit": "set_role_data", "deployment": {web}, "role": "app",
                  "data": {{"app": {{"port": {number}}}}}}}]"#
         );
-        for way in WAYS {
+        for way in INTERFACES {
             let (path, body) = match way {
                 Way::Rest => (
                     format!("/api/v1/proposals/{proposal}/edits"),
@@ -409,17 +413,17 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
 async fn misleading_text_is_rejected_on_every_interface() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let web = house.id_of("web", &ada).await;
     let edits = house.data(&ada, "web", 1).await;
     let draft = house.draft(&ada, "web", edits).await;
-    for way in WAYS {
+    for way in INTERFACES {
         for hidden in ["\u{202e}", "\u{200b}", "\u{2066}", "\u{0}"] {
             let data = json!({"app": {format!("{hidden}trop"): 1}});
             let set =
                 json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
             assert_eq!(
-                house.append_by(way, &ada, draft, &set).await,
+                house.append_via(way, &ada, draft, &set).await,
                 no(422, "edit_refused"),
                 "{way:?} {hidden:?}"
             );
@@ -428,7 +432,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
                 Way::Page => format!("safe{}", escaped(hidden)),
             };
             assert_eq!(
-                house.submit_by(way, &ada, draft, &title).await.0,
+                house.submit_via(way, &ada, draft, &title).await.0,
                 400,
                 "{way:?} {hidden:?}"
             );
@@ -442,7 +446,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
     let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("/app/1/note contains the character U+200B"), "{refused}");
     let id = house.submit(&ada, draft).await;
-    for way in WAYS {
+    for way in INTERFACES {
         let said = match way {
             Way::Rest => {
                 let said = json!({"kind": "approve", "reason": "fine\u{202e}"});

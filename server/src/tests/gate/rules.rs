@@ -1,11 +1,11 @@
 //! Every rule of the gate, broken separately, on every interface: REST, a page's form, and the
 //! application's database connection.
 //!
-//! The rules are those of the engine's enum. [`after`] and [`break_alone`] match all of them
+//! The rules are those of the engine's enum. [`after`] and [`break_only`] match all of them
 //! exhaustively, so a new rule does not compile without a case. The rules that the gate shows are
 //! compared with them.
 
-use engine::gate::{GateState, Rule};
+use engine::gate::{GateResult, Rule};
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn after(rule: Rule) -> Option<Rule> {
 
 /// The error of a commit, and the database's error if a target is inserted by hand. `None` for
 /// rules that need the planner, which triggers don't have.
-fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
+fn expected_error(rule: Rule) -> (&'static str, Option<&'static str>) {
     match rule {
         Rule::Newest => ("not_newest", Some("GY005")),
         Rule::Resolved => ("edit_refused", None),
@@ -40,7 +40,7 @@ fn refusal_of(rule: Rule) -> (&'static str, Option<&'static str>) {
 }
 
 /// A change to a committed deployment that ada proposed and bo approved.
-struct Approved {
+struct ApprovedReview {
     house: House,
     ada: String,
     bo: String,
@@ -49,30 +49,33 @@ struct Approved {
     id: i64,
 }
 
-impl Approved {
+impl ApprovedReview {
     async fn new() -> Self {
         let house = House::new().await;
         let bo = house.furnish().await;
-        let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-        let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+        let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+        let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
         let node =
-            house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+            house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
         let edits =
             json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
         let first = house.draft(&ada, "web", edits).await;
         let first = house.submit(&ada, first).await;
-        house.judge_by(Way::Rest, &bo, first, "approve").await;
-        assert_eq!(house.commit_by(Way::Rest, &ada, first).await.0, 201);
+        house.give_verdict_via(Way::Rest, &bo, first, "approve").await;
+        assert_eq!(house.commit_via(Way::Rest, &ada, first).await.0, 201);
         let edits = house.data(&ada, "web", 1).await;
         let (proposal, version) = house.draft(&ada, "web", edits).await;
         let id = house.submit(&ada, (proposal, version)).await;
-        house.judge_by(Way::Rest, &bo, id, "approve").await;
+        house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
         Self { house, ada, bo, proposal, version, id }
     }
 
-    async fn gate(&self) -> GateState {
-        let review =
-            self.house.ask_get(&format!("/api/v1/submissions/{}", self.id), &self.ada).await.json();
+    async fn gate(&self) -> GateResult {
+        let review = self
+            .house
+            .send_get(&format!("/api/v1/submissions/{}", self.id), &self.ada)
+            .await
+            .json();
         serde_json::from_value(review["gate"].clone()).expect("a gate")
     }
 
@@ -104,7 +107,7 @@ impl Approved {
     }
 
     /// Makes a change that no interface allows, without side effects.
-    async fn past_the_guards(&self, table: &str, statement: &str) {
+    async fn change_without_triggers(&self, table: &str, statement: &str) {
         let mut transaction = self.house.db.owner().begin().await.expect("a transaction");
         let switch = |on| sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {on} TRIGGER USER"));
         sqlx::query(switch("DISABLE")).execute(&mut *transaction).await.expect("the owner may");
@@ -119,7 +122,7 @@ impl Approved {
 }
 
 /// Breaks this rule and no other.
-async fn break_alone(rule: Rule, case: &Approved) {
+async fn break_only(rule: Rule, case: &ApprovedReview) {
     let house = &case.house;
     match rule {
         Rule::Newest => {
@@ -133,7 +136,8 @@ async fn break_alone(rule: Rule, case: &Approved) {
             assert_eq!(slipped.rows_affected(), 1);
         }
         Rule::Lint => {
-            case.past_the_guards("jig", "UPDATE jig SET active = false WHERE name = 'noop'").await
+            case.change_without_triggers("jig", "UPDATE jig SET active = false WHERE name = 'noop'")
+                .await
         }
         Rule::Base => {
             house
@@ -144,7 +148,7 @@ async fn break_alone(rule: Rule, case: &Approved) {
                 )
                 .await
                 .json();
-            case.past_the_guards(
+            case.change_without_triggers(
                 "deployment",
                 "UPDATE deployment SET head_no = 3 WHERE name = 'web'",
             )
@@ -161,14 +165,14 @@ async fn break_alone(rule: Rule, case: &Approved) {
                 .await
                 .json();
             let second = "INSERT INTO policy (number, hash, target) SELECT 2, p.hash, h.number FROM policy p, head h";
-            case.past_the_guards("policy", second).await;
-            case.past_the_guards("head", "UPDATE head SET policy_number = 2").await;
+            case.change_without_triggers("policy", second).await;
+            case.change_without_triggers("head", "UPDATE head SET policy_number = 2").await;
         }
         Rule::Objections => {
             let cy = NewPerson::human("cy", [Permission::Reviewer]);
             let cy = house.people.create_person(None, &cy).await.expect("a person");
-            let cy = house.cookie_of(cy).await;
-            house.judge_by(Way::Page, &cy, case.id, "request_changes").await;
+            let cy = house.cookie_for(cy).await;
+            house.give_verdict_via(Way::Page, &cy, case.id, "request_changes").await;
         }
         Rule::Approvals => {
             house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await
@@ -183,7 +187,7 @@ async fn break_alone(rule: Rule, case: &Approved) {
 /// An approval by a reviewer whose access was granted by an author does not count.
 #[tokio::test]
 async fn approval_with_fresh_access_does_not_count() {
-    let case = Approved::new().await;
+    let case = ApprovedReview::new().await;
     let link = "INSERT INTO access_change (person_id, kind, by) SELECT id, 'link', $1 FROM person WHERE name = 'bo'";
     sqlx::query(link)
         .bind(case.house.ada.0)
@@ -191,8 +195,8 @@ async fn approval_with_fresh_access_does_not_count() {
         .await
         .expect("the owner may");
     assert!(case.by_hand().await.is_none(), "the approval was there before");
-    case.house.judge_by(Way::Rest, &case.bo, case.id, "request_changes").await;
-    case.house.judge_by(Way::Page, &case.bo, case.id, "approve").await;
+    case.house.give_verdict_via(Way::Rest, &case.bo, case.id, "request_changes").await;
+    case.house.give_verdict_via(Way::Page, &case.bo, case.id, "approve").await;
     assert_eq!(case.broken().await, [Rule::Approvals]);
     case.house.refuses(&case.ada, case.id, &no(409, "not_approved"), "fresh access").await;
     assert_eq!(case.by_hand().await.as_deref(), Some("GY040"));
@@ -201,7 +205,7 @@ async fn approval_with_fresh_access_does_not_count() {
 #[tokio::test]
 async fn each_rule_alone_blocks_the_commit() {
     let every: Vec<Rule> = std::iter::successors(Some(Rule::Newest), |rule| after(*rule)).collect();
-    let sound = Approved::new().await;
+    let sound = ApprovedReview::new().await;
     let gate = sound.gate().await;
     assert_eq!(
         gate.rules.iter().map(|state| state.rule).collect::<Vec<_>>(),
@@ -209,14 +213,14 @@ async fn each_rule_alone_blocks_the_commit() {
         "what the gate asks"
     );
     assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
-    assert_eq!(sound.house.commit_by(Way::Page, &sound.ada, sound.id).await.0, 200);
+    assert_eq!(sound.house.commit_via(Way::Page, &sound.ada, sound.id).await.0, 200);
     for rule in every {
         // Don't view the review before the rule is broken: the cached plan is right for the
         // submitted state.
-        let case = Approved::new().await;
-        break_alone(rule, &case).await;
+        let case = ApprovedReview::new().await;
+        break_only(rule, &case).await;
         assert_eq!(case.broken().await, [rule], "it alone");
-        let (code, by_hand) = refusal_of(rule);
+        let (code, by_hand) = expected_error(rule);
         case.house.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
         let path = format!("/api/v1/submissions/{}/commit", case.id);
         let said = case.house.tell(&path, &case.ada, json!({})).await.problem();

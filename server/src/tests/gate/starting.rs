@@ -6,7 +6,7 @@ use api::console::Restored;
 use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::ids::{NodeId, RunId};
-use store::running::{self, Hello, WorkerId};
+use store::running::{self, NewWorker, WorkerId};
 
 use super::*;
 
@@ -14,8 +14,8 @@ const LONG: Duration = Duration::from_secs(600);
 
 impl House {
     /// A worker for the jigs `noop` and `script`, and a live node `n1`.
-    async fn awake(&self, cookie: &str) {
-        let hello = Hello {
+    async fn start_worker_and_node(&self, cookie: &str) {
+        let hello = NewWorker {
             id: WorkerId(uuid::Uuid::new_v4()),
             name: "w".into(),
             capacity: 10,
@@ -35,7 +35,7 @@ impl House {
         running::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
     }
 
-    async fn switch_by(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
+    async fn switch_via(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 self.tell(
@@ -52,7 +52,7 @@ impl House {
         })
     }
 
-    async fn hold_by(&self, way: Way, cookie: &str, deployment: &str, held: bool) -> Outcome {
+    async fn hold_via(&self, way: Way, cookie: &str, deployment: &str, held: bool) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 let given = json!({"held": held, "reason": "because"});
@@ -71,7 +71,7 @@ impl House {
         })
     }
 
-    async fn restore_by(&self, way: Way, cookie: &str, deployment: &str, target: i64) -> Answer {
+    async fn restore_via(&self, way: Way, cookie: &str, deployment: &str, target: i64) -> Answer {
         match way {
             Way::Rest => {
                 self.tell(
@@ -93,7 +93,7 @@ impl House {
     }
 
     /// Imports one file of a barclamp. A page takes one file at a time.
-    async fn import_by(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
+    async fn import_via(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
         outcome(&match way {
             Way::Rest => {
                 self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await
@@ -109,7 +109,7 @@ impl House {
     }
 
     async fn role_of(&self, run: RunId) -> Role {
-        let facts = running::run_facts(self.db.worker(), &[run])
+        let facts = running::run_details(self.db.worker(), &[run])
             .await
             .expect("a run")
             .remove(&run)
@@ -128,35 +128,35 @@ impl House {
 async fn disabled_switch_hold_or_jig_starts_nothing() {
     let house = House::new().await;
     let bo_is = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo_is).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
     let bind = json!([{"edit": "bind", "deployment": house.id_of("web", &ada).await, "node": house.n1(&ada).await, "role": "app"}]);
     let nothing: [RunId; 0] = [];
-    for way in WAYS {
+    for way in INTERFACES {
         let (done, made) = match way {
             Way::Rest => (200, 201),
             Way::Page => (200, 200),
         };
-        assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(house.hold_by(way, &ada, "web", true).await.0, done, "{way:?}");
-        if way == WAYS[0] {
+        assert_eq!(house.switch_via(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(house.hold_via(way, &ada, "web", true).await.0, done, "{way:?}");
+        if way == INTERFACES[0] {
             // None of them blocks an approved change. Its steps stay pending.
             house.passes(&ada, "web", bind.clone(), &[&bo]).await;
-            house.awake(&ada).await;
+            house.start_worker_and_node(&ada).await;
         }
         assert_eq!(house.starts().await, nothing, "{way:?}: off and held");
-        assert_eq!(house.switch_by(way, &bo, true).await, no(403, "forbidden"), "{way:?}");
-        assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(house.switch_via(way, &bo, true).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(house.switch_via(way, &ada, true).await.0, made, "{way:?}");
         assert_eq!(house.starts().await, nothing, "{way:?}: held");
-        assert_eq!(house.hold_by(way, &bo, "web", false).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(house.hold_via(way, &bo, "web", false).await, no(403, "forbidden"), "{way:?}");
         assert_eq!(
-            house.hold_by(way, &ada, "edge", false).await,
+            house.hold_via(way, &ada, "edge", false).await,
             no(409, "state"),
             "{way:?}: another's is no hold of this"
         );
-        assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(house.hold_by(way, &ada, "web", false).await.0, done, "{way:?}");
+        assert_eq!(house.switch_via(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(house.hold_via(way, &ada, "web", false).await.0, done, "{way:?}");
         assert_eq!(house.starts().await, nothing, "{way:?}: off");
-        assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(house.switch_via(way, &ada, true).await.0, made, "{way:?}");
 
         // A jig's state is part of the blueprint, so it has no switch outside of the gate.
         let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
@@ -166,12 +166,12 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
         let on = house.submit(&ada, on).await;
         house.refuses(&ada, on, &no(409, "not_approved"), "a jig by itself").await;
         assert_eq!(house.starts().await, nothing, "{way:?}: and stays off");
-        house.judge_by(way, &bo, on, "approve").await;
-        assert!(house.commit_by(way, &ada, on).await.0 < 300, "{way:?}");
+        house.give_verdict_via(way, &bo, on, "approve").await;
+        assert!(house.commit_via(way, &ada, on).await.0 < 300, "{way:?}");
         // Check for starts only after the last case, because a claim can't be undone.
-        assert_eq!(house.switch_by(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(house.switch_via(way, &ada, false).await.0, made, "{way:?}");
         assert_eq!(house.starts().await, nothing, "{way:?}: off again");
-        assert_eq!(house.switch_by(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(house.switch_via(way, &ada, true).await.0, made, "{way:?}");
     }
     assert_eq!(house.starts().await.len(), 1, "with nothing in its way");
 }
@@ -181,7 +181,7 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
 async fn restore_only_opens_a_proposal() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
     house
         .passes(
@@ -194,24 +194,24 @@ async fn restore_only_opens_a_proposal() {
     let bound = "step";
     let before =
         (house.count("target").await, house.count(bound).await, house.count("verdict").await);
-    for way in WAYS {
-        let refused = house.restore_by(way, &bo, "web", 1).await;
+    for way in INTERFACES {
+        let refused = house.restore_via(way, &bo, "web", 1).await;
         assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
-        let nowhere = house.restore_by(way, &ada, "web", 99).await;
+        let nowhere = house.restore_via(way, &ada, "web", 99).await;
         assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{way:?}");
         let restored: Restored =
-            serde_json::from_value(house.restore_by(way, &ada, "web", 1).await.json())
+            serde_json::from_value(house.restore_via(way, &ada, "web", 1).await.json())
                 .expect("one");
         let draft = (restored.proposal.0, restored.version.into());
         let id = house.submit(&ada, draft).await;
         assert_eq!(
-            house.judge_by(way, &ada, id, "approve").await,
+            house.give_verdict_via(way, &ada, id, "approve").await,
             no(403, "author"),
             "{way:?}: who restores is an author"
         );
         let path = format!("/api/v1/submissions/{id}");
         assert_eq!(
-            house.ask_get(&path, &bo).await.json()["gate"]["approvals"],
+            house.send_get(&path, &bo).await.json()["gate"]["approvals"],
             0,
             "{way:?}: the target's old approval is none"
         );
@@ -221,7 +221,7 @@ async fn restore_only_opens_a_proposal() {
         let now =
             (house.count("target").await, house.count(bound).await, house.count("verdict").await);
         assert_eq!(now, before, "{way:?}");
-        assert_eq!(house.discard_by(way, &ada, draft).await.0, 200, "{way:?}");
+        assert_eq!(house.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
     }
 }
 
@@ -230,7 +230,7 @@ async fn restore_only_opens_a_proposal() {
 async fn import_after_approval_affects_no_run() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let file = |version: &str, about: &str| {
         format!(
             "barclamp: {{name: tool, version: '{version}'}}\nroles:\n  - {{name: tool, jig: noop, description: {about}}}\n"
@@ -249,32 +249,34 @@ async fn import_after_approval_affects_no_run() {
     ]);
     let draft = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, draft).await;
-    house.judge_by(Way::Page, &bo, id, "approve").await;
+    house.give_verdict_via(Way::Page, &bo, id, "approve").await;
     let change = async || {
-        house.ask_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"].clone()
+        house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"]
+            .clone()
     };
     let approved = change().await;
     assert!(approved.is_string());
     for (way, newer) in [(Way::Rest, "2"), (Way::Page, "3")] {
-        let same = house.import_by(way, &ada, (path, &file("1", "wrong"))).await;
+        let same = house.import_via(way, &ada, (path, &file("1", "wrong"))).await;
         assert_eq!(same, no(409, "other_content"), "{way:?}: one version, one content");
-        let newer = house.import_by(way, &ada, (path, &file(newer, "wrong"))).await;
+        let newer = house.import_via(way, &ada, (path, &file(newer, "wrong"))).await;
         assert!(newer.0 < 300, "{way:?}: {newer:?}");
         assert_eq!(change().await, approved, "{way:?}: what was approved");
     }
-    assert_eq!(house.commit_by(Way::Page, &ada, id).await.0, 200);
-    for way in WAYS {
+    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
+    for way in INTERFACES {
         assert_eq!(
-            house.import_by(way, &ada, (path, &file("1", "late"))).await,
+            house.import_via(way, &ada, (path, &file("1", "late"))).await,
             no(409, "other_content"),
             "{way:?}"
         );
         assert!(
-            house.import_by(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0 < 300,
+            house.import_via(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0
+                < 300,
             "{way:?}"
         );
     }
-    house.awake(&ada).await;
+    house.start_worker_and_node(&ada).await;
     let runs = house.starts().await;
     assert_eq!(runs.len(), 1);
     assert_eq!(house.role_of(runs[0]).await.description, "right");

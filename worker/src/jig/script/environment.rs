@@ -2,7 +2,7 @@
 //!
 //! The file `GANTRY_INPUT` has the whole input. The variables are a convenience for shell scripts,
 //! so they may be incomplete. They omit values that are not scalars, and texts over `MAX_VALUE`
-//! bytes (Linux limits a variable to 128 KiB). They also omit everything after the first `MAX_ALL`
+//! bytes (Linux limits a variable to 128 KiB). They also omit everything after the first `MAX_TOTAL`
 //! bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's order wins.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 32 << 10;
 /// Maximum total size in bytes.
-const MAX_ALL: usize = 256 << 10;
+const MAX_TOTAL: usize = 256 << 10;
 
 /// The variables, by name.
 pub fn variables(input: &Value) -> BTreeMap<String, String> {
@@ -31,7 +31,7 @@ impl Found {
         match value {
             Value::Object(entries) => {
                 for (key, value) in entries {
-                    self.walk(&format!("{name}_{}", in_capitals(key)), value);
+                    self.walk(&format!("{name}_{}", to_upper_name(key)), value);
                 }
             }
             Value::Array(items) => {
@@ -47,7 +47,7 @@ impl Found {
 
     fn add(&mut self, name: &str, value: String) {
         let size = name.len() + value.len();
-        let fits = value.len() <= MAX_VALUE && self.size + size <= MAX_ALL;
+        let fits = value.len() <= MAX_VALUE && self.size + size <= MAX_TOTAL;
         if fits && !value.contains('\0') && !self.variables.contains_key(name) {
             self.size += size;
             self.variables.insert(name.to_owned(), value);
@@ -55,7 +55,7 @@ impl Found {
     }
 }
 
-fn in_capitals(key: &str) -> String {
+fn to_upper_name(key: &str) -> String {
     key.chars()
         .map(|c| match c {
             c if c.is_ascii_alphanumeric() => c.to_ascii_uppercase(),
@@ -65,7 +65,7 @@ fn in_capitals(key: &str) -> String {
 }
 
 /// Formats the variables as lines for a POSIX shell.
-pub fn as_shell(variables: &BTreeMap<String, String>) -> String {
+pub fn to_shell(variables: &BTreeMap<String, String>) -> String {
     variables
         .iter()
         .map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")))
@@ -100,7 +100,7 @@ mod tests {
     fn shell_reads_variables_unchanged() {
         let value = "a'b\"c $HOME `id` \\ \n second line";
         let found = variables(&json!({ "k": value }));
-        let script = format!("{}printf %s \"$GANTRY_DATA_K\"", as_shell(&found));
+        let script = format!("{}printf %s \"$GANTRY_DATA_K\"", to_shell(&found));
         let output = std::process::Command::new("sh")
             .args(["-c", &script])
             .output()
@@ -116,6 +116,6 @@ mod tests {
         let many: serde_json::Map<_, _> =
             (0..100).map(|n| (format!("k{n}"), json!("x".repeat(MAX_VALUE)))).collect();
         let size: usize = variables(&Value::Object(many)).values().map(String::len).sum();
-        assert!(size <= MAX_ALL);
+        assert!(size <= MAX_TOTAL);
     }
 }

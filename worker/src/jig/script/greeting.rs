@@ -19,7 +19,7 @@ const KEPT: usize = 1024;
 /// Number of characters of the server's text to show.
 const SHOWN: usize = 80;
 /// Lines that OpenSSH sends instead of its identification when it refuses connections.
-const NOT_NOW: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
+const REFUSAL_LINES: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
 
 /// The first bytes received over a connection.
 #[derive(Debug, Clone, Default)]
@@ -52,7 +52,7 @@ impl Heard {
                     "its SSH server closed the connection before the login ({error}): see its log"
                 )
             }
-            Err(said) => not_ssh(port, said, "closes them without data"),
+            Err(said) => no_identification_text(port, said, "closes them without data"),
         }
     }
 
@@ -61,14 +61,18 @@ impl Heard {
         let seconds = time.as_secs();
         match self.said() {
             Ok(()) => format!("no login within {seconds} seconds"),
-            Err(said) => not_ssh(port, said, &format!("sends no data within {seconds} seconds")),
+            Err(said) => no_identification_text(
+                port,
+                said,
+                &format!("sends no data within {seconds} seconds"),
+            ),
         }
     }
 }
 
-fn not_ssh(port: u16, said: Option<String>, silent: &str) -> String {
+fn no_identification_text(port: u16, said: Option<String>, silent: &str) -> String {
     match said {
-        Some(said) if NOT_NOW.iter().any(|not_now| said.starts_with(not_now)) => {
+        Some(said) if REFUSAL_LINES.iter().any(|refusal| said.starts_with(refusal)) => {
             format!(
                 "its SSH server accepts no logins at the moment (it sent \"{said}\"): check \
                  MaxStartups and PerSourcePenalties of its sshd"

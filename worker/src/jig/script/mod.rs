@@ -38,7 +38,7 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Ended, Jig, Job, MAX_RESULT, Object, Scripts, Stop, StopReason};
+use super::{Ended, Jig, Job, MAX_RESULT, Object, ScriptSource, Stop, StopReason};
 use crate::log::{Lines, Log, Stream};
 use crate::reach::Reachable;
 use crate::secrets::{SecretSource, Secrets};
@@ -58,24 +58,24 @@ use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wra
 /// Seconds between SIGTERM and SIGKILL to the processes of a run.
 const GRACE: u64 = 5;
 /// Maximum bytes of scripts that are sent with a run without asking which ones the node has.
-const ALONG: usize = 256 << 10;
+const MAX_INLINE_SCRIPTS: usize = 256 << 10;
 /// Maximum scripts that a worker remembers for each node.
-const SCRIPTS_KNOWN: usize = 10_000;
+const MAX_KNOWN_SCRIPTS: usize = 10_000;
 /// Timeout of a short command on a node, such as staging or a query.
-const ERRAND: Duration = Duration::from_secs(90);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum bytes of a command's output, and of its error output.
 const ANSWER: usize = 64 << 10;
 /// Maximum bytes of the list of attempts. About 10,000 attempts fit.
-const SURVEYED: usize = 1 << 20;
+const MAX_SURVEY_OUTPUT: usize = 1 << 20;
 /// Time that a connected node has to return its boot id.
 const LOOK: Duration = Duration::from_secs(25);
 /// Prints the id of the machine's current boot, if the system has one.
 const BOOT_ID: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown";
 /// Time after a run's timeout at which the worker considers the wrapper hung. The wrapper enforces
 /// the timeout itself.
-const OVERTIME: Duration = Duration::from_secs(30);
+const WRAPPER_OVERTIME: Duration = Duration::from_secs(30);
 /// Time to read a stream after its process ended. A service may hold it open indefinitely.
-const LATE_OUTPUT: Duration = Duration::from_millis(300);
+const LATE_OUTPUT_TIME: Duration = Duration::from_millis(300);
 /// Delays between attempts to reconnect to a run. The last one repeats.
 const AGAIN: [Duration; 5] = [
     Duration::from_millis(200),
@@ -85,16 +85,16 @@ const AGAIN: [Duration; 5] = [
     Duration::from_secs(10),
 ];
 
-const REFUSED: i32 = 71;
-const MISSING: i32 = 72;
+const EXIT_REFUSED: i32 = 71;
+const EXIT_MISSING_SCRIPT: i32 = 72;
 const NOTHING: i32 = 76;
-const ORPHANED: i32 = 77;
+const EXIT_ORPHANED: i32 = 77;
 
 /// Runs scripts.
 pub struct ScriptJig {
-    scripts: Arc<dyn Scripts>,
+    scripts: Arc<dyn ScriptSource>,
     /// Root folder for runs that execute for a node but not on it.
-    on_behalf: std::path::PathBuf,
+    worker_root: std::path::PathBuf,
     ways: Arc<Ways>,
 }
 
@@ -115,15 +115,15 @@ enum Trouble {
     Transport(#[from] transport::TransportError),
     #[error("The connection to the node broke before the run started.")]
     NeverStarted,
-    #[error("The node did not answer within {} seconds while {doing}.", ERRAND.as_secs())]
-    Silent { doing: &'static str },
+    #[error("The node did not answer within {} seconds while {action}.", COMMAND_TIMEOUT.as_secs())]
+    Timeout { action: &'static str },
     #[error(
-        "The node printed more than {} bytes to its {} while {doing}, more than any valid answer. \
+        "The node printed more than {} bytes to its {} while {action}, more than any valid answer. \
          Check the output of its login shell and of commands that its SSH server forces.", .much.most, .much.stream
     )]
-    Flooded { doing: &'static str, much: TooMuch },
-    #[error("Error on the node while {doing} ({how}): {said}")]
-    Errand { doing: &'static str, how: Ending, said: String },
+    TooMuchOutput { action: &'static str, much: OutputLimitExceeded },
+    #[error("Error on the node while {action} ({how}): {said}")]
+    CommandFailed { action: &'static str, how: Ending, said: String },
     #[error("{0}")]
     Script(String),
 }
@@ -150,52 +150,52 @@ pub enum Left {
 }
 
 impl ScriptJig {
-    /// Creates a jig. `on_behalf` is the root folder for runs that execute on the worker for a
+    /// Creates a jig. `worker_root` is the root folder for runs that execute on the worker for a
     /// node.
     pub fn new(
-        scripts: Arc<dyn Scripts>,
+        scripts: Arc<dyn ScriptSource>,
         secrets: Arc<dyn SecretSource>,
-        on_behalf: impl Into<std::path::PathBuf>,
+        worker_root: impl Into<std::path::PathBuf>,
         reachable: Reachable,
     ) -> Self {
         let connections = Connections::new(secrets, reachable);
         let ways = Ways { connections, staged: Mutex::default(), scripts: Mutex::default() };
-        Self { scripts, on_behalf: on_behalf.into(), ways: Arc::new(ways) }
+        Self { scripts, worker_root: worker_root.into(), ways: Arc::new(ways) }
     }
 
     fn transport(&self, job: &Job) -> Result<Transport, Trouble> {
         if job.on_node() {
             return Ok(Transport::read(&job.connection)?);
         }
-        let root = self.on_behalf.join(job.node.to_string());
+        let root = self.worker_root.join(job.node.to_string());
         Ok(Transport::Local { root })
     }
 
-    fn errands(&self, transport: Transport) -> Errands {
-        Errands { transport: Arc::new(transport), ways: Arc::clone(&self.ways) }
+    fn commands(&self, transport: Transport) -> NodeCommands {
+        NodeCommands { transport: Arc::new(transport), ways: Arc::clone(&self.ways) }
     }
 
     async fn carry_out(&self, job: &Job, log: &Log, stop: &mut Stop) -> Result<Ended, Trouble> {
         let transport = self.transport(job)?;
         transport.prepare().await?;
-        let node = Node { errands: self.errands(transport), job };
-        node.errands.stage_wrapper().await?;
-        let mut along = node.scripts_along(self.scripts.as_ref()).await?;
+        let node = Node { commands: self.commands(transport), job };
+        node.commands.stage_wrapper().await?;
+        let mut along = node.inline_scripts(self.scripts.as_ref()).await?;
         // Twice, because staged files may have been removed since. If the second attempt fails too,
         // the node can't store files.
         for _ in 0..2 {
             let came = node.run(&along, log, stop).await?;
             match came.ended.as_ref().ok().and_then(Ending::code) {
-                Some(MISSING) => {
+                Some(EXIT_MISSING_SCRIPT) => {
                     along.clear();
                     node.send_scripts(self.scripts.as_ref()).await?;
                 }
-                Some(NO_WRAPPER) => node.errands.stage_wrapper_again().await?,
-                _ => return node.how_it_ended(came, log).await,
+                Some(NO_WRAPPER) => node.commands.restage_wrapper().await?,
+                _ => return node.to_outcome(came, log).await,
             }
         }
         let came = node.run(&along, log, stop).await?;
-        node.how_it_ended(came, log).await
+        node.to_outcome(came, log).await
     }
 
     /// Checks whether the node accepts a connection. A node without an address is a folder of this
@@ -211,13 +211,13 @@ impl ScriptJig {
                 };
             }
         };
-        let errands = self.errands(transport);
-        let Transport::Ssh { reach, .. } = &*errands.transport else {
+        let commands = self.commands(transport);
+        let Transport::Ssh { reach, .. } = &*commands.transport else {
             return Look { tried: Vec::new(), revealing: Vec::new(), came: Ok(String::new()) };
         };
         let (connections, begun) = (&self.ways.connections, Instant::now());
         let came = match connections.reach(reach).await {
-            Ok(_) => errands.boot_id(reach).await,
+            Ok(_) => commands.boot_id(reach).await,
             Err(error) => Err(error.to_string()),
         };
         Look {
@@ -234,11 +234,13 @@ impl ScriptJig {
     /// If the node can't be queried. The text is for users.
     pub async fn survey(&self, connection: &Value) -> Result<Vec<(RunId, StepId)>, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
-        let errands = self.errands(transport);
+        let commands = self.commands(transport);
         let asked = async {
             // A reboot may have mounted another disk, so the wrapper is staged again.
-            let root = errands.transport.root().to_string_lossy().into_owned();
-            errands.stage_wrapper_and("listing its runs", &[root, "attempts".to_owned()]).await
+            let root = commands.transport.root().to_string_lossy().into_owned();
+            commands
+                .stage_wrapper_and_call("listing its runs", &[root, "attempts".to_owned()])
+                .await
         };
         let said = asked.await.map_err(|error: Trouble| error.to_string())?;
         Ok(said.lines().filter_map(running).collect())
@@ -249,7 +251,7 @@ impl ScriptJig {
     ///
     /// # Errors
     /// If the node can't be queried. The state is then unknown.
-    pub async fn end_lost(
+    pub async fn end_lost_run(
         &self,
         connection: &Value,
         step: StepId,
@@ -257,11 +259,11 @@ impl ScriptJig {
         run: RunId,
     ) -> Result<Left, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
-        let errands = self.errands(transport);
+        let commands = self.commands(transport);
         let ended = async {
-            errands.transport.prepare().await?;
-            errands.stage_wrapper().await?;
-            errands.end(step, epoch, run).await
+            commands.transport.prepare().await?;
+            commands.stage_wrapper().await?;
+            commands.end(step, epoch, run).await
         };
         ended.await.map_err(|error: Trouble| error.to_string())
     }
@@ -301,14 +303,14 @@ impl Jig for ScriptJig {
 /// The result of following a run.
 struct Came {
     /// How the run ended on its node, or why the worker gave up.
-    ended: Result<Ending, GivenUp>,
+    ended: Result<Ending, GaveUp>,
     last_error: String,
     /// The wrapper's report on the run, if it arrived over the same channel.
     told: Option<Vec<u8>>,
 }
 
 /// Why a run was not followed to its end, and whether it ever started on the node, if known.
-struct GivenUp {
+struct GaveUp {
     why: Why,
     started: Option<bool>,
 }
@@ -321,9 +323,9 @@ enum Why {
 
 /// The result of a run whose report has arrived completely. The run has ended, so a later failure
 /// of its connection does not matter.
-fn come_whole(come: Result<Ending, GivenUp>) -> Result<Ending, GivenUp> {
+fn complete_ending(come: Result<Ending, GaveUp>) -> Result<Ending, GaveUp> {
     match come {
-        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GivenUp { why: Why::TooLong, .. }) => {
+        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GaveUp { why: Why::TooLong, .. }) => {
             Ok(Ending::Code(0))
         }
         come => come,
@@ -357,19 +359,19 @@ type Script = (Hash, Vec<u8>);
 
 /// Short commands on a node.
 #[derive(Clone)]
-struct Errands {
+struct NodeCommands {
     transport: Arc<Transport>,
     ways: Arc<Ways>,
 }
 
-impl Errands {
+impl NodeCommands {
     fn wrapper_path(&self) -> String {
         let root = self.transport.root();
         root.join(".gantry/bin").join(wrapper_hash().to_string()).to_string_lossy().into_owned()
     }
 
     /// The arguments that call the wrapper.
-    fn wrapper_words(&self, command: &[String]) -> Vec<String> {
+    fn wrapper_args(&self, command: &[String]) -> Vec<String> {
         let mut words = vec![
             wrapper_hash().to_string(),
             self.wrapper_path(),
@@ -385,24 +387,31 @@ impl Errands {
         if known {
             return Ok(());
         }
-        self.stage_wrapper_again().await
+        self.restage_wrapper().await
     }
 
-    async fn stage_wrapper_again(&self) -> Result<(), Trouble> {
-        self.stage_wrapper_and("staging the wrapper", &[]).await.map(drop)
+    async fn restage_wrapper(&self) -> Result<(), Trouble> {
+        self.stage_wrapper_and_call("staging the wrapper", &[]).await.map(drop)
     }
 
     /// Stages the wrapper and calls it with these arguments, if any. It is a single command,
     /// because each command costs a login on the node.
-    async fn stage_wrapper_and(
+    async fn stage_wrapper_and_call(
         &self,
-        doing: &'static str,
+        action: &'static str,
         call: &[String],
     ) -> Result<String, Trouble> {
         let mut words = vec![self.wrapper_path()];
         words.extend_from_slice(call);
-        let said =
-            self.long_errand(doing, STAGE_WRAPPER, &words, WRAPPER.as_bytes(), SURVEYED).await?;
+        let said = self
+            .execute_with_limit(
+                action,
+                STAGE_WRAPPER,
+                &words,
+                WRAPPER.as_bytes(),
+                MAX_SURVEY_OUTPUT,
+            )
+            .await?;
         let said = String::from_utf8_lossy(&said).into_owned();
         if let Ok(mut scripts) = self.ways.scripts.lock() {
             scripts.insert(
@@ -421,20 +430,20 @@ impl Errands {
     }
 
     /// Runs one short command and returns its standard output.
-    async fn errand(
+    async fn execute(
         &self,
-        doing: &'static str,
+        action: &'static str,
         line: &str,
         words: &[String],
         input: &[u8],
     ) -> Result<Vec<u8>, Trouble> {
-        self.long_errand(doing, line, words, input, ANSWER).await
+        self.execute_with_limit(action, line, words, input, ANSWER).await
     }
 
-    /// Like `errand`, with another limit for the output.
-    async fn long_errand(
+    /// Like `execute`, with another limit for the output.
+    async fn execute_with_limit(
         &self,
-        doing: &'static str,
+        action: &'static str,
         line: &str,
         words: &[String],
         input: &[u8],
@@ -454,21 +463,21 @@ impl Errands {
                 Ok(((), stdout, stderr)) => Ok((process.wait().await, stdout, stderr)),
                 Err(much) => {
                     process.kill().await;
-                    Err(Trouble::Flooded { doing, much })
+                    Err(Trouble::TooMuchOutput { action, much })
                 }
             }
         };
         let (how, stdout, stderr) =
-            timeout(ERRAND, all).await.map_err(|_| Trouble::Silent { doing })??;
+            timeout(COMMAND_TIMEOUT, all).await.map_err(|_| Trouble::Timeout { action })??;
         match how {
             Ending::Code(0) => Ok(stdout),
-            how => Err(Trouble::Errand { doing, how, said: last_line(&stderr) }),
+            how => Err(Trouble::CommandFailed { action, how, said: last_line(&stderr) }),
         }
     }
 
     /// Reads the id of the machine's current boot.
     async fn boot_id(&self, reach: &Reach) -> Result<String, String> {
-        match timeout(LOOK, self.errand("reading its boot id", BOOT_ID, &[], b"")).await {
+        match timeout(LOOK, self.execute("reading its boot id", BOOT_ID, &[], b"")).await {
             Ok(Ok(said)) => Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()),
             Ok(Err(trouble)) => Err(trouble.to_string()),
             Err(_) => {
@@ -481,12 +490,12 @@ impl Errands {
 
     async fn ask(
         &self,
-        doing: &'static str,
+        action: &'static str,
         command: &[String],
         input: &[u8],
     ) -> Result<Vec<u8>, Trouble> {
-        let words = self.wrapper_words(command);
-        self.errand(doing, CALL_WRAPPER, &words, input).await
+        let words = self.wrapper_args(command);
+        self.execute(action, CALL_WRAPPER, &words, input).await
     }
 
     async fn end(&self, step: StepId, epoch: i64, run: RunId) -> Result<Left, Trouble> {
@@ -509,17 +518,17 @@ impl Errands {
 
 /// The node of one job.
 struct Node<'a> {
-    errands: Errands,
+    commands: NodeCommands,
     job: &'a Job,
 }
 
 impl Node<'_> {
     /// Returns the scripts to send with the run, because this worker does not know whether the node
     /// has them. Asking first would cost more. Returns none if they are too long.
-    async fn scripts_along(&self, scripts: &dyn Scripts) -> Result<Vec<Script>, Trouble> {
-        let place = self.errands.transport.place();
+    async fn inline_scripts(&self, scripts: &dyn ScriptSource) -> Result<Vec<Script>, Trouble> {
+        let place = self.commands.transport.place();
         let known =
-            self.errands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
+            self.commands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
         let mut there = known.unwrap_or_default();
         let (mut along, mut length) = (Vec::new(), 0);
         for script in &self.job.role.scripts {
@@ -528,7 +537,7 @@ impl Node<'_> {
             }
             let bytes = scripts.script(script.hash).await.map_err(Trouble::Script)?;
             length += bytes.len();
-            if length > ALONG {
+            if length > MAX_INLINE_SCRIPTS {
                 return Ok(Vec::new());
             }
             along.push((script.hash, bytes));
@@ -537,10 +546,10 @@ impl Node<'_> {
     }
 
     /// Records that the node has the scripts of a started run.
-    fn note_scripts(&self) {
-        if let Ok(mut known) = self.errands.ways.scripts.lock() {
-            let of_node = known.entry(self.errands.transport.place()).or_default();
-            if of_node.len() > SCRIPTS_KNOWN {
+    fn remember_scripts(&self) {
+        if let Ok(mut known) = self.commands.ways.scripts.lock() {
+            let of_node = known.entry(self.commands.transport.place()).or_default();
+            if of_node.len() > MAX_KNOWN_SCRIPTS {
                 of_node.clear();
             }
             of_node.extend(self.job.role.scripts.iter().map(|script| script.hash));
@@ -548,19 +557,19 @@ impl Node<'_> {
     }
 
     fn forget_scripts(&self) {
-        if let Ok(mut known) = self.errands.ways.scripts.lock() {
-            known.remove(&self.errands.transport.place());
+        if let Ok(mut known) = self.commands.ways.scripts.lock() {
+            known.remove(&self.commands.transport.place());
         }
     }
 
     /// Sends the scripts that the node lacks.
-    async fn send_scripts(&self, scripts: &dyn Scripts) -> Result<(), Trouble> {
+    async fn send_scripts(&self, scripts: &dyn ScriptSource) -> Result<(), Trouble> {
         self.forget_scripts();
         let mut command = vec!["lacks".to_owned()];
         let wanted: BTreeSet<String> =
             self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
         command.extend(wanted);
-        let lacking = self.errands.ask("checking its scripts", &command, b"").await?;
+        let lacking = self.commands.ask("checking its scripts", &command, b"").await?;
         for hash in String::from_utf8_lossy(&lacking).lines() {
             let hash: Hash = hash.parse().map_err(|_| {
                 Trouble::Script(format!(
@@ -570,7 +579,7 @@ impl Node<'_> {
             })?;
             let bytes = scripts.script(hash).await.map_err(Trouble::Script)?;
             let command = ["put".to_owned(), hash.to_string()];
-            self.errands.ask("sending a script", &command, &bytes).await?;
+            self.commands.ask("sending a script", &command, &bytes).await?;
         }
         Ok(())
     }
@@ -604,13 +613,14 @@ impl Node<'_> {
 
     /// Starts the run and follows it to its end. Reconnects if the connection breaks.
     async fn run(&self, along: &[Script], log: &Log, stop: &mut Stop) -> Result<Came, Trouble> {
-        let until = Instant::now() + self.job.timeout() + Duration::from_secs(GRACE) + OVERTIME;
+        let until =
+            Instant::now() + self.job.timeout() + Duration::from_secs(GRACE) + WRAPPER_OVERTIME;
         let mut patience = Patience { stop, until };
         let mut heard = Heard { out: log.lines(Stream::Out), err: log.lines(Stream::Err) };
-        let (mark, mut input) = (Mark::random(), self.standard_input(along));
-        let words = self.errands.wrapper_words(&self.run_command(input.len(), &mark, along));
-        let mut process = self.errands.start(CALL_WRAPPER, &words).await?;
-        let mut abandoned = Abandoned::of(self);
+        let (mark, mut input) = (Mark::random(), self.run_input(along));
+        let words = self.commands.wrapper_args(&self.run_command(input.len(), &mark, along));
+        let mut process = self.commands.start(CALL_WRAPPER, &words).await?;
+        let mut end_on_drop = Abandoned::of(self);
         let mut told = None;
         let ended = loop {
             let (come, result) = self
@@ -622,33 +632,33 @@ impl Node<'_> {
                 )
                 .await;
             told = told.or(result);
-            let come = if told.is_some() { come_whole(come) } else { come };
+            let come = if told.is_some() { complete_ending(come) } else { come };
             let lost = match &come {
                 Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
                 _ => break come,
             };
             tracing::warn!(run = %self.job.run, why = %lost, "the connection to a run broke, \
                 reconnecting");
-            match self.way_back(&heard, &mark, &mut patience).await {
+            match self.reconnect(&heard, &mark, &mut patience).await {
                 Ok(found) => process = found,
-                Err(given_up) => break Err(given_up),
+                Err(client_errors) => break Err(client_errors),
             }
         };
-        abandoned.ended();
+        end_on_drop.ended();
         let [_, last_error] = [heard.out, heard.err].map(Lines::finish);
         match ended {
             Ok(Ending::Code(NOTHING)) => {
                 // Part of the input may still be in transit. It must not start a run later.
-                self.errands.end(self.job.step, self.job.epoch, self.job.run).await?;
+                self.commands.end(self.job.step, self.job.epoch, self.job.run).await?;
                 Err(Trouble::NeverStarted)
             }
-            Ok(Ending::Code(ORPHANED)) => {
-                self.errands.end(self.job.step, self.job.epoch, self.job.run).await?;
+            Ok(Ending::Code(EXIT_ORPHANED)) => {
+                self.commands.end(self.job.step, self.job.epoch, self.job.run).await?;
                 Ok(Came { ended, last_error, told })
             }
             _ => {
                 if matches!(ended, Ok(Ending::Code(0))) {
-                    self.note_scripts();
+                    self.remember_scripts();
                 }
                 Ok(Came { ended, last_error, told })
             }
@@ -663,7 +673,7 @@ impl Node<'_> {
         (input, mark): (Vec<u8>, &Mark),
         heard: &mut Heard,
         patience: &mut Patience<'_>,
-    ) -> (Result<Ending, GivenUp>, Option<Vec<u8>>) {
+    ) -> (Result<Ending, GaveUp>, Option<Vec<u8>>) {
         let (stdin, stdout, stderr) =
             (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let (says, over) = watch::channel(false);
@@ -678,17 +688,17 @@ impl Node<'_> {
             ended
         };
         // Input that is still being written when the process has ended has no reader.
-        let until_over = over.clone();
+        let feed_end = over.clone();
         let feeding = async {
             tokio::select! {
-                () = feed_and_thank(stdin, &input, arrived) => {}
-                () = is_over(until_over) => {}
+                () = feed_and_confirm(stdin, &input, arrived) => {}
+                () = is_over(feed_end) => {}
             }
         };
         let mut nothing = Nothing;
         let reading = futures::future::join(
-            read_out(stdout, &mut heard.out, over.clone(), &mut told),
-            read_out(stderr, &mut heard.err, over, &mut nothing),
+            read_output(stdout, &mut heard.out, over.clone(), &mut told),
+            read_output(stderr, &mut heard.err, over, &mut nothing),
         );
         let (ended, (), _) = futures::join!(waiting, feeding, reading);
         if matches!(ended, Ok(Ending::Code(_))) {
@@ -698,23 +708,23 @@ impl Node<'_> {
     }
 
     /// Reconnects to the run, from the last received byte on.
-    async fn way_back(
+    async fn reconnect(
         &self,
         heard: &Heard,
         mark: &Mark,
         patience: &mut Patience<'_>,
-    ) -> Result<Process, GivenUp> {
+    ) -> Result<Process, GaveUp> {
         let mut command = vec!["follow".to_owned(), self.token()];
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
         command.extend([mark.as_str().to_owned(), MAX_RESULT.to_string()]);
-        let words = self.errands.wrapper_words(&command);
+        let words = self.commands.wrapper_args(&command);
         let mut pauses = AGAIN.into_iter();
         let mut pause = AGAIN[0];
         loop {
             pause = pauses.next().unwrap_or(pause);
             let found = async {
                 tokio::time::sleep(pause).await;
-                self.errands.start(CALL_WRAPPER, &words).await
+                self.commands.start(CALL_WRAPPER, &words).await
             };
             tokio::select! {
                 found = found => match found {
@@ -728,9 +738,9 @@ impl Node<'_> {
     }
 
     /// Ends the run on its node, and waits briefly for its last output.
-    async fn give_up(&self, why: Why, process: Option<&mut Process>) -> GivenUp {
+    async fn give_up(&self, why: Why, process: Option<&mut Process>) -> GaveUp {
         let job = self.job;
-        let started = match self.errands.end(job.step, job.epoch, job.run).await {
+        let started = match self.commands.end(job.step, job.epoch, job.run).await {
             Ok(Left::NeverStarted) => Some(false),
             Ok(Left::Started) => Some(true),
             Ok(Left::Unknown) => None,
@@ -744,21 +754,21 @@ impl Node<'_> {
         {
             process.kill().await;
         }
-        GivenUp { why, started }
+        GaveUp { why, started }
     }
 
-    fn standard_input(&self, along: &[Script]) -> Vec<u8> {
+    fn run_input(&self, along: &[Script]) -> Vec<u8> {
         let mut all: Vec<u8> = along.iter().flat_map(|(_, bytes)| bytes).copied().collect();
         // One line each. `serde_json` writes no newlines.
         all.extend(format!("{}\n{}\n", self.job.input, self.job.surroundings).into_bytes());
-        all.extend(environment::as_shell(&environment::variables(&self.job.input)).into_bytes());
+        all.extend(environment::to_shell(&environment::variables(&self.job.input)).into_bytes());
         all
     }
 
-    async fn how_it_ended(&self, came: Came, log: &Log) -> Result<Ended, Trouble> {
+    async fn to_outcome(&self, came: Came, log: &Log) -> Result<Ended, Trouble> {
         let ending = match came.ended {
             Ok(ending) => ending,
-            Err(GivenUp { why: Why::Told(why), started }) => {
+            Err(GaveUp { why: Why::Told(why), started }) => {
                 // Read the report even if the result is not needed, because reading removes it from
                 // the node.
                 let taken = match came.told {
@@ -771,17 +781,17 @@ impl Node<'_> {
                     found: found(split_line(&taken).1, log),
                 });
             }
-            Err(GivenUp { why: Why::TooLong, .. }) => {
+            Err(GaveUp { why: Why::TooLong, .. }) => {
                 return Ok(Ended::failed(format!(
                     "The wrapper did not end within {} seconds after the time limit and was killed.",
-                    OVERTIME.as_secs()
+                    WRAPPER_OVERTIME.as_secs()
                 )));
             }
         };
         match ending {
             Ending::Code(0) => {}
-            Ending::Code(REFUSED) => return Ok(Ended::Refused(came.last_error)),
-            Ending::Code(ORPHANED) => return Ok(Ended::failed(came.last_error)),
+            Ending::Code(EXIT_REFUSED) => return Ok(Ended::Refused(came.last_error)),
+            Ending::Code(EXIT_ORPHANED) => return Ok(Ended::failed(came.last_error)),
             ending => {
                 return Ok(Ended::failed(format!(
                     "The wrapper ended with {ending}: {}",
@@ -799,9 +809,15 @@ impl Node<'_> {
 
     async fn take(&self) -> Result<Vec<u8>, Trouble> {
         let words =
-            self.errands.wrapper_words(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
-        self.errands
-            .long_errand("fetching the result", CALL_WRAPPER, &words, b"", MAX_RESULT + ANSWER)
+            self.commands.wrapper_args(&["take".to_owned(), self.token(), MAX_RESULT.to_string()]);
+        self.commands
+            .execute_with_limit(
+                "fetching the result",
+                CALL_WRAPPER,
+                &words,
+                b"",
+                MAX_RESULT + ANSWER,
+            )
             .await
     }
 
@@ -888,11 +904,11 @@ fn returned(output: &[u8], secrets: &Secrets) -> Result<Object, String> {
 }
 
 /// Ends a run on its node when it is dropped.
-struct Abandoned(Option<(Errands, StepId, i64, RunId)>);
+struct Abandoned(Option<(NodeCommands, StepId, i64, RunId)>);
 
 impl Abandoned {
     fn of(node: &Node<'_>) -> Self {
-        Self(Some((node.errands.clone(), node.job.step, node.job.epoch, node.job.run)))
+        Self(Some((node.commands.clone(), node.job.step, node.job.epoch, node.job.run)))
     }
 
     fn ended(&mut self) {
@@ -903,11 +919,11 @@ impl Abandoned {
 impl Drop for Abandoned {
     fn drop(&mut self) {
         // Without a runtime, the process is exiting. The janitor then ends the lost run.
-        if let Some((errands, step, epoch, run)) = self.0.take()
+        if let Some((commands, step, epoch, run)) = self.0.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move {
-                if let Err(error) = errands.end(step, epoch, run).await {
+                if let Err(error) = commands.end(step, epoch, run).await {
                     tracing::warn!(%run, %error, "cannot end an abandoned run on its node");
                 }
             });
@@ -917,7 +933,7 @@ impl Drop for Abandoned {
 
 /// Sends the input to a run. Once the whole report has arrived, confirms it, so that the node
 /// deletes it.
-async fn feed_and_thank(stdin: Option<Writer>, text: &[u8], mut arrived: watch::Receiver<bool>) {
+async fn feed_and_confirm(stdin: Option<Writer>, text: &[u8], mut arrived: watch::Receiver<bool>) {
     let Some(mut stdin) = stdin else { return };
     // If a command ends before it has read all input, its exit code has the reason.
     let _ = stdin.write_all(text).await;
@@ -938,7 +954,7 @@ async fn feed(stdin: Option<Writer>, text: &[u8]) {
 
 /// A stream exceeded the limit of its command.
 #[derive(Debug, PartialEq, Eq)]
-struct TooMuch {
+struct OutputLimitExceeded {
     stream: &'static str,
     most: usize,
 }
@@ -948,13 +964,13 @@ async fn whole(
     from: Option<Reader>,
     stream: &'static str,
     most: usize,
-) -> Result<Vec<u8>, TooMuch> {
+) -> Result<Vec<u8>, OutputLimitExceeded> {
     let mut read = Vec::new();
     if let Some(from) = from {
         // After a read error, the bytes read so far are the result.
         let _ = from.take(most as u64 + 1).read_to_end(&mut read).await;
     }
-    if read.len() > most { Err(TooMuch { stream, most }) } else { Ok(read) }
+    if read.len() > most { Err(OutputLimitExceeded { stream, most }) } else { Ok(read) }
 }
 
 async fn is_over(mut over: watch::Receiver<bool>) {
@@ -962,11 +978,11 @@ async fn is_over(mut over: watch::Receiver<bool>) {
 }
 
 /// Time after which an unfinished line is shown.
-const PROMPT: Duration = Duration::from_millis(500);
+const UNFINISHED_LINE_DELAY: Duration = Duration::from_millis(500);
 
 /// Reads a stream into the log until it ends, or until its process has ended and no more output
 /// arrives for a moment.
-async fn read_out(
+async fn read_output(
     from: Option<Reader>,
     lines: &mut Lines,
     mut over: watch::Receiver<bool>,
@@ -978,7 +994,7 @@ async fn read_out(
     loop {
         let wait = match deadline {
             Some(deadline) => Instant::now().max(deadline) - Instant::now(),
-            None => PROMPT,
+            None => UNFINISHED_LINE_DELAY,
         };
         tokio::select! {
             biased;
@@ -986,10 +1002,10 @@ async fn read_out(
                 Ok(0) | Err(_) => return,
                 Ok(length) => behind.take(&buffer[..length], |bytes| lines.push(bytes)),
             },
-            Ok(()) = over.changed() => deadline = Some(Instant::now() + LATE_OUTPUT),
+            Ok(()) = over.changed() => deadline = Some(Instant::now() + LATE_OUTPUT_TIME),
             () = tokio::time::sleep(wait) => match deadline {
                 Some(_) => return,
-                None => lines.show_open(),
+                None => lines.flush_unfinished(),
             },
         }
     }
@@ -1000,7 +1016,7 @@ async fn read_out(
 ///
 /// # Errors
 /// If waiting for the process fails.
-pub(crate) async fn last_words(mut child: Child) -> std::io::Result<(ExitStatus, String)> {
+pub(crate) async fn wait_with_last_line(mut child: Child) -> std::io::Result<(ExitStatus, String)> {
     let said = Arc::new(Mutex::new(Vec::new()));
     let read = tokio::spawn({
         let (said, stderr) = (said.clone(), child.stderr.take());
@@ -1016,7 +1032,7 @@ pub(crate) async fn last_words(mut child: Child) -> std::io::Result<(ExitStatus,
     });
     let abort = read.abort_handle();
     let status = child.wait().await?;
-    let _ = timeout(LATE_OUTPUT, read).await;
+    let _ = timeout(LATE_OUTPUT_TIME, read).await;
     abort.abort();
     let said = said.lock().map(|said| last_line(&said)).unwrap_or_default();
     Ok((status, said))
@@ -1064,24 +1080,33 @@ mod tests {
         let read =
             async |text: &'static [u8]| whole(Some(Box::new(text)), "standard output", 4).await;
         assert_eq!(read(b"four").await.as_deref(), Ok(&b"four"[..]));
-        assert_eq!(read(b"four.").await, Err(TooMuch { stream: "standard output", most: 4 }));
+        assert_eq!(
+            read(b"four.").await,
+            Err(OutputLimitExceeded { stream: "standard output", most: 4 })
+        );
         let endless =
             whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
-        assert_eq!(endless, Err(TooMuch { stream: "standard error", most: ANSWER }));
+        assert_eq!(endless, Err(OutputLimitExceeded { stream: "standard error", most: ANSWER }));
     }
 
     #[test]
     fn broken_connection_after_result_fails_no_run() {
-        let too_long = || Err(GivenUp { why: Why::TooLong, started: None });
+        let too_long = || Err(GaveUp { why: Why::TooLong, started: None });
         for come in
             [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()]
         {
-            assert!(matches!(come_whole(come), Ok(Ending::Code(0))));
+            assert!(matches!(complete_ending(come), Ok(Ending::Code(0))));
         }
-        assert!(matches!(come_whole(Ok(Ending::Code(REFUSED))), Ok(Ending::Code(REFUSED))));
-        let told = Err(GivenUp { why: Why::Told(StopReason::Cancelled), started: Some(true) });
+        assert!(matches!(
+            complete_ending(Ok(Ending::Code(EXIT_REFUSED))),
+            Ok(Ending::Code(EXIT_REFUSED))
+        ));
+        let told = Err(GaveUp { why: Why::Told(StopReason::Cancelled), started: Some(true) });
         assert!(
-            matches!(come_whole(told), Err(GivenUp { why: Why::Told(StopReason::Cancelled), .. })),
+            matches!(
+                complete_ending(told),
+                Err(GaveUp { why: Why::Told(StopReason::Cancelled), .. })
+            ),
             "a cancel stays one"
         );
     }

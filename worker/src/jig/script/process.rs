@@ -57,7 +57,7 @@ pub struct Process {
     pub stdin: Option<Writer>,
     pub stdout: Option<Reader>,
     pub stderr: Option<Reader>,
-    where_it_is: Where,
+    location: Where,
 }
 
 enum Where {
@@ -65,7 +65,7 @@ enum Where {
     There {
         ending: watch::Receiver<Option<Ending>>,
         /// Closes the channel on drop.
-        _open: DropGuard,
+        _channel: DropGuard,
     },
 }
 
@@ -76,7 +76,7 @@ impl Process {
             stdin: child.stdin.take().map(|stdin| Box::new(stdin) as Writer),
             stdout: child.stdout.take().map(|stdout| Box::new(stdout) as Reader),
             stderr: child.stderr.take().map(|stderr| Box::new(stderr) as Reader),
-            where_it_is: Where::Here(child),
+            location: Where::Here(child),
         }
     }
 
@@ -87,13 +87,13 @@ impl Process {
         ending: watch::Receiver<Option<Ending>>,
         open: DropGuard,
     ) -> Self {
-        let where_it_is = Where::There { ending, _open: open };
-        Self { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), where_it_is }
+        let location = Where::There { ending, _channel: open };
+        Self { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), location }
     }
 
     /// Waits for the end of the process.
     pub async fn wait(&mut self) -> Ending {
-        match &mut self.where_it_is {
+        match &mut self.location {
             Where::Here(child) => match child.wait().await {
                 Ok(status) => Ending::of(status),
                 Err(error) => Ending::Cut(error.to_string()),
@@ -109,7 +109,7 @@ impl Process {
 
     /// Kills a child process and its process group. Releases a remote process.
     pub async fn kill(&mut self) {
-        if let Where::Here(child) = &mut self.where_it_is {
+        if let Where::Here(child) = &mut self.location {
             if let Some(pid) = child.id() {
                 let _ = killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }

@@ -14,7 +14,7 @@
 //! others. The last address that accepted the worker goes first. An address that accepted the
 //! worker and then went silent goes last. The results are cached until addresses are tried again.
 //!
-//! A connection does not grant permanent access. New commands use it for at most [`GREATEST_AGE`],
+//! A connection does not grant permanent access. New commands use it for at most [`MAX_CONNECTION_AGE`],
 //! and only while the worker still has the key of the connection. Then they need a new connection.
 //! Commands on the old connection continue.
 //!
@@ -46,22 +46,22 @@ use crate::reach::{ConnectError, Reachable};
 use crate::secrets::{Purpose, SecretSource};
 
 /// Time for an address to answer.
-const ANSWERS: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for an address to complete authentication.
-const LETS_IN: Duration = Duration::from_secs(15);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Delay before the next address is tried while the previous one is still in progress.
-const APART: Duration = Duration::from_secs(1);
+const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
 /// Maximum age of a connection for new commands. A key removed from `authorized_keys` keeps access
 /// for up to this time.
-pub const GREATEST_AGE: Duration = Duration::from_secs(300);
+pub const MAX_CONNECTION_AGE: Duration = Duration::from_secs(300);
 /// Time to remember the last good address of a node without a connection.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+const MEMORY_TIME: Duration = Duration::from_secs(3600);
 /// Time after which an unused connection is closed.
-const IDLE: Duration = Duration::from_secs(300);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Keepalive interval. The connection is closed after three unanswered keepalives.
 const ASKED: Duration = Duration::from_secs(10);
 /// Bytes of a stream to buffer for its reader.
-const BUFFER: usize = 64 << 10;
+const BUFFER_SIZE: usize = 64 << 10;
 
 /// Address and credentials of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
@@ -69,9 +69,9 @@ pub struct Reach {
     /// Host names or IP addresses. They are tried in this order, except for remembered results.
     pub addresses: Vec<String>,
     /// The port of all addresses.
-    #[serde(default = "usual_port")]
+    #[serde(default = "default_port")]
     pub port: u16,
-    #[serde(default = "usual_user")]
+    #[serde(default = "default_user")]
     pub user: String,
     /// The secret with the private key.
     #[serde(deserialize_with = "key")]
@@ -81,11 +81,11 @@ pub struct Reach {
     pub host_key: String,
 }
 
-fn usual_port() -> u16 {
+fn default_port() -> u16 {
     22
 }
 
-fn usual_user() -> String {
+fn default_user() -> String {
     "root".to_owned()
 }
 
@@ -115,7 +115,7 @@ pub enum SshError {
          machine was reinstalled, put its new key into the record. If not, another machine may \
          answer there."
     )]
-    OtherHost {
+    HostKeyMismatch {
         address: String,
         /// Fingerprint of the server's key.
         found: String,
@@ -127,7 +127,7 @@ pub enum SshError {
         "Address {address} rejects user {user} with the key {key}. Add its public key to the \
          authorized_keys of that user."
     )]
-    NotLetIn { address: String, user: String, key: String },
+    AuthenticationFailed { address: String, user: String, key: String },
     /// The private key can't be used.
     #[error("{0}")]
     Key(String),
@@ -149,7 +149,7 @@ struct Pinned {
 
 /// Progress of a handshake.
 #[derive(Debug, thiserror::Error)]
-enum Handshake {
+enum HandshakeError {
     #[error(transparent)]
     Ssh(#[from] russh::Error),
     #[error("another host key: {0}")]
@@ -157,19 +157,19 @@ enum Handshake {
 }
 
 impl client::Handler for Pinned {
-    type Error = Handshake;
+    type Error = HandshakeError;
 
     async fn check_server_key(
         &mut self,
         shown: &PublicKeyOrCertificate,
-    ) -> Result<bool, Handshake> {
+    ) -> Result<bool, HandshakeError> {
         let PublicKeyOrCertificate::PublicKey { key, .. } = shown else {
-            return Err(Handshake::OtherKey("a certificate".to_owned()));
+            return Err(HandshakeError::OtherKey("a certificate".to_owned()));
         };
         if key.key_data() == self.key.key_data() {
             return Ok(true);
         }
-        Err(Handshake::OtherKey(key.fingerprint(HashAlg::Sha256).to_string()))
+        Err(HandshakeError::OtherKey(key.fingerprint(HashAlg::Sha256).to_string()))
     }
 }
 
@@ -211,10 +211,10 @@ struct Tried {
 }
 
 impl Kept {
-    fn usable(&self, key: &PrivateKey, greatest_age: Duration) -> Option<Connection> {
+    fn usable(&self, key: &PrivateKey, max_age: Duration) -> Option<Connection> {
         let connection = self.connection.as_ref().filter(|connection| open(connection))?;
         let same_key = connection.key.public_key().key_data() == key.public_key().key_data();
-        (same_key && connection.made.elapsed() < greatest_age).then(|| Arc::clone(connection))
+        (same_key && connection.made.elapsed() < max_age).then(|| Arc::clone(connection))
     }
 
     /// The error, if the last attempt ended after `since` and failed. A caller that waited for that
@@ -244,8 +244,8 @@ impl Kept {
             Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
     }
 
-    fn is_remembered(&self) -> bool {
-        let tried = self.tries.as_ref().is_some_and(|tries| tries.ended.elapsed() < REMEMBERED);
+    fn is_recent(&self) -> bool {
+        let tried = self.tries.as_ref().is_some_and(|tries| tries.ended.elapsed() < MEMORY_TIME);
         tried || self.connection.as_ref().is_some_and(open)
     }
 }
@@ -254,19 +254,19 @@ impl Kept {
 pub struct Connections {
     secrets: Arc<dyn SecretSource>,
     reachable: Reachable,
-    greatest_age: Duration,
+    max_age: Duration,
     kept: Mutex<HashMap<Reach, Slot>>,
 }
 
 impl Connections {
     pub fn new(secrets: Arc<dyn SecretSource>, reachable: Reachable) -> Self {
-        Self { secrets, reachable, greatest_age: GREATEST_AGE, kept: Mutex::default() }
+        Self { secrets, reachable, max_age: MAX_CONNECTION_AGE, kept: Mutex::default() }
     }
 
-    /// Overrides [`GREATEST_AGE`].
+    /// Overrides [`MAX_CONNECTION_AGE`].
     #[must_use]
-    pub fn no_older_than(self, greatest_age: Duration) -> Self {
-        Self { greatest_age, ..self }
+    pub fn with_max_age(self, max_age: Duration) -> Self {
+        Self { max_age, ..self }
     }
 
     /// Starts a command on the node.
@@ -278,7 +278,9 @@ impl Connections {
         match opened(&connection, command).await {
             Ok(process) => Ok(process),
             // The server's channel limit is reached: this command gets its own connection.
-            Err(russh::Error::ChannelOpenFailure(_)) => self.start_alone(reach, command).await,
+            Err(russh::Error::ChannelOpenFailure(_)) => {
+                self.start_on_new_connection(reach, command).await
+            }
             Err(_) => {
                 self.forget(reach, &connection).await;
                 let connection = self.connection(reach).await?;
@@ -289,7 +291,11 @@ impl Connections {
         }
     }
 
-    async fn start_alone(&self, reach: &Reach, command: &str) -> Result<Process, SshError> {
+    async fn start_on_new_connection(
+        &self,
+        reach: &Reach,
+        command: &str,
+    ) -> Result<Process, SshError> {
         let key = self.private_key(&reach.key).await?;
         let order = self.slot(reach).lock().await.order(&reach.addresses);
         let (_, came) = self.connect(order, reach, &key).await;
@@ -348,7 +354,7 @@ impl Connections {
         let Ok(mut kept) = self.kept.lock() else { return Slot::default() };
         // Nodes and their keys change, so forget those that are no longer remembered.
         kept.retain(|other, slot| {
-            other == reach || slot.try_lock().map_or(true, |slot| slot.is_remembered())
+            other == reach || slot.try_lock().map_or(true, |slot| slot.is_recent())
         });
         Arc::clone(kept.entry(reach.clone()).or_default())
     }
@@ -366,7 +372,7 @@ impl Connections {
                 return Err(error);
             }
         };
-        if let Some(connection) = kept.usable(&key, self.greatest_age) {
+        if let Some(connection) = kept.usable(&key, self.max_age) {
             return Ok(connection);
         }
         if let Some(error) = kept.failed_since(asked) {
@@ -389,13 +395,15 @@ impl Connections {
             Err(error) => return (Vec::new(), Err(SshError::HostKey(error.to_string()))),
         };
         let (pinned, reachable) = (&pinned, &self.reachable);
-        let (each, entered) = first_in(addresses, APART, move |address| async move {
+        let (each, entered) = connect_first(addresses, ATTEMPT_DELAY, move |address| async move {
             let heard = Heard::default();
-            match timeout(LETS_IN, enter(&address, reachable, reach, pinned, key, &heard)).await {
+            match timeout(LOGIN_TIMEOUT, enter(&address, reachable, reach, pinned, key, &heard))
+                .await
+            {
                 Ok(came) => came,
                 Err(_) => Err(SshError::Unreached(vec![format!(
                     "{address}: {}",
-                    heard.too_late(reach.port, LETS_IN)
+                    heard.too_late(reach.port, LOGIN_TIMEOUT)
                 )])),
             }
         })
@@ -443,17 +451,17 @@ fn let_in(address: &str) -> TriedAddress {
 
 /// The result of one address.
 enum Came {
-    LetIn,
+    Accepted,
     /// Another address accepted the worker first.
-    NotYet,
+    Pending,
     Failed(SshError),
 }
 
 impl Came {
     fn tried(&self, address: &str) -> Tried {
         let said = match self {
-            Self::LetIn => return Tried { address: let_in(address), reveals: false },
-            Self::NotYet => {
+            Self::Accepted => return Tried { address: let_in(address), reveals: false },
+            Self::Pending => {
                 "not needed, because another address accepted the login first".to_owned()
             }
             Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
@@ -463,8 +471,10 @@ impl Came {
         let said = said.strip_prefix(&format!("{address}: ")).unwrap_or(&said).to_owned();
         // A server that proved the pinned host key is the right one, and a rule depends only on the
         // record. Neither reveals anything.
-        let reveals =
-            !matches!(self, Self::Failed(SshError::NotLetIn { .. } | SshError::Refused { .. }));
+        let reveals = !matches!(
+            self,
+            Self::Failed(SshError::AuthenticationFailed { .. } | SshError::Refused { .. })
+        );
         Tried {
             address: TriedAddress { address: address.to_owned(), reached: false, said },
             reveals,
@@ -490,7 +500,7 @@ fn all_of(each: Vec<(String, Came)>) -> SshError {
 
 /// Tries the addresses concurrently until one accepts the worker. Returns the result of each
 /// address that was tried, in this order.
-async fn first_in<T, F>(
+async fn connect_first<T, F>(
     addresses: Vec<String>,
     apart: Duration,
     enter: impl Fn(String) -> F,
@@ -503,13 +513,13 @@ where
     let mut under_way = FuturesUnordered::new();
     let mut next = Instant::now();
     loop {
-        let all_begun = waiting.len() == 0;
+        let all_started = waiting.len() == 0;
         tokio::select! {
             Some(ended) = under_way.next() => {
                 let (place, came): (usize, Result<T, SshError>) = ended;
                 match came {
                     Ok(entered) => {
-                        each[place].1 = Came::LetIn;
+                        each[place].1 = Came::Accepted;
                         let address = each[place].0.clone();
                         return (each, Some((address, entered)));
                     }
@@ -517,11 +527,11 @@ where
                 }
                 next = Instant::now();
             }
-            () = sleep_until(next), if !all_begun => {
+            () = sleep_until(next), if !all_started => {
                 let Some(address) = waiting.next() else { continue };
-                let (place, entering) = (each.len(), enter(address.clone()));
-                each.push((address, Came::NotYet));
-                under_way.push(async move { (place, entering.await) });
+                let (place, attempt) = (each.len(), enter(address.clone()));
+                each.push((address, Came::Pending));
+                under_way.push(async move { (place, attempt.await) });
                 next = Instant::now() + apart;
             }
             else => return (each, None),
@@ -543,17 +553,20 @@ async fn enter(
 ) -> Result<Handle<Pinned>, SshError> {
     let unreached =
         |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
-    let stream = match timeout(ANSWERS, reachable.connect(address, reach.port)).await {
+    let stream = match timeout(CONNECT_TIMEOUT, reachable.connect(address, reach.port)).await {
         Ok(stream) => stream.map_err(|error| match error {
             ConnectError::Refused(why) => SshError::Refused { address: address.to_owned(), why },
             ConnectError::Failed(error) => unreached(&error),
         })?,
         Err(_) => {
-            return Err(unreached(&format!("no answer within {} seconds", ANSWERS.as_secs())));
+            return Err(unreached(&format!(
+                "no answer within {} seconds",
+                CONNECT_TIMEOUT.as_secs()
+            )));
         }
     };
     let config = client::Config {
-        inactivity_timeout: Some(IDLE),
+        inactivity_timeout: Some(IDLE_TIMEOUT),
         keepalive_interval: Some(ASKED),
         keepalive_max: 3,
         nodelay: true,
@@ -566,22 +579,22 @@ async fn enter(
     let connected =
         client::connect_stream(Arc::new(config), stream, Pinned { key: pinned.clone() }).await;
     let mut handle = connected.map_err(|error| match error {
-        Handshake::OtherKey(found) => SshError::OtherHost {
+        HandshakeError::OtherKey(found) => SshError::HostKeyMismatch {
             address: address.to_owned(),
             found,
             pinned: pinned.fingerprint(HashAlg::Sha256).to_string(),
         },
-        Handshake::Ssh(russh::Error::NoCommonAlgo { .. }) => SshError::OtherHost {
+        HandshakeError::Ssh(russh::Error::NoCommonAlgo { .. }) => SshError::HostKeyMismatch {
             address: address.to_owned(),
             found: format!("none of type {}", pinned.algorithm()),
             pinned: pinned.fingerprint(HashAlg::Sha256).to_string(),
         },
-        Handshake::Ssh(error) => unreached(&heard.failed(reach.port, &error)),
+        HandshakeError::Ssh(error) => unreached(&heard.failed(reach.port, &error)),
     })?;
     let with = PrivateKeyWithHashAlg::new(Arc::clone(key), None);
     match handle.authenticate_publickey(&reach.user, with).await {
         Ok(result) if result.success() => Ok(handle),
-        Ok(_) => Err(SshError::NotLetIn {
+        Ok(_) => Err(SshError::AuthenticationFailed {
             address: address.to_owned(),
             user: reach.user.clone(),
             key: reach.key.0.clone(),
@@ -601,9 +614,9 @@ async fn opened(connection: &Connection, command: &str) -> Result<Process, russh
 fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
     let (mut from, to) = channel.split();
     let to = Arc::new(to);
-    let (stdin, mut typed) = duplex(BUFFER);
-    let (mut out, stdout) = duplex(BUFFER);
-    let (mut err, stderr) = duplex(BUFFER);
+    let (stdin, mut typed) = duplex(BUFFER_SIZE);
+    let (mut out, stdout) = duplex(BUFFER_SIZE);
+    let (mut err, stderr) = duplex(BUFFER_SIZE);
     let (says, ending) = watch::channel(None);
     let closed = CancellationToken::new();
 
@@ -697,15 +710,15 @@ mod tests {
     async fn silent_addresses_do_not_delay_others() {
         let addresses: Vec<String> = (1..=ADDRESSES).map(|number| number.to_string()).collect();
         let last = addresses.last().cloned().unwrap_or_default();
-        let (each, entered) = first_in(addresses, Duration::from_millis(1), |address| {
+        let (each, entered) = connect_first(addresses, Duration::from_millis(1), |address| {
             let last = last.clone();
             async move { if address == last { Ok(address) } else { std::future::pending().await } }
         })
         .await;
         assert_eq!(entered.map(|(address, _)| address), Some(last));
         assert_eq!(each.len(), ADDRESSES);
-        assert!(each[..ADDRESSES - 1].iter().all(|(_, came)| matches!(came, Came::NotYet)));
-        let longest = APART * u32::try_from(ADDRESSES).expect("few") + LETS_IN;
+        assert!(each[..ADDRESSES - 1].iter().all(|(_, came)| matches!(came, Came::Pending)));
+        let longest = ATTEMPT_DELAY * u32::try_from(ADDRESSES).expect("few") + LOGIN_TIMEOUT;
         assert!(longest < Duration::from_secs(30), "what reach() promises");
     }
 
@@ -716,7 +729,7 @@ mod tests {
         };
         let never = Duration::from_secs(1 << 20);
         let (each, entered) =
-            first_in(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
+            connect_first(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
         assert!(entered.is_none());
         assert_eq!(all_of(each).to_string(), "Cannot reach the node: a: no; b: no; c: no");
         assert_eq!(all_of(Vec::new()), SshError::NoAddress);

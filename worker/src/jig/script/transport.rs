@@ -26,14 +26,14 @@ pub enum Transport {
     /// Another machine.
     Ssh {
         /// The folder on that machine that is the node's root. It is created if missing.
-        #[serde(default = "whole_machine")]
+        #[serde(default = "default_root")]
         root: PathBuf,
         #[serde(flatten)]
         reach: Reach,
     },
 }
 
-fn whole_machine() -> PathBuf {
+fn default_root() -> PathBuf {
     PathBuf::from("/")
 }
 
@@ -66,7 +66,7 @@ pub enum TransportError {
 
 /// Environment variables that local processes inherit from the worker. All others, such as the
 /// database URL, are removed.
-const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
+const INHERITED_VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 impl Transport {
     /// Parses a node's connection.
@@ -146,7 +146,7 @@ fn shell(line: &str, words: &[String]) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line).arg("gantry").args(words);
     command.env_clear();
-    for name in INHERITED {
+    for name in INHERITED_VARIABLES {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }

@@ -56,13 +56,13 @@ pub(super) fn cycles(needs: &Needs) -> Vec<Vec<Hop>> {
             role = next;
         }
         if let Some(begin) = path.iter().position(|(on_path, _)| *on_path == role) {
-            cycles.push(from_lowest(path.split_off(begin)));
+            cycles.push(rotate_to_lowest(path.split_off(begin)));
         }
     }
     cycles
 }
 
-fn from_lowest(mut cycle: Vec<Hop>) -> Vec<Hop> {
+fn rotate_to_lowest(mut cycle: Vec<Hop>) -> Vec<Hop> {
     let lowest = (0..cycle.len()).min_by_key(|i| cycle[*i].0).unwrap_or(0);
     cycle.rotate_left(lowest);
     cycle

@@ -13,15 +13,17 @@ use serde_json::{Map, Value};
 
 use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted, unseen};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
-use super::{MAX_BACKOFF, MAX_LANE, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts};
+use super::{
+    MAX_BACKOFF, MAX_CONCURRENCY, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts,
+};
 use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
-    Attrib, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, LaneMode, MAX_ROLES, Needs, OnChange,
-    OnError, Place, RunPolicy, Script,
+    Attrib, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, MAX_ROLES,
+    Needs, OnChange, OnError, Place, RunPolicy, Script,
 };
-use crate::data::schema::{flaws, misfits};
-use crate::ids::{AttribName, BarclampName, JigName, LaneName, NameError, RoleName};
+use crate::data::schema::{misfits, schema_defects};
+use crate::ids::{AttribName, BarclampName, ConcurrencyGroupName, JigName, NameError, RoleName};
 use crate::text::deceiving;
 
 /// One file, parsed without other files. [`link`](super::link) builds barclamps from a set of them.
@@ -202,7 +204,7 @@ const ATTRIB: Keys = Keys {
     foreign: &["ui_renderer", "type", "writable"],
 };
 
-const WANTED: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
+const WANTED_ATTRIB: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
 
 const LANE: Keys =
     Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
@@ -241,7 +243,7 @@ pub(super) fn read(source: &Source<'_>) -> Result<Draft, Findings> {
     reader.plain_path();
     let draft = match yaml::parse(source.bytes) {
         Ok(Some(root)) if !root.is_null() => {
-            reader.plain_texts(&root, &mut BTreeSet::new());
+            reader.check_texts(&root, &mut BTreeSet::new());
             reader.file(&root, source)
         }
         Ok(_) => {
@@ -282,7 +284,7 @@ impl Reader<'_> {
     }
 
     /// Adds a finding with a suggestion.
-    fn advise(
+    fn add_finding_with_advice(
         &mut self,
         severity: Severity,
         at: At,
@@ -313,7 +315,12 @@ impl Reader<'_> {
         self.say(Severity::Error, at, what, None);
     }
 
-    pub(super) fn error_near(&mut self, at: At, what: impl Into<String>, near: Option<String>) {
+    pub(super) fn error_with_suggestion(
+        &mut self,
+        at: At,
+        what: impl Into<String>,
+        near: Option<String>,
+    ) {
         self.say(Severity::Error, at, what, near);
     }
 
@@ -360,7 +367,7 @@ impl Reader<'_> {
 
     /// Rejects deceptive characters in every text of a file, because users read all of them in
     /// lists, reviews and selections. A text that aliases repeat is reported once.
-    fn plain_texts(&mut self, node: &Node, told: &mut BTreeSet<At>) {
+    fn check_texts(&mut self, node: &Node, told: &mut BTreeSet<At>) {
         let mut check = |text: &str, at: At| {
             if let Some(c) = deceiving(text)
                 && told.insert(at)
@@ -370,12 +377,12 @@ impl Reader<'_> {
         };
         match &node.kind {
             Kind::Scalar { text, .. } => check(text, node.at),
-            Kind::List(items) => items.iter().for_each(|item| self.plain_texts(item, told)),
+            Kind::List(items) => items.iter().for_each(|item| self.check_texts(item, told)),
             Kind::Map(entries) => {
                 for entry in entries {
                     check(&entry.key, entry.at);
                 }
-                entries.iter().for_each(|entry| self.plain_texts(&entry.value, told));
+                entries.iter().for_each(|entry| self.check_texts(&entry.value, told));
             }
         }
     }
@@ -386,7 +393,7 @@ impl Reader<'_> {
             true => Severity::Warning,
             false => Severity::Error,
         };
-        self.advise(severity, at, what, advice);
+        self.add_finding_with_advice(severity, at, what, advice);
     }
 
     /// The severity of a probable mistake: a warning in Gantry's own format. In the others it is a
@@ -646,7 +653,7 @@ impl Reader<'_> {
         let conflicts: BTreeSet<&RoleName> = role.conflicts.iter().map(|c| &c.value).collect();
         for provided in &role.provides {
             if conflicts.contains(&provided.value) {
-                self.advise(
+                self.add_finding_with_advice(
                     Severity::Warning,
                     provided.at,
                     format!(
@@ -675,7 +682,7 @@ impl Reader<'_> {
                     misfit.path, misfit.what
                 );
                 let advice = format!("Change it to match the schema of attribute {}", attrib.name);
-                self.advise(Severity::Warning, *at, finding, advice);
+                self.add_finding_with_advice(Severity::Warning, *at, finding, advice);
             }
         }
     }
@@ -697,7 +704,7 @@ impl Reader<'_> {
             }
         }
         if flags.cluster && flags.implicit {
-            self.advise(
+            self.add_finding_with_advice(
                 Severity::Warning,
                 at,
                 format!("The flags cluster and implicit of {owner} exclude each other"),
@@ -712,7 +719,7 @@ impl Reader<'_> {
         for node in self.items(entries, "wants-attribs", owner) {
             let wanted = match &node.kind {
                 Kind::Map(parts) => {
-                    self.check_keys(parts, "an item of wants-attribs", &WANTED);
+                    self.check_keys(parts, "an item of wants-attribs", &WANTED_ATTRIB);
                     self.required_name(node, parts, "an item of wants-attribs")
                 }
                 _ => self.name(node, owner, "wants-attribs"),
@@ -800,7 +807,7 @@ impl Reader<'_> {
                     format!("Write map: {map}, which is used now"),
                 );
                 let severity = if self.foreign { Severity::Warning } else { Severity::Note };
-                self.advise(severity, name.at, finding, advice);
+                self.add_finding_with_advice(severity, name.at, finding, advice);
                 self.data_path(&map, name.at, &what)?
             }
         };
@@ -810,11 +817,17 @@ impl Reader<'_> {
         };
         let schema = get(entries, "schema")
             .map(|node| (node.at, Value::Object(self.data_map(node, &what, "schema"))));
-        for (at, flaw) in
-            schema.iter().flat_map(|(at, schema)| flaws(schema).into_iter().map(|flaw| (*at, flaw)))
+        for (at, flaw) in schema
+            .iter()
+            .flat_map(|(at, schema)| schema_defects(schema).into_iter().map(|flaw| (*at, flaw)))
         {
             let finding = format!("The schema of {what}{} {}", flaw.path, flaw.what);
-            self.advise(Severity::Warning, at, finding, "Correct it, or remove it");
+            self.add_finding_with_advice(
+                Severity::Warning,
+                at,
+                finding,
+                "Correct it, or remove it",
+            );
         }
         Some(Named {
             at: name.at,
@@ -878,15 +891,17 @@ impl Reader<'_> {
         self.check_keys(entries, &owner, &LANE);
         let name = match get(entries, "name") {
             Some(node) => self.name(node, &owner, "name")?.value,
-            None => LaneName::of_role(role),
+            None => ConcurrencyGroupName::of_role(role),
         };
-        let Some(max_running) = self.number(entries, &owner, "max-running", 1..=MAX_LANE) else {
+        let Some(max_running) = self.number(entries, &owner, "max-running", 1..=MAX_CONCURRENCY)
+        else {
             if get(entries, "max-running").is_none() {
                 self.error(node.at, format!("The max-running of {owner} is missing"));
             }
             return None;
         };
-        let mode = [("rolling", LaneMode::Rolling), ("chunk", LaneMode::Chunk)];
+        let mode =
+            [("rolling", ConcurrencyGroupMode::Rolling), ("chunk", ConcurrencyGroupMode::Chunk)];
         Some(Lane {
             name,
             max_running,
@@ -1028,7 +1043,12 @@ impl Reader<'_> {
                 names.push(name);
             } else {
                 let what = format!("Key `{key}` of {owner} has \"{}\" twice", name.value);
-                self.advise(Severity::Warning, node.at, what, "Remove one of them");
+                self.add_finding_with_advice(
+                    Severity::Warning,
+                    node.at,
+                    what,
+                    "Remove one of them",
+                );
             }
         }
         names
@@ -1050,7 +1070,7 @@ impl Reader<'_> {
         let what =
             format!("Key `{key}` of {owner} is {}. It must be {}", quoted(text), all.join(" or "));
         let near = self.nearest(Severity::Error, text, all);
-        self.error_near(node.at, what, near);
+        self.error_with_suggestion(node.at, what, near);
         None
     }
 

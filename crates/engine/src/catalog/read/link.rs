@@ -12,8 +12,8 @@ use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean};
 use super::form::{Draft, DraftRole, Named};
 use super::{MAX_FILES, form};
 use crate::canonical::{Hash, Object, ObjectKind};
-use crate::catalog::{Attrib, Barclamp, Catalog, Jig, JigClass, LaneMode, Role};
-use crate::ids::{AttribName, BarclampName, JigName, LaneName, RoleName};
+use crate::catalog::{Attrib, Barclamp, Catalog, ConcurrencyGroupMode, Jig, JigClass, Role};
+use crate::ids::{AttribName, BarclampName, ConcurrencyGroupName, JigName, RoleName};
 
 /// Maximum number of roles visited in search of redundant `requires`. All known sets need far
 /// fewer. Above the limit, the linker omits notes, because such a file is made to cost time.
@@ -57,13 +57,13 @@ pub fn link(drafts: &[Draft], base: &Catalog) -> Result<Import, Findings> {
     let mut linker = Linker::new(drafts, base);
     linker.check_names();
     linker.check_children();
-    linker.check_lanes();
+    linker.check_concurrency_groups();
     linker.check_jigs();
     linker.check_attribs();
     let needs = linker.needs();
     linker.check_cycles(&needs);
-    linker.note_implied();
-    linker.note_virtual();
+    linker.note_redundant_requirements();
+    linker.note_virtual_names();
     let built = linker.build();
     linker.report.settle(|findings| built.with(findings))
 }
@@ -207,7 +207,7 @@ enum Why {
 }
 
 /// A need of a role, with its position if a file of the set declares it.
-struct Need {
+struct Dependency {
     why: Why,
     place: Option<(usize, At)>,
 }
@@ -215,7 +215,7 @@ struct Need {
 struct Graph {
     needs: cycle::Needs,
     /// Parallel to the targets of `needs`.
-    reasons: Vec<Vec<Need>>,
+    reasons: Vec<Vec<Dependency>>,
 }
 
 impl<'a> Linker<'a> {
@@ -257,7 +257,14 @@ impl<'a> Linker<'a> {
         });
     }
 
-    fn advise(&mut self, severity: Severity, file: usize, at: At, what: String, advice: String) {
+    fn add_finding_with_advice(
+        &mut self,
+        severity: Severity,
+        file: usize,
+        at: At,
+        what: String,
+        advice: String,
+    ) {
         self.report.add(Finding {
             severity,
             file: self.drafts[file].path.clone(),
@@ -447,14 +454,21 @@ impl<'a> Linker<'a> {
 
     /// Checks that all roles of a concurrency group agree on its limit. Roles without a group get
     /// one with their own name.
-    fn check_lanes(&mut self) {
-        let mut lanes: BTreeMap<LaneName, (&RoleName, Option<u32>, LaneMode)> = BTreeMap::new();
+    fn check_concurrency_groups(&mut self) {
+        let mut lanes: BTreeMap<
+            ConcurrencyGroupName,
+            (&RoleName, Option<u32>, ConcurrencyGroupMode),
+        > = BTreeMap::new();
         let mut wrong = Vec::new();
         for role in &self.roles {
             let KnownRole::New { file, role } = role else { continue };
             let (name, limit, mode) = match &role.run.lane {
                 Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
-                None => (LaneName::of_role(&role.name), None, LaneMode::default()),
+                None => (
+                    ConcurrencyGroupName::of_role(&role.name),
+                    None,
+                    ConcurrencyGroupMode::default(),
+                ),
             };
             match lanes.get(&name) {
                 Some((first, its_limit, its_mode)) if (*its_limit, *its_mode) != (limit, mode) => {
@@ -488,7 +502,7 @@ impl<'a> Linker<'a> {
                 self.check_jig(file, jig);
             }
             for role in &draft.roles {
-                self.check_jig_of(file, role);
+                self.check_role_jig(file, role);
             }
         }
     }
@@ -525,7 +539,7 @@ impl<'a> Linker<'a> {
                     "Jig \"{}\" has the implementor \"{}\", which no barclamp has",
                     jig.name, client.value
                 );
-                let near = self.near_role(self.strict(), &client.value);
+                let near = self.nearest_role(self.strict(), &client.value);
                 return self.say(self.strict(), file, client.at, what, near);
             }
         };
@@ -546,8 +560,8 @@ impl<'a> Linker<'a> {
         self.say(self.strict(), file, client.at, what, None);
     }
 
-    fn check_jig_of(&mut self, file: usize, role: &DraftRole) {
-        self.check_jig_of_base(file, role);
+    fn check_role_jig(&mut self, file: usize, role: &DraftRole) {
+        self.check_base_jig(file, role);
         let Some((class, _)) = self.jig(&role.jig.value) else {
             let what = format!(
                 "Role \"{}\" uses the jig \"{}\", which no barclamp declares",
@@ -581,10 +595,10 @@ impl<'a> Linker<'a> {
 
     /// Reports a jig that only the catalog declares. The role's content would not state the jig's
     /// class, so workers would not know that they can run it.
-    fn check_jig_of_base(&mut self, file: usize, role: &DraftRole) {
+    fn check_base_jig(&mut self, file: usize, role: &DraftRole) {
         let name = &role.jig.value;
         let Some(class) = self.base_jigs.get(name).map(|jig| jig.class.clone()) else { return };
-        if matches!(class, JigClass::Other(_)) || self.own_jig(name).0 == class {
+        if matches!(class, JigClass::Other(_)) || self.declared_jig(name).0 == class {
             return;
         }
         let what = format!(
@@ -592,7 +606,7 @@ impl<'a> Linker<'a> {
             role.name
         );
         let advice = format!("Declare it here too, with class: {}", class.as_str());
-        self.advise(self.strict(), file, role.jig.at, what, advice);
+        self.add_finding_with_advice(self.strict(), file, role.jig.at, what, advice);
     }
 
     /// Reports attributes with more than one owner in the set.
@@ -633,15 +647,17 @@ impl<'a> Linker<'a> {
         for number in 0..self.roles.len() {
             match self.roles[number] {
                 KnownRole::New { file, role } => {
-                    self.needs_of(number, file, role, &groups, &mut graph)
+                    self.add_dependencies(number, file, role, &groups, &mut graph)
                 }
-                KnownRole::Base(role) => self.base_needs_of(number, role, &groups, &mut graph),
+                KnownRole::Base(role) => {
+                    self.add_base_dependencies(number, role, &groups, &mut graph)
+                }
             }
         }
         graph
     }
 
-    fn needs_of(
+    fn add_dependencies(
         &mut self,
         number: usize,
         file: usize,
@@ -652,7 +668,7 @@ impl<'a> Linker<'a> {
         for required in &role.requires {
             match self.target(&required.value, groups) {
                 Some(target) => graph.add(number, target, Why::Requires, Some((file, required.at))),
-                None => self.requires_nothing(file, role, required),
+                None => self.report_missing_requirement(file, role, required),
             }
         }
         if let Some((_, Some(client))) = self.jig(&role.jig.value)
@@ -680,7 +696,7 @@ impl<'a> Linker<'a> {
                         self.attribs.keys().map(|name| name.as_str()),
                     );
                     let or = "Remove it, or import the barclamp that has it";
-                    self.advise(
+                    self.add_finding_with_advice(
                         self.absent(),
                         file,
                         wanted.at,
@@ -696,17 +712,17 @@ impl<'a> Linker<'a> {
                     graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at)))
                 }
                 None if self.providers.contains_key(&later.value) => {}
-                None => self.nobody_has(file, self.lenient(), role, "preceeds", later),
+                None => self.report_undefined_name(file, self.lenient(), role, "preceeds", later),
             }
         }
         for other in &role.conflicts {
             if self.target(&other.value, groups).is_none() {
-                self.nobody_has(file, self.lenient(), role, "conflicts with", other);
+                self.report_undefined_name(file, self.lenient(), role, "conflicts with", other);
             }
         }
     }
 
-    fn base_needs_of(
+    fn add_base_dependencies(
         &self,
         number: usize,
         role: &Role,
@@ -741,7 +757,12 @@ impl<'a> Linker<'a> {
 
     /// Reports an undefined name once, at its first use, with the number of further uses. The other
     /// uses get a note.
-    fn requires_nothing(&mut self, file: usize, role: &DraftRole, required: &Named<RoleName>) {
+    fn report_missing_requirement(
+        &mut self,
+        file: usize,
+        role: &DraftRole,
+        required: &Named<RoleName>,
+    ) {
         let what = format!(
             "Role \"{}\" requires \"{}\", which no barclamp has",
             role.name, required.value
@@ -753,7 +774,7 @@ impl<'a> Linker<'a> {
         }
         self.missing.insert(required.value.clone());
         let severity = self.absent();
-        let near = self.near_role(severity, &required.value);
+        let near = self.nearest_role(severity, &required.value);
         let advice = match near {
             Some(near) => did_you_mean(near),
             None if form::is_flag(required.value.as_str()) => {
@@ -768,13 +789,13 @@ impl<'a> Linker<'a> {
             1 => format!("{what}. Another role requires it too"),
             n => format!("{what}. {n} other roles require it too"),
         };
-        self.advise(severity, file, required.at, what, advice);
+        self.add_finding_with_advice(severity, file, required.at, what, advice);
     }
 
     /// Notes redundant requirements: another required role already adds the role on a suitable
     /// node. An implicit role is added on the same node only, so only a path of implicit roles
     /// makes it redundant.
-    fn note_implied(&mut self) {
+    fn note_redundant_requirements(&mut self) {
         let (mut implied, mut left) = (Vec::new(), MAX_LOOKED_AT);
         for known in &self.roles {
             let KnownRole::New { file, role } = known else { continue };
@@ -800,7 +821,7 @@ impl<'a> Linker<'a> {
             }
         }
         for (file, at, what) in implied {
-            self.advise(
+            self.add_finding_with_advice(
                 Severity::Note,
                 file,
                 at,
@@ -812,7 +833,7 @@ impl<'a> Linker<'a> {
 
     /// Notes provided names that are not roles. This is the purpose of `provides`, but a typo looks
     /// the same.
-    fn note_virtual(&mut self) {
+    fn note_virtual_names(&mut self) {
         let mut found = Vec::new();
         for known in &self.roles {
             let KnownRole::New { file, role } = known else { continue };
@@ -828,7 +849,7 @@ impl<'a> Linker<'a> {
         }
         for (file, at, what) in found {
             let advice = "This is a virtual name, which other roles can require".to_owned();
-            self.advise(Severity::Note, file, at, what, advice);
+            self.add_finding_with_advice(Severity::Note, file, at, what, advice);
         }
     }
 
@@ -869,7 +890,7 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn nobody_has(
+    fn report_undefined_name(
         &mut self,
         file: usize,
         severity: Severity,
@@ -879,11 +900,11 @@ impl<'a> Linker<'a> {
     ) {
         let what =
             format!("Role \"{}\" {verb} \"{}\", which no barclamp has", role.name, name.value);
-        let near = self.near_role(severity, &name.value);
+        let near = self.nearest_role(severity, &name.value);
         self.say(severity, file, name.at, what, near);
     }
 
-    fn near_role(&self, severity: Severity, name: &RoleName) -> Option<String> {
+    fn nearest_role(&self, severity: Severity, name: &RoleName) -> Option<String> {
         let known = self.by_name.keys().chain(self.providers.keys());
         self.report.nearest(severity, name.as_str(), known.map(|name| name.as_str()))
     }
@@ -906,7 +927,7 @@ impl<'a> Linker<'a> {
 
     /// The class and client role of a jig as the set declares it. An undeclared jig has the
     /// built-in class of that name, if any.
-    fn own_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
+    fn declared_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
         match self.jigs.get(name) {
             Some(jig) => (jig.class.clone(), jig.client_role),
             None => (
@@ -941,7 +962,7 @@ impl<'a> Linker<'a> {
 
     fn build(&mut self) -> Built {
         let mut built = Built::default();
-        for (name, files) in self.files_of_barclamps() {
+        for (name, files) in self.files_by_barclamp() {
             let mut barclamp = self.described(&name, &files);
             let path =
                 files.first().map(|file| self.drafts[*file].path.clone()).unwrap_or_default();
@@ -997,7 +1018,7 @@ impl<'a> Linker<'a> {
 
     /// The files of each barclamp by its name. Usually one; two if a root and its child have the
     /// same name.
-    fn files_of_barclamps(&self) -> BTreeMap<BarclampName, Vec<usize>> {
+    fn files_by_barclamp(&self) -> BTreeMap<BarclampName, Vec<usize>> {
         let mut files: BTreeMap<BarclampName, Vec<usize>> = BTreeMap::new();
         for (file, name) in self.belongs.iter().enumerate() {
             if let Some(name) = name {
@@ -1085,7 +1106,7 @@ impl<'a> Linker<'a> {
     }
 
     fn role(&self, draft: &DraftRole, barclamp: &BarclampName) -> Role {
-        let (jig_class, client) = self.own_jig(&draft.jig.value);
+        let (jig_class, client) = self.declared_jig(&draft.jig.value);
         let mut requires: Vec<RoleName> = values(&draft.requires).collect();
         if let Some(client) = client
             && *client != draft.name
@@ -1118,6 +1139,6 @@ impl<'a> Linker<'a> {
 impl Graph {
     fn add(&mut self, role: usize, target: Target, why: Why, place: Option<(usize, At)>) {
         self.needs.of_role[role].push(target);
-        self.reasons[role].push(Need { why, place });
+        self.reasons[role].push(Dependency { why, place });
     }
 }

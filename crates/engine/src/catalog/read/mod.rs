@@ -44,17 +44,17 @@ use crate::canonical::Hash;
 use finding::Report;
 
 /// Maximum size of one barclamp file, in bytes.
-pub const MAX_FILE: usize = 1024 * 1024;
+pub const MAX_FILE_BYTES: usize = 1024 * 1024;
 /// Maximum nesting depth of lists and maps. The deepest known file has 11.
 pub const MAX_DEPTH: usize = 32;
 /// Maximum size of a file with every alias expanded, in bytes: its text, and 16 for each value.
-pub const MAX_EXPANDED: usize = 4 * MAX_FILE;
+pub const MAX_EXPANDED_BYTES: usize = 4 * MAX_FILE_BYTES;
 /// Maximum number of findings of each severity in one report.
 pub const MAX_FINDINGS: usize = 100;
 /// Maximum number of files in one set.
 pub const MAX_FILES: usize = 1000;
 /// Maximum total size of the scripts of one barclamp, in bytes.
-pub const MAX_SCRIPTS: usize = 8 * 1024 * 1024;
+pub const MAX_SCRIPTS_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum duration of one run, in seconds: one week.
 pub const MAX_TIMEOUT: u32 = 7 * 24 * 3600;
 /// Maximum delay before the first retry, in seconds: one hour.
@@ -64,7 +64,7 @@ pub const MAX_RETRIES: u32 = 100;
 /// Maximum absolute value of a priority.
 pub const MAX_PRIORITY: i32 = 100;
 /// Maximum number of running steps that a concurrency group can allow.
-pub const MAX_LANE: u32 = 100_000;
+pub const MAX_CONCURRENCY: u32 = 100_000;
 
 /// One barclamp file and the files of its folder.
 #[derive(Debug, Clone, Copy)]
@@ -88,12 +88,12 @@ pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
 }
 
 /// Removes scripts that earlier drafts contain, because files of one folder share its scripts.
-fn with_new_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
+fn without_known_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
     draft.scripts.retain(|hash, _| kept.insert(*hash));
     draft
 }
 
-fn is_something_else(findings: &Findings) -> bool {
+fn is_not_barclamp(findings: &Findings) -> bool {
     matches!(&findings.0[..], [finding] if finding.what == form::NO_BARCLAMP)
 }
 
@@ -110,9 +110,9 @@ pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings
     let mut kept = BTreeSet::new();
     let (mut passed_over, mut broken) = (Vec::new(), false);
     for source in sources {
-        match read(source).map(|draft| with_new_scripts(draft, &mut kept)) {
+        match read(source).map(|draft| without_known_scripts(draft, &mut kept)) {
             Ok(draft) => drafts.push(draft),
-            Err(findings) if is_something_else(&findings) => passed_over.extend(findings.0),
+            Err(findings) if is_not_barclamp(&findings) => passed_over.extend(findings.0),
             Err(findings) => {
                 broken = true;
                 report.extend(&findings);
@@ -163,7 +163,7 @@ mod tests {
         let mut kept = BTreeSet::new();
         let held = sources
             .each_ref()
-            .map(|source| with_new_scripts(read(source).unwrap(), &mut kept).scripts.len());
+            .map(|source| without_known_scripts(read(source).unwrap(), &mut kept).scripts.len());
         assert_eq!(held, [1, 0]);
         let import = import(&sources, &Catalog::default()).unwrap();
         let scripts: Vec<_> = import

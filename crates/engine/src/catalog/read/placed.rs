@@ -27,9 +27,9 @@ impl Placed {
     /// The part at a JSON pointer as a document of its own, with its positions in the file.
     pub fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
-        let from_there_on =
+        let from_pointer =
             self.places.range::<str, _>((Bound::Included(pointer), Bound::Unbounded));
-        let around = from_there_on.take_while(|(place, _)| place.starts_with(pointer));
+        let around = from_pointer.take_while(|(place, _)| place.starts_with(pointer));
         let within = around.filter_map(|(place, at)| Some((place.strip_prefix(pointer)?, *at)));
         let within = within.filter(|(rest, _)| rest.is_empty() || rest.starts_with('/'));
         Some(Self { value, places: within.map(|(rest, at)| (rest.to_owned(), at)).collect() })

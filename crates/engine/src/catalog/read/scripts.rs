@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::{At, Severity, quoted, unseen};
 use super::form::Reader;
-use super::{MAX_SCRIPTS, Source};
+use super::{MAX_SCRIPTS_BYTES, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
-use crate::catalog::{MAX_SCRIPT, Script};
+use crate::catalog::{MAX_SCRIPT_BYTES, Script};
 use crate::ids::{MAX_NAME, RoleName};
-use crate::text::{Deceit, READ_OTHERWISE, deceiving};
+use crate::text::{Deceit, REVIEW_ADVICE, deceiving};
 
 const ROOT: &str = "scripts/";
 
@@ -28,12 +28,12 @@ impl<'a> Folder<'a> {
     pub(super) fn new(source: &Source<'a>, reader: &mut Reader<'_>) -> Self {
         let folder = Self { files: source.files, folder: source.folder, checked: BTreeMap::new() };
         let bytes: usize = folder.below(ROOT).map(|(_, body)| body.len()).sum();
-        if bytes > MAX_SCRIPTS {
+        if bytes > MAX_SCRIPTS_BYTES {
             reader.error(
                 At::START,
                 format!(
                     "The scripts have {bytes} bytes, and the limit for one barclamp is \
-                     {MAX_SCRIPTS}"
+                     {MAX_SCRIPTS_BYTES}"
                 ),
             );
         }
@@ -82,7 +82,7 @@ impl<'a> Folder<'a> {
             let folder = format!("{ROOT}{role}/");
             let files = self.below(&folder).map(|(path, _)| &path[folder.len()..]);
             let near = reader.nearest(Severity::Error, file, files);
-            reader.error_near(
+            reader.error_with_suggestion(
                 at,
                 format!(
                     "Role \"{role}\" lists the script {}, but neither {} nor {} exists",
@@ -158,10 +158,10 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
         );
         return None;
     }
-    if body.len() > MAX_SCRIPT {
+    if body.len() > MAX_SCRIPT_BYTES {
         say(
             Severity::Error,
-            format!("The script has {} bytes, and the limit is {MAX_SCRIPT}", body.len()),
+            format!("The script has {} bytes, and the limit is {MAX_SCRIPT_BYTES}", body.len()),
         );
         return None;
     }
@@ -181,17 +181,17 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
         );
         return None;
     }
-    point_at_unseen(path, body, reader);
+    note_invisible_chars(path, body, reader);
     Some(Hash::of_bytes(body))
 }
 
 /// Notes invisible characters. A script may need them, so they are no error, but reviewers must
 /// know where they are.
-fn point_at_unseen(path: &str, body: &[u8], reader: &mut Reader<'_>) {
+fn note_invisible_chars(path: &str, body: &[u8], reader: &mut Reader<'_>) {
     let Some(found) = Deceit::within(body) else { return };
     let at = At { line: found.line, column: found.column };
     let what = format!("The script has {found}");
-    reader.at_place(Severity::Warning, path, at, what, Some(READ_OTHERWISE.to_owned()));
+    reader.at_place(Severity::Warning, path, at, what, Some(REVIEW_ADVICE.to_owned()));
 }
 
 fn file_name(path: &str) -> &str {

@@ -19,7 +19,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::Value;
 
 use super::finding::{At, quoted};
-use super::{MAX_DEPTH, MAX_EXPANDED, MAX_FILE};
+use super::{MAX_DEPTH, MAX_EXPANDED_BYTES, MAX_FILE_BYTES};
 use crate::data::number::{Fidelity, advice, fidelity};
 
 /// A syntax error or an exceeded limit.
@@ -190,10 +190,10 @@ fn tab_indented(text: &str, line: u32) -> Option<u32> {
 }
 
 fn decode(bytes: &[u8]) -> Result<&str, Broken> {
-    if bytes.len() > MAX_FILE {
+    if bytes.len() > MAX_FILE_BYTES {
         return Err(Broken {
             at: At::START,
-            what: format!("The file has {} bytes, and the limit is {MAX_FILE}", bytes.len()),
+            what: format!("The file has {} bytes, and the limit is {MAX_FILE_BYTES}", bytes.len()),
         });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -211,7 +211,7 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE`] bounds
+/// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE_BYTES`] bounds
 /// both, so no conversion truncates.
 fn place(marker: &Marker) -> At {
     At { line: marker.line().max(1) as u32, column: marker.col() as u32 + 1 }
@@ -223,7 +223,7 @@ struct Built {
     node: Rc<Node>,
     /// Nesting levels, including the node itself.
     height: usize,
-    /// See [`MAX_EXPANDED`].
+    /// See [`MAX_EXPANDED_BYTES`].
     weight: usize,
 }
 
@@ -369,10 +369,12 @@ impl Builder {
 
     fn spend(&mut self, weight: usize, at: At) -> Result<(), Broken> {
         self.spent = self.spent.saturating_add(weight);
-        match self.spent > MAX_EXPANDED {
+        match self.spent > MAX_EXPANDED_BYTES {
             true => broken(
                 at,
-                format!("With its aliases expanded, the file has more than {MAX_EXPANDED} bytes"),
+                format!(
+                    "With its aliases expanded, the file has more than {MAX_EXPANDED_BYTES} bytes"
+                ),
             ),
             false => Ok(()),
         }
@@ -408,7 +410,7 @@ fn scalar_value(
 ) -> Result<ScalarValue, Broken> {
     if let Some(tag) = tag.as_deref()
         && !tag.is_yaml_core_schema()
-        && !is_plain_tag(tag)
+        && !is_non_specific_tag(tag)
     {
         return unknown_tag(tag, at);
     }
@@ -424,14 +426,14 @@ fn scalar_value(
 }
 
 /// A lone `!`: the parser's representation of "no particular tag".
-fn is_plain_tag(tag: &Tag) -> bool {
+fn is_non_specific_tag(tag: &Tag) -> bool {
     matches!((tag.handle.as_str(), tag.suffix.as_str()), ("", "!") | ("!", ""))
 }
 
 fn check_tag(tag: Option<&Tag>, expected: &str, at: At) -> Result<(), Broken> {
     match tag {
         Some(tag) if tag.is_yaml_core_schema() && tag.suffix == expected => Ok(()),
-        Some(tag) if is_plain_tag(tag) => Ok(()),
+        Some(tag) if is_non_specific_tag(tag) => Ok(()),
         Some(tag) => unknown_tag(tag, at),
         None => Ok(()),
     }
@@ -530,8 +532,8 @@ mod tests {
         assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
         let over = complaint(&nested(MAX_DEPTH + 1));
         assert!(over.starts_with(&format!("1:{}: Lists and maps", MAX_DEPTH + 1)));
-        complaint(&"[".repeat(MAX_FILE));
-        complaint(&"- ".repeat(MAX_FILE / 2));
+        complaint(&"[".repeat(MAX_FILE_BYTES));
+        complaint(&"- ".repeat(MAX_FILE_BYTES / 2));
         // Each alias adds its own height, so two halves exceed the limit.
         let half = MAX_DEPTH / 2 + 1;
         let text =

@@ -15,9 +15,9 @@ use engine::blueprint::difference::Sides;
 use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
 use engine::cluster::RootDoc;
 use engine::cluster::document::parse;
-use engine::gate::discussion::{NoVoice, Voice, may_resolve, may_write};
+use engine::gate::discussion::{DiscussionAccess, NoVoice, may_resolve, may_write};
 use engine::gate::{Policy, may_judge};
-use engine::ids::{CommentId, NodeId, SubmissionId};
+use engine::ids::{CommentId, NodeId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
 use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
@@ -25,13 +25,13 @@ use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load_deployments};
 use crate::problems::{from_store, no_review};
-use crate::reviewing::{Case, changed, no_token, pins_of, policies, shown};
+use crate::review::{Case, changed, load_pins, policies, require_no_token, shown};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
 
 impl Control {
     /// The discussion of a review's proposal, as seen from this review.
-    pub async fn discussion(&self, actor: &Actor, id: SubmissionId) -> Result<Discussion, Problem> {
+    pub async fn discussion(&self, actor: &Actor, id: ReviewId) -> Result<Discussion, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -52,7 +52,7 @@ impl Control {
                 id: row.id,
                 submission: row.submission,
                 about: about(&present, &anchor),
-                stands: anchor.stands_in(&difference),
+                stands: anchor.exists_in(&difference),
                 anchor,
                 comments: answers.remove(&row.id).unwrap_or_default(),
                 resolved: row.resolved.as_ref().map(|(by, moment)| (by.clone(), at(*moment))),
@@ -73,7 +73,7 @@ impl Control {
     pub async fn open_thread(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
         anchor: Anchor,
         body: String,
     ) -> Result<CommentId, Problem> {
@@ -82,7 +82,8 @@ impl Control {
         let stands = self.stands(actor, id, &anchor).await?;
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let (actor, case) = self.case_to_discuss(&mut transaction, &present, actor, id).await?;
+        let (actor, case) =
+            self.lock_review_to_discuss(&mut transaction, &present, actor, id).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         if !stands {
             return Err(Problem::invalid(format!(
@@ -113,7 +114,7 @@ impl Control {
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
         let (row, actor, case) =
-            self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+            self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         let new = NewComment {
             submission: row.submission,
@@ -137,7 +138,7 @@ impl Control {
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
         let (row, actor, case) =
-            self.thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+            self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
         let (may, action) = if resolved {
             (may_resolve(voice, row.person, open), "thread.resolve")
@@ -191,12 +192,7 @@ impl Control {
     }
 
     /// Whether the review contains the change that `anchor` names.
-    async fn stands(
-        &self,
-        actor: &Actor,
-        id: SubmissionId,
-        anchor: &Anchor,
-    ) -> Result<bool, Problem> {
+    async fn stands(&self, actor: &Actor, id: ReviewId, anchor: &Anchor) -> Result<bool, Problem> {
         if *anchor == Anchor::Whole {
             return Ok(true);
         }
@@ -204,18 +200,18 @@ impl Control {
         let row = found(&mut connection, id).await?;
         let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        Ok(anchor.stands_in(&changed(self, &self.beside(actor), &row, &documents).await?))
+        Ok(anchor.exists_in(&changed(self, &self.beside(actor), &row, &documents).await?))
     }
 
     /// Locks the proposal and loads its review and the current permissions of the actor. `present`
     /// is read earlier, so that its computation does not block the proposal. The permission to
     /// write does not depend on it.
-    async fn case_to_discuss(
+    async fn lock_review_to_discuss(
         &self,
         on: &mut PgConnection,
         present: &Present,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
     ) -> Result<(Actor, Case), Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
@@ -225,7 +221,7 @@ impl Control {
         Ok((actor, case))
     }
 
-    async fn thread_to_discuss(
+    async fn lock_thread_to_discuss(
         &self,
         on: &mut PgConnection,
         present: &Present,
@@ -238,12 +234,12 @@ impl Control {
                 "Thread {thread} does not exist. Open the review to see its threads."
             ))
         })?;
-        let (actor, case) = self.case_to_discuss(on, present, actor, row.submission).await?;
+        let (actor, case) = self.lock_review_to_discuss(on, present, actor, row.submission).await?;
         Ok((row, actor, case))
     }
 
     /// The difference between this review and the one that the person viewed before.
-    pub async fn since_look(&self, actor: &Actor, id: SubmissionId) -> Result<SinceLook, Problem> {
+    pub async fn since_look(&self, actor: &Actor, id: ReviewId) -> Result<SinceLook, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
@@ -282,7 +278,8 @@ impl Control {
             .map_err(from_store)?;
         drop(connection);
         let others = (Arc::new(was), Arc::new(is));
-        let (difference, pins) = pins_of(self, &by, difference, &changed, others, &present).await?;
+        let (difference, pins) =
+            load_pins(self, &by, difference, &changed, others, &present).await?;
         let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
         Ok(SinceLook {
             submission: id,
@@ -298,20 +295,20 @@ impl Control {
     }
 
     /// Records that the person viewed a review.
-    pub async fn look(&self, actor: &Actor, id: SubmissionId) -> Result<(), Problem> {
+    pub async fn look(&self, actor: &Actor, id: ReviewId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
         let mut transaction = self.begin().await?;
         let row = found(&mut transaction, id).await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_looked(&mut transaction, actor.person, row.proposal, id)
+        intent::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
             .await
             .map_err(from_store)?;
         done(transaction).await
     }
 }
 
-async fn found(on: &mut PgConnection, id: SubmissionId) -> Result<SubmissionRow, Problem> {
+async fn found(on: &mut PgConnection, id: ReviewId) -> Result<SubmissionRow, Problem> {
     let row = intent::submission(on, id).await.map_err(from_store)?;
     row.ok_or_else(|| no_review(id))
 }
@@ -345,11 +342,11 @@ async fn policy_between(
     old: &SubmissionRow,
     new: &SubmissionRow,
 ) -> Result<Option<Sides<Policy>>, Problem> {
-    let (left, right) = (left_in_force(on, old).await?, left_in_force(on, new).await?);
+    let (left, right) = (resulting_policy(on, old).await?, resulting_policy(on, new).await?);
     Ok(Sides::differing(left.as_ref(), right.as_ref()))
 }
 
-async fn left_in_force(
+async fn resulting_policy(
     on: &mut PgConnection,
     row: &SubmissionRow,
 ) -> Result<Option<Policy>, Problem> {
@@ -366,15 +363,15 @@ fn document(change: &DocumentChange) -> Anchor {
     }
 }
 
-fn voice(actor: &Actor, case: &Case) -> Voice {
-    Voice {
+fn voice(actor: &Actor, case: &Case) -> DiscussionAccess {
+    DiscussionAccess {
         person: actor.person,
         writes: [Permission::Operator, Permission::Reviewer]
             .iter()
-            .any(|p| actor.may_in(*p, case.proposal.deployment)),
+            .any(|p| actor.has_permission_in(*p, case.proposal.deployment)),
         // The same people may resolve threads of a replaced review, so only their identity matters
         // here. Hence `newest: true`.
-        reviews: no_token(actor).is_ok()
+        reviews: require_no_token(actor).is_ok()
             && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
                 .is_ok(),
     }
@@ -424,7 +421,7 @@ fn about(present: &Present, anchor: &Anchor) -> String {
 }
 
 async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
-    let newest = intent::submission_of(on, case.row.proposal, case.proposal.version)
+    let newest = intent::review_of_version(on, case.row.proposal, case.proposal.version)
         .await
         .map_err(from_store)?;
     let newest = newest.unwrap_or(case.row.id);
@@ -436,7 +433,7 @@ async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
     ];
     let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
-    intent::append_live(on, &topics, &Live::Submission { submission: newest })
+    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: newest })
         .await
         .map_err(from_store)
 }

@@ -12,12 +12,12 @@ use api::nodes::MintedToken;
 use api::{Problem, limits};
 use serde_json::{Value, json};
 use store::intent;
-use store::node_tokens::{self, MOST_TOKENS};
+use store::node_tokens::{self, MAX_TOKENS};
 use store::running::{self, MOST_REPORTS, Report, Reported, Reporter};
 use uuid::Uuid;
 
-use crate::machines::{Seen, checked_object, place_of_node, still, tell};
-use crate::people::{Actor, MAX_TOKEN, Permission, Token, Visitor, hash_of};
+use crate::machines::{Seen, check_object, node_deployment, still, tell};
+use crate::people::{Actor, MAX_TOKEN_LENGTH, Permission, Token, Visitor, hash_of};
 use crate::problems::from_store;
 use crate::words::{self, at};
 use crate::{Control, done};
@@ -42,29 +42,29 @@ impl Control {
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let name = words::plain(&name)?;
         if name.is_empty()
-            || name.chars().count() > limits::TOKEN_NAME
+            || name.chars().count() > limits::NODE_TOKEN_NAME
             || name.contains(['\n', '\t'])
         {
-            let most = limits::TOKEN_NAME;
+            let most = limits::NODE_TOKEN_NAME;
             return Err(Problem::invalid(format!(
                 "name: must be one line of 1 to {most} characters. Describe the purpose of the \
                  token."
             )));
         }
-        if days == 0 || days > limits::TOKEN_DAYS {
+        if days == 0 || days > limits::NODE_TOKEN_DAYS {
             return Err(Problem::invalid(format!(
                 "days: must be from 1 to {}.",
-                limits::TOKEN_DAYS
+                limits::NODE_TOKEN_DAYS
             )));
         }
         let token = Token::random()?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
-        let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
+        let machine = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
-        let place = place_of_node(&mut transaction, node).await?;
+        let place = node_deployment(&mut transaction, node).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
@@ -82,7 +82,7 @@ impl Control {
             return Err(Problem::conflict(
                 "too_many_tokens",
                 format!(
-                    "Node {} has {MOST_TOKENS} valid tokens, which is the maximum. Revoke one \
+                    "Node {} has {MAX_TOKENS} valid tokens, which is the maximum. Revoke one \
                      first.",
                     machine.fqdn
                 ),
@@ -114,11 +114,11 @@ impl Control {
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
-        let machine = intent::lock_machine(&mut transaction, node).await.map_err(from_store)?;
+        let machine = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
-        let place = place_of_node(&mut transaction, node).await?;
+        let place = node_deployment(&mut transaction, node).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let name = node_tokens::revoke_node_token(&mut transaction, node, token)
@@ -158,11 +158,11 @@ impl Control {
                  create one on the node's page.",
             )
         };
-        if token.is_empty() || token.len() > MAX_TOKEN {
+        if token.is_empty() || token.len() > MAX_TOKEN_LENGTH {
             return Err(unknown());
         }
         let mut connection = self.connection().await?;
-        let found = node_tokens::node_of_token(&mut connection, &hash_of(token))
+        let found = node_tokens::authenticate_node(&mut connection, &hash_of(token))
             .await
             .map_err(from_store)?;
         let (node, token) = found.ok_or_else(unknown)?;
@@ -172,29 +172,29 @@ impl Control {
 
     /// Reports that the node has started, with its boot id.
     pub async fn report_startup(&self, itself: &Itself, boot_id: String) -> Result<(), Problem> {
-        self.keep_report(itself, Report::Startup(word("boot_id", &boot_id)?)).await
+        self.append_report(itself, Report::Startup(word("boot_id", &boot_id)?)).await
     }
 
     /// Reports that the node shuts down.
     pub async fn report_shutdown(&self, itself: &Itself) -> Result<(), Problem> {
-        self.keep_report(itself, Report::Shutdown).await
+        self.append_report(itself, Report::Shutdown).await
     }
 
     /// Reports the boot environment that the node started.
     pub async fn report_bootenv(&self, itself: &Itself, bootenv: String) -> Result<(), Problem> {
-        self.keep_report(itself, Report::Bootenv(word("bootenv", &bootenv)?)).await
+        self.append_report(itself, Report::Bootenv(word("bootenv", &bootenv)?)).await
     }
 
     /// Replaces the facts that the node reported before.
     pub async fn report_facts(&self, itself: &Itself, facts: Value) -> Result<(), Problem> {
-        self.keep_report(
+        self.append_report(
             itself,
-            Report::Facts(checked_object("facts", &facts, limits::FACTS)?.clone()),
+            Report::Facts(check_object("facts", &facts, limits::FACTS)?.clone()),
         )
         .await
     }
 
-    async fn keep_report(&self, Itself(by): &Itself, report: Report) -> Result<(), Problem> {
+    async fn append_report(&self, Itself(by): &Itself, report: Report) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
         match running::append_report(&mut transaction, by, &report).await.map_err(from_store)? {
             Reported::Kept => done(transaction).await,
@@ -219,11 +219,11 @@ impl Control {
 fn word(what: &str, text: &str) -> Result<String, Problem> {
     let text = text.trim();
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';
-    match !text.is_empty() && text.len() <= limits::WORD && text.chars().all(plain) {
+    match !text.is_empty() && text.len() <= limits::BOOT_NAME && text.chars().all(plain) {
         true => Ok(text.to_owned()),
         false => Err(Problem::invalid(format!(
             "{what}: must be one line of 1 to {} printable ASCII characters.",
-            limits::WORD
+            limits::BOOT_NAME
         ))),
     }
 }

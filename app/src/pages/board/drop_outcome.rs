@@ -1,7 +1,7 @@
 //! The impact of dropping nodes on a role, in words. Pure: the response to the lift contains the
 //! decision.
 
-use api::console::{Brought, Lift, LiftRole};
+use api::console::{Brought, DropPreview, RoleDropPreview};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 
@@ -12,14 +12,14 @@ const NAMED: usize = 6;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// All nodes can be bound.
-    Legal {
+    Allowed {
         /// The roles that the drop also adds, and when they run.
         promise: String,
         /// The same, each with its reason.
         reasons: String,
     },
     /// Some nodes can be bound.
-    Mixed {
+    Partial {
         /// How many of how many, and the reasons against the rest.
         said: String,
         /// The roles that the drop also adds for the valid nodes.
@@ -28,22 +28,22 @@ pub(super) enum Verdict {
         reasons: String,
     },
     /// No node can be bound.
-    Illegal { why: String },
+    Forbidden { why: String },
     /// The role is not a target for drops.
     None,
 }
 
 impl Verdict {
     /// The impact for a role, from the response to the lift.
-    pub(super) fn of(lift: &Lift, role: &RoleName) -> Self {
+    pub(super) fn of(lift: &DropPreview, role: &RoleName) -> Self {
         let Some(found) = lift.roles.iter().find(|found| found.role == *role) else {
             return Self::None;
         };
         match (found.legal.len(), found.illegal.len() + found.unknown.len()) {
             (0, 0) => Self::None,
-            (0, _) => Self::Illegal { why: why_not(found) },
-            (_, 0) => Self::Legal { promise: promise(found), reasons: reasons(found) },
-            (legal, others) => Self::Mixed {
+            (0, _) => Self::Forbidden { why: why_not(found) },
+            (_, 0) => Self::Allowed { promise: promise(found), reasons: reasons(found) },
+            (legal, others) => Self::Partial {
                 said: format!(
                     "{legal} of {} can be bound. Cannot bind {}",
                     legal + others,
@@ -58,9 +58,9 @@ impl Verdict {
     /// The word in CSS.
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Self::Legal { .. } => "legal",
-            Self::Mixed { .. } => "mixed",
-            Self::Illegal { .. } => "illegal",
+            Self::Allowed { .. } => "legal",
+            Self::Partial { .. } => "mixed",
+            Self::Forbidden { .. } => "illegal",
             Self::None => "none",
         }
     }
@@ -68,25 +68,27 @@ impl Verdict {
     /// The text in the row. More detailed if the row is under the pointer.
     pub(super) fn said(&self, over: bool) -> String {
         match (self, over) {
-            (Self::Legal { .. }, false) => "allowed".into(),
-            (Self::Legal { promise, .. }, true) => promise.clone(),
-            (Self::Mixed { said, .. }, false) => said.split(". ").next().unwrap_or(said).to_owned(),
-            (Self::Mixed { said, promise, .. }, true) => format!("{said}. {promise}"),
-            (Self::Illegal { why }, _) => why.clone(),
+            (Self::Allowed { .. }, false) => "allowed".into(),
+            (Self::Allowed { promise, .. }, true) => promise.clone(),
+            (Self::Partial { said, .. }, false) => {
+                said.split(". ").next().unwrap_or(said).to_owned()
+            }
+            (Self::Partial { said, promise, .. }, true) => format!("{said}. {promise}"),
+            (Self::Forbidden { why }, _) => why.clone(),
             (Self::None, _) => String::new(),
         }
     }
 
     /// The announcement when the keyboard reaches the row.
-    pub(super) fn announced(&self, role: &RoleName) -> String {
+    pub(super) fn announcement(&self, role: &RoleName) -> String {
         match self {
-            Self::Legal { promise, .. } => {
+            Self::Allowed { promise, .. } => {
                 format!("Role {role}: allowed. {promise}. Press Enter to drop.")
             }
-            Self::Mixed { said, promise, .. } => {
+            Self::Partial { said, promise, .. } => {
                 format!("Role {role}: {said}. {promise}. Press Enter to confirm.")
             }
-            Self::Illegal { why } => format!("Role {role}: not possible. {why}."),
+            Self::Forbidden { why } => format!("Role {role}: not possible. {why}."),
             Self::None => format!("Role {role}: nodes cannot be dropped here."),
         }
     }
@@ -94,22 +96,22 @@ impl Verdict {
     /// The reasons for the roles that the drop also adds, as a tooltip.
     pub(super) fn reasons(&self) -> Option<String> {
         match self {
-            Self::Legal { reasons, .. } | Self::Mixed { reasons, .. } => {
+            Self::Allowed { reasons, .. } | Self::Partial { reasons, .. } => {
                 Some(reasons.clone()).filter(|r| !r.is_empty())
             }
-            Self::Illegal { .. } | Self::None => None,
+            Self::Forbidden { .. } | Self::None => None,
         }
     }
 
     /// Whether the drop binds at least one node.
     pub(super) fn takes(&self) -> bool {
-        matches!(self, Self::Legal { .. } | Self::Mixed { .. })
+        matches!(self, Self::Allowed { .. } | Self::Partial { .. })
     }
 }
 
 /// The additions: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place
 /// 3 of 4 in its order`.
-fn promise(role: &LiftRole) -> String {
+fn promise(role: &RoleDropPreview) -> String {
     let mut said = format!("+ {}", many(role.added, "noderole"));
     if !role.brings.is_empty() {
         let mut roles: Vec<&str> =
@@ -123,7 +125,7 @@ fn promise(role: &LiftRole) -> String {
 }
 
 /// The additions, each with its reason.
-fn reasons(role: &LiftRole) -> String {
+fn reasons(role: &RoleDropPreview) -> String {
     let line = |brought: &Brought| {
         let nodes: Vec<&str> = brought.nodes.iter().map(String::as_str).collect();
         format!("{} on {}: {}", brought.role, first_of(&nodes, brought.count), brought.why)
@@ -141,12 +143,12 @@ fn some_of(sentences: &[String]) -> Option<String> {
 
 /// Why nodes cannot be bound: a shared reason once, or each node with its own reason. Also the
 /// number of nodes without a computed reason.
-fn why_not(role: &LiftRole) -> String {
-    let said = [refused(role), not_worked_out(role).unwrap_or_default()];
+fn why_not(role: &RoleDropPreview) -> String {
+    let said = [refused(role), truncation_note(role).unwrap_or_default()];
     said.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-fn refused(role: &LiftRole) -> String {
+fn refused(role: &RoleDropPreview) -> String {
     let Some(first) = role.illegal.first() else { return String::new() };
     let shared = role.illegal.iter().all(|node| node.reason == first.reason);
     if shared {
@@ -166,7 +168,7 @@ fn refused(role: &LiftRole) -> String {
 }
 
 /// A note that there were too many nodes to compute all reasons.
-pub(super) fn not_worked_out(role: &LiftRole) -> Option<String> {
+pub(super) fn truncation_note(role: &RoleDropPreview) -> Option<String> {
     let n = role.unknown.len();
     (n > 0).then(|| format!("{}: not checked, too many nodes at once", many(n, "node")))
 }
@@ -187,7 +189,7 @@ fn first_of(names: &[&str], count: usize) -> String {
 }
 
 /// The nodes that can be bound to a role.
-pub(super) fn legal(lift: &Lift, role: &RoleName) -> Vec<NodeId> {
+pub(super) fn legal(lift: &DropPreview, role: &RoleName) -> Vec<NodeId> {
     lift.roles
         .iter()
         .find(|found| found.role == *role)
@@ -200,9 +202,9 @@ mod tests {
     use super::*;
     use api::console::IllegalNode;
 
-    fn role(legal: usize, illegal: &[(&str, &str)]) -> LiftRole {
+    fn role(legal: usize, illegal: &[(&str, &str)]) -> RoleDropPreview {
         let node = NodeId(Default::default());
-        LiftRole {
+        RoleDropPreview {
             role: RoleName::parse("app").unwrap(),
             legal: vec![node; legal],
             illegal: illegal
@@ -231,9 +233,9 @@ mod tests {
         }
     }
 
-    fn verdict(role: LiftRole) -> Verdict {
+    fn verdict(role: RoleDropPreview) -> Verdict {
         let name = role.role.clone();
-        Verdict::of(&Lift { roles: vec![role] }, &name)
+        Verdict::of(&DropPreview { roles: vec![role] }, &name)
     }
 
     #[test]
@@ -273,7 +275,7 @@ mod tests {
     #[test]
     fn uncomputed_nodes_are_reported_but_not_refused() {
         let unknown = |n: usize| vec![NodeId(Default::default()); n];
-        let some = verdict(LiftRole { unknown: unknown(3), ..role(7, &[]) });
+        let some = verdict(RoleDropPreview { unknown: unknown(3), ..role(7, &[]) });
         assert!(some.takes());
         assert_eq!(some.said(false), "7 of 10 can be bound");
         assert!(
@@ -281,7 +283,8 @@ mod tests {
             "{}",
             some.said(true)
         );
-        let none = verdict(LiftRole { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
+        let none =
+            verdict(RoleDropPreview { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
         assert_eq!(none.said(false), "db-1: is dead; 1 node: not checked, too many nodes at once");
         let many = Brought {
             role: RoleName::parse("runtime").unwrap(),
@@ -289,9 +292,10 @@ mod tests {
             count: 200,
             why: "required by app".into(),
         };
-        let reasons = verdict(LiftRole { brings: vec![many], moves: vec![], ..role(2, &[]) })
-            .reasons()
-            .unwrap();
+        let reasons =
+            verdict(RoleDropPreview { brings: vec![many], moves: vec![], ..role(2, &[]) })
+                .reasons()
+                .unwrap();
         assert_eq!(
             reasons,
             "runtime on web-1, web-2, web-3, web-4, web-5, web-6 and 194 more: required by app"
@@ -301,6 +305,6 @@ mod tests {
     #[test]
     fn unknown_role_is_not_a_drop_target() {
         let other = RoleName::parse("other").unwrap();
-        assert_eq!(Verdict::of(&Lift { roles: vec![role(1, &[])] }, &other), Verdict::None);
+        assert_eq!(Verdict::of(&DropPreview { roles: vec![role(1, &[])] }, &other), Verdict::None);
     }
 }

@@ -29,14 +29,17 @@ pub(crate) fn adopt() -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The step's own error, or one that lists the processes.
-pub(crate) fn none_after(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    none_left(PATIENCE, step)
+pub(crate) fn fail_on_leftovers(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    fail_on_leftovers_after(PATIENCE, step)
 }
 
-fn none_left(patience: Duration, step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+fn fail_on_leftovers_after(
+    patience: Duration,
+    step: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let before = children()?;
     let done = step();
-    let left = await_end(&before, patience)?;
+    let left = wait_for_exit(&before, patience)?;
     let named: Vec<String> =
         left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
     for pid in &left {
@@ -49,7 +52,7 @@ fn none_left(patience: Duration, step: impl FnOnce() -> anyhow::Result<()>) -> a
     Ok(())
 }
 
-fn await_end(before: &[Pid], patience: Duration) -> anyhow::Result<Vec<Pid>> {
+fn wait_for_exit(before: &[Pid], patience: Duration) -> anyhow::Result<Vec<Pid>> {
     let started = Instant::now();
     loop {
         let left: Vec<Pid> = children()?.into_iter().filter(|pid| !before.contains(pid)).collect();
@@ -119,14 +122,18 @@ mod tests {
             }
         };
 
-        none_left(Duration::from_secs(10), shell("sleep 0.3 &")).expect("it ended by itself");
+        fail_on_leftovers_after(Duration::from_secs(10), shell("sleep 0.3 &"))
+            .expect("it ended by itself");
 
         // In its own session, below a parent that has ended.
-        let left = none_left(Duration::ZERO, shell("setsid sh -c 'sleep 60.25 & exit 0' & wait"));
+        let left = fail_on_leftovers_after(
+            Duration::ZERO,
+            shell("setsid sh -c 'sleep 60.25 & exit 0' & wait"),
+        );
         assert!(left.expect_err("a finding").to_string().contains("sleep 60.25"));
-        none_left(Duration::ZERO, || Ok(())).expect("it was ended");
+        fail_on_leftovers_after(Duration::ZERO, || Ok(())).expect("it was ended");
 
-        let failed = none_left(Duration::ZERO, shell("exit 3"));
+        let failed = fail_on_leftovers_after(Duration::ZERO, shell("exit 3"));
         assert_eq!(failed.expect_err("the step's own error").to_string(), "the shell failed");
     }
 

@@ -20,7 +20,7 @@ use engine::ids::{PasskeyId, PersonId};
 
 use crate::contract::{Created, Operations, Versioned, op, version};
 use crate::refusal::{Asked, Given, Place, Refusal};
-use crate::rest::{Answer, Done, Made, MadeAt};
+use crate::rest::{Answer, CreatedWithLocation, Done, Made};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
@@ -105,7 +105,7 @@ async fn add(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(wish): Given<PersonWish>,
-) -> MadeAt<PersonMade> {
+) -> CreatedWithLocation<PersonMade> {
     let made = state.people.add(&actor, &wish).await?;
     Ok(Created(format!("/people/{}", made.id), made))
 }
@@ -177,7 +177,7 @@ async fn passkey_options(
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
 ) -> Answer<PasskeyOptions> {
-    actor.require_to_enrol()?;
+    actor.require_enrollable()?;
     Ok(Json(state.people.passkey_options(&actor, &state.address.site(&headers)?).await?))
 }
 
@@ -187,7 +187,7 @@ async fn register_passkey(
     headers: HeaderMap,
     Given(wish): Given<PasskeyWish>,
 ) -> Made<PasskeyView> {
-    actor.require_to_enrol()?;
+    actor.require_enrollable()?;
     let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
@@ -286,7 +286,7 @@ async fn make_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(wish): Given<TokenWish>,
-) -> MadeAt<TokenMade> {
+) -> CreatedWithLocation<TokenMade> {
     let made = state.people.make_token(&actor, &wish).await?;
     Ok(Created(format!("/tokens/{}", made.id), made))
 }

@@ -11,7 +11,7 @@ use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use control::Lost;
-use engine::ids::SubmissionId;
+use engine::ids::ReviewId;
 
 use crate::refusal::{Place, Refusal};
 use crate::session::SignedIn;
@@ -26,7 +26,7 @@ pub(crate) async fn of_deployment(
     Place(name): Place<String>,
     query: Asked,
 ) -> Result<Response, Refusal> {
-    let address = Address::of_pairs(places::graph_of(&name), query.0);
+    let address = Address::from_pairs(places::graph_of(&name), query.0);
     let view = state.control.graph(&actor, &name, &address.wish, Lost::Told).await?;
     let name = format!("graph-{}.svg", view.deployment);
     Ok(file(&name, svg(&view, address.colour)))
@@ -35,10 +35,10 @@ pub(crate) async fn of_deployment(
 pub(crate) async fn of_review(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<SubmissionId>,
+    Place(id): Place<ReviewId>,
     query: Asked,
 ) -> Result<Response, Refusal> {
-    let address = Address::of_pairs(places::review(id), query.0);
+    let address = Address::from_pairs(places::review(id), query.0);
     let view = state.control.review_graph(&actor, id, &address.wish, Lost::Told).await?;
     Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
 }

@@ -83,7 +83,7 @@ impl Paper {
 
 /// Waits until the reader of standard output closes the pipe. Returns false if that can't be
 /// detected, for example for a file.
-pub(crate) fn is_left_unread() -> bool {
+pub(crate) fn wait_for_closed_pipe() -> bool {
     let out = std::io::stdout();
     // No events are requested: POLLERR and POLLHUP are always reported.
     let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
@@ -110,7 +110,7 @@ pub(crate) fn plain(text: &str) -> String {
 }
 
 /// Applies [`plain`] to each line and keeps the indentation.
-pub(crate) fn plain_lines(text: &str) -> String {
+pub(crate) fn sanitize_lines(text: &str) -> String {
     let line = |line: &str| {
         let kept: String = line.chars().filter(|c| !c.is_control() || *c == '\t').collect();
         shown(&kept).into_owned() + "\n"
@@ -126,7 +126,7 @@ pub(crate) struct Table {
 }
 
 /// Minimum width of a shortened column.
-const NARROWEST: usize = 8;
+const MIN_COLUMN_WIDTH: usize = 8;
 const BETWEEN: usize = 2;
 
 impl Table {
@@ -143,9 +143,9 @@ impl Table {
         self.rows.push(cells.into_iter().map(cell).collect());
     }
 
-    pub(crate) fn text(&self, paper: Paper) -> String {
-        let widths = self.widths(paper.width);
-        let mut text = paper.heading(&line(self.titles.iter().copied(), &widths)) + "\n";
+    pub(crate) fn text(&self, output: Paper) -> String {
+        let widths = self.widths(output.width);
+        let mut text = output.heading(&line(self.titles.iter().copied(), &widths)) + "\n";
         for row in &self.rows {
             text += &line(row.iter().map(String::as_str), &widths);
             text.push('\n');
@@ -166,7 +166,7 @@ impl Table {
             let all = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
             let over = all.saturating_sub(most);
             let Some(widest) =
-                widths.iter_mut().max().filter(|width| over > 0 && **width > NARROWEST)
+                widths.iter_mut().max().filter(|width| over > 0 && **width > MIN_COLUMN_WIDTH)
             else {
                 return widths;
             };
@@ -232,7 +232,7 @@ pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
 }
 
 /// Names of fields that contain times.
-const MOMENTS: [&str; 20] = [
+const TIME_FIELDS: [&str; 20] = [
     "at",
     "since",
     "seen",
@@ -256,7 +256,7 @@ const MOMENTS: [&str; 20] = [
 ];
 
 /// Smaller numbers (before March 1973) are counts in a field of the same name.
-const LONG_AGO: i64 = 100_000_000_000;
+const MIN_TIME_MILLIS: i64 = 100_000_000_000;
 
 /// Prints any answer as an outline: one field per line, nested fields indented.
 pub(crate) fn outline(value: &Value) -> String {
@@ -297,7 +297,9 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
 /// A field that fits on one line, or `None`.
 fn one_line(name: &str, value: &Value) -> Option<String> {
     match value {
-        Value::Number(_) if MOMENTS.contains(&name) && value.as_i64() > Some(LONG_AGO) => {
+        Value::Number(_)
+            if TIME_FIELDS.contains(&name) && value.as_i64() > Some(MIN_TIME_MILLIS) =>
+        {
             Some(moment(value))
         }
         Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn paper(width: Option<usize>) -> Paper {
+    fn output(width: Option<usize>) -> Paper {
         Paper { json: false, width, colour: false }
     }
 
@@ -338,16 +340,16 @@ mod tests {
 
     #[test]
     fn columns_fit_their_content() {
-        let text = table().text(paper(None));
+        let text = table().text(output(None));
         assert_eq!(text, "NAME   TITLE\nn1     A proxy in front of everything\n  n22\n");
     }
 
     #[test]
     fn narrow_terminal_shortens_widest_column() {
-        let text = table().text(paper(Some(20)));
+        let text = table().text(output(Some(20)));
         assert_eq!(text, "NAME   TITLE\nn1     A proxy in f…\n  n22\n");
         assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
-        let narrowest = table().text(paper(Some(3)));
+        let narrowest = table().text(output(Some(3)));
         assert!(narrowest.contains("A proxy…"), "{narrowest}");
     }
 
@@ -355,7 +357,7 @@ mod tests {
     fn control_characters_in_titles_are_escaped() {
         let mut table = Table::new(["TITLE"]);
         table.row(["a\x1b[2Jb\nc\u{202e}d".into()]);
-        let text = table.text(paper(None));
+        let text = table.text(output(None));
         assert!(
             !text.contains('\x1b') && text.lines().count() == 2 && text.contains("U+202E"),
             "{text:?}"

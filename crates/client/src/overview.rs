@@ -13,13 +13,13 @@ use api::waiting::WaitingPage;
 
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Again, Client, Much};
+use crate::lists::{self, Again, Client, ListOptions};
 use crate::machines::Between;
 use crate::names;
+use crate::output::{Paper, Table, moment_of, note, outline, plain, said};
 use crate::pages;
-use crate::paper::{Paper, Table, moment_of, note, outline, plain, said};
 use crate::plans::OnOff;
-use crate::server::{taken, understood};
+use crate::server::{parse_answer, taken};
 use crate::terminal;
 
 /// A resource that `--watch` can repeat.
@@ -40,14 +40,14 @@ pub(crate) fn search(client: &Client, wanted: &Search) -> Outcome {
     let place = Query::default().with("q", wanted.text.as_str()).behind("/search");
     let found = client.server.get(&place)?;
     let more: Vec<String> = found["more"].as_array().into_iter().flatten().map(said).collect();
-    let mut text = lists::hits().text(&found, client.paper);
+    let mut text = lists::hits().text(&found, client.output);
     if !more.is_empty() {
         text.push_str(&format!(
             "More results of these kinds exist: {}. Use a longer search text.\n",
             more.join(", ")
         ));
     }
-    client.paper.either(&found, text.trim_end())
+    client.output.either(&found, text.trim_end())
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
@@ -106,12 +106,12 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         }
         Ok(whole)
     };
-    client.show(wanted.again, ask, |value, paper| {
+    client.show(wanted.again, ask, |value, output| {
         match serde_json::from_value::<WaitingPage>(value.clone()) {
             Ok(page) => match wanted.reason {
                 None if page.groups.is_empty() => "No pending steps.\n".to_owned(),
-                None => waiting_page(&page, paper),
-                Some(_) => waiting_for_one(page, paper),
+                None => pending_text(&page, output),
+                Some(_) => pending_with_reason(page, output),
             },
             Err(_) => outline(value),
         }
@@ -119,12 +119,12 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
 }
 
 /// Pending steps of the requested reason. The answer also has the counts of the other reasons.
-fn waiting_for_one(mut page: WaitingPage, paper: Paper) -> String {
+fn pending_with_reason(mut page: WaitingPage, output: Paper) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
     if page.groups.is_empty() {
         "No pending steps with this reason.\n".to_owned()
     } else {
-        waiting_page(&page, paper)
+        pending_text(&page, output)
     }
 }
 
@@ -135,7 +135,7 @@ fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>>
 }
 
 /// Pending steps by reason, each with the action that resolves it.
-pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
+pub(crate) fn pending_text(page: &WaitingPage, output: Paper) -> String {
     let mut text = String::new();
     for group in &page.groups {
         let count = group
@@ -144,7 +144,7 @@ pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
             .unwrap_or_default();
         text += &format!(
             "{}{count} - resolved by {}\n",
-            paper.heading(&plain(&group.heading)),
+            output.heading(&plain(&group.heading)),
             plain(&group.frees)
         );
         let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "REASON"]);
@@ -159,7 +159,7 @@ pub(crate) fn waiting_page(page: &WaitingPage, paper: Paper) -> String {
             ]);
         }
         if !group.steps.is_empty() {
-            text += &table.text(paper);
+            text += &table.text(output);
         }
     }
     text
@@ -194,7 +194,7 @@ pub struct AuditList {
     #[command(flatten)]
     between: Between,
     #[command(flatten)]
-    much: Much,
+    much: ListOptions,
 }
 
 /// Range and file of an export.
@@ -235,10 +235,10 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
     let query = Query::default().with("after", wanted.after);
     let mut stream = client.server.stream(&query.behind("/audit/export"), "application/jsonl")?;
     let Some(path) = &wanted.output else {
-        if client.paper.is_terminal() {
+        if client.output.is_terminal() {
             let mut lines = BufReader::new(stream).lines();
             return lines.try_for_each(|line| {
-                client.paper.line(&terminal::json(&copied(line, "the terminal")?))
+                client.output.line(&terminal::json(&copied(line, "the terminal")?))
             });
         }
         return copied(
@@ -264,14 +264,14 @@ fn copied<T>(copied: std::io::Result<T>, to: &str) -> Outcome<T> {
 }
 
 fn chain(client: &Client, after: u64) -> Outcome {
-    let Client { server, paper } = client;
+    let Client { server, output } = client;
     let mut after = after;
     loop {
         let value = server.get(&format!("/audit/chain?after={after}"))?;
-        let view: ChainView = understood(&value, "expected an audit chain")?;
+        let view: ChainView = parse_answer(&value, "expected an audit chain")?;
         if let Some(broken) = &view.broken {
-            paper.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
-            return Err(Failure::NotSo(
+            output.either(&value, &format!("The chain is broken: {}", plain(broken)))?;
+            return Err(Failure::Negative(
                 "The audit log was changed, or a part of it is missing. Compare it with an export."
                     .into(),
             ));
@@ -292,7 +292,7 @@ fn chain(client: &Client, after: u64) -> Outcome {
                         view.end, view.hash
                     ));
                 }
-                return paper.either(&value, &told);
+                return output.either(&value, &told);
             }
         }
     }
@@ -312,7 +312,7 @@ pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
     let answer =
         client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
     let state = if enabled { "Execution is on" } else { "Execution is off" };
-    client.paper.either(&answer, &format!("{state} since target {}.", said(&answer["target"])))
+    client.output.either(&answer, &format!("{state} since target {}.", said(&answer["target"])))
 }
 
 #[cfg(test)]
@@ -328,14 +328,14 @@ mod tests {
             let groups = [group("failed", "Failed", steps), group("held", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
-        let told = waiting_for_one(page(json!([step])), Paper::new(false));
+        let told = pending_with_reason(page(json!([step])), Paper::new(false));
         assert!(
             told.contains(" (1) - resolved by a person\n") && told.contains("It failed."),
             "{told}"
         );
         assert!(!told.contains("On hold"), "{told}");
         assert_eq!(
-            waiting_for_one(page(json!([])), Paper::new(false)),
+            pending_with_reason(page(json!([])), Paper::new(false)),
             "No pending steps with this reason.\n"
         );
     }

@@ -2,7 +2,7 @@
 //! parts that a restore leaves out, and authors who overrule each other.
 
 use api::console::{ClashView, Deceiving, DeceivingScript, LeftOut};
-use engine::text::READ_OTHERWISE;
+use engine::text::REVIEW_ADVICE;
 use leptos::prelude::*;
 
 use super::icon::{Icon, icon};
@@ -25,11 +25,11 @@ pub fn deceiving(found: &Deceiving) -> AnyView {
         ),
     };
     let advice = "Gantry displays such characters as codes, such as <U+202E>. ";
-    notice(title, scripts(found), view! { <p>{advice} {READ_OTHERWISE} "."</p> }.into_any())
+    notice(title, scripts(found), view! { <p>{advice} {REVIEW_ADVICE} "."</p> }.into_any())
 }
 
 /// As [`deceiving`], collapsed, for a version in a list.
-pub fn deceiving_in_version(found: &Deceiving) -> AnyView {
+pub fn hidden_characters_in_version(found: &Deceiving) -> AnyView {
     if found.is_empty() {
         return ().into_any();
     }

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use control::Control;
 use engine::audit::Chain;
 use engine::audit::export::{End, Header, Line, Totals};
-use engine::ids::TargetNo;
+use engine::ids::BlueprintNumber;
 use futures::Stream;
 use serde::Serialize;
 use store::reading::Stage;
@@ -138,7 +138,7 @@ fn lines(
         let last = |totals| Line::End(End { end, hash: header.hash, totals });
         yield written(&[Line::Header(header.clone())], &mut totals)?;
         while chain.last < end {
-            let (part, next) = control.audit_part(chain).await?;
+            let (part, next) = control.audit_links(chain).await?;
             if part.is_empty() {
                 Err(Problem::internal())?;
             }
@@ -176,7 +176,7 @@ fn line<T: Serialize>(text: &mut Vec<u8>, value: &T) -> Result<(), Problem> {
 async fn target(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(number): Place<TargetNo>,
+    Place(number): Place<BlueprintNumber>,
     Asked(wanted): Asked<TargetWanted>,
 ) -> Answer<TargetView> {
     let wait = Duration::from_secs(wanted.wait.into());
@@ -190,7 +190,9 @@ async fn target(
     // The response must begin before the request's time is over.
     let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));
     let view = match state.waiting.take(actor.person) {
-        Ok(_place) if !wait.is_zero() => state.control.target_settled(&actor, number, wait).await?,
+        Ok(_permit) if !wait.is_zero() => {
+            state.control.wait_for_blueprint(&actor, number, wait).await?
+        }
         _ => state.control.target(&actor, number).await?,
     };
     Ok(Json(view))

@@ -6,7 +6,7 @@ use axum::extract::ConnectInfo;
 use engine::Hash;
 use engine::ids::{Fqdn, RoleName};
 use serde_json::json;
-use store::running::{self, Hello, WorkerId};
+use store::running::{self, NewWorker, WorkerId};
 use uuid::Uuid;
 
 use super::*;
@@ -14,13 +14,13 @@ use super::*;
 impl House {
     /// Commits a change of `web` and returns the response.
     async fn committed(&self, ada: &str, bo: &str) -> Answer {
-        let board = self.ask_get("/api/v1/deployments/web/board", ada).await.json();
+        let board = self.send_get("/api/v1/deployments/web/board", ada).await.json();
         let node =
-            self.ask_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
+            self.send_get("/api/v1/nodes?filter=n1", ada).await.json()["nodes"][0]["id"].clone();
         let opened = self.tell("/api/v1/deployments/web/proposals", ada, json!({})).await.json();
         let proposal = opened["proposal"].as_i64().expect("an id");
         let version =
-            self.ask_get(&format!("/api/v1/proposals/{proposal}"), ada).await.json()["version"]
+            self.send_get(&format!("/api/v1/proposals/{proposal}"), ada).await.json()["version"]
                 .clone();
         let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
         let edits = json!({"version": version, "edits": [bind]});
@@ -39,11 +39,11 @@ impl House {
 async fn rollout_is_followed_to_its_end() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let committed = house.committed(&ada, &bo).await;
     let place = committed.header(header::LOCATION).to_owned();
     assert_eq!((committed.status, place.as_str()), (StatusCode::CREATED, "/api/v1/targets/2"));
-    let view = house.ask_get(&place, &ada).await.json();
+    let view = house.send_get(&place, &ada).await.json();
     assert_eq!((&view["way"], &view["target"]["number"]), (&json!("under_way"), &json!(2)));
     let all: i64 = ["blocked", "todo", "transition", "active", "error"]
         .iter()
@@ -59,25 +59,25 @@ async fn rollout_is_followed_to_its_end() {
     };
     let waits = format!("{place}?wait=30");
     let waited =
-        async { tokio::time::timeout(Duration::from_secs(20), house.ask_get(&waits, &ada)).await };
+        async { tokio::time::timeout(Duration::from_secs(20), house.send_get(&waits, &ada)).await };
     let ((), waited) = tokio::join!(finish, waited);
     let view = waited.expect("before its time is over").json();
     assert_eq!((&view["way"], &view["applied"]), (&json!("converged"), &json!(all)));
 
     assert_eq!(
-        house.ask_get(&format!("{place}?wait=31"), &ada).await.status,
+        house.send_get(&format!("{place}?wait=31"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
-    assert_eq!(house.ask_get("/api/v1/targets/99", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.send_get("/api/v1/targets/99", &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn overview_shows_current_state() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     house.committed(&ada, &bo).await.json();
-    let hello = Hello {
+    let hello = NewWorker {
         id: WorkerId(Uuid::from_u128(7)),
         name: "w-7".into(),
         capacity: 4,
@@ -89,7 +89,7 @@ async fn overview_shows_current_state() {
     running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
         .await
         .expect("hello");
-    let view = house.ask_get("/api/v1/overview", &ada).await.json();
+    let view = house.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!((&view["target"], &view["enabled"]), (&json!(2), &json!(true)));
     assert_eq!(view["deployments"], json!({"all": 3, "held": 0, "proposed": 0}));
     assert_eq!(
@@ -101,26 +101,26 @@ async fn overview_shows_current_state() {
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
 
     running::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
-    let view = house.ask_get("/api/v1/overview", &ada).await.json();
+    let view = house.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
-    let workers = house.ask_get("/api/v1/workers?alive=true", &ada).await.json();
+    let workers = house.send_get("/api/v1/workers?alive=true", &ada).await.json();
     let worker = &workers["workers"][0];
     assert_eq!(
         (&worker["name"], &worker["phase"], &worker["held"]),
         (&json!("w-7"), &json!("confirmed"), &json!(0))
     );
     assert_eq!(
-        house.ask_get("/api/v1/workers?alive=false", &ada).await.json()["workers"],
+        house.send_get("/api/v1/workers?alive=false", &ada).await.json()["workers"],
         json!([])
     );
     assert_eq!(
-        house.ask_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"],
+        house.send_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"],
         json!([])
     );
     let before = format!("/api/v1/workers?before={}", Uuid::from_u128(7));
-    assert_eq!(house.ask_get(&before, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get(&before, &ada).await.status, StatusCode::BAD_REQUEST);
 
-    let policy = house.ask_get("/api/v1/policy", &ada).await;
+    let policy = house.send_get("/api/v1/policy", &ada).await;
     assert!(policy.header(header::ETAG).starts_with("\"1."), "{}", policy.header(header::ETAG));
     assert_eq!(policy.json()["policy"]["approvals"], 1);
 }
@@ -135,17 +135,17 @@ async fn audit_is_listed_verified_and_exported() {
         .await
         .expect("eve");
     let (ada, bo, eve) =
-        (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
+        (house.cookie().await, house.cookie_for(bo).await, house.cookie_for(eve).await);
     house.committed(&ada, &bo).await.json();
     for path in ["/api/v1/audit", "/api/v1/audit/chain", "/api/v1/audit/export"] {
         assert_eq!(
-            house.ask_get(path, &eve).await.status,
+            house.send_get(path, &eve).await.status,
             StatusCode::FORBIDDEN,
             "{path}: who only looks"
         );
     }
     let of = async |query: &str| {
-        house.ask_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
+        house.send_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
     };
     let commits = of("action=submission.commit&who=ada").await;
     assert_eq!((commits.as_array().map(Vec::len), &commits[0]["name"]), (Some(1), &json!("ada")));
@@ -170,17 +170,17 @@ async fn audit_is_listed_verified_and_exported() {
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
     for wrong in ["who=nobody", "since=9e9", "action=a&actoin=b", "until=99999999999999999"] {
         assert!(
-            house.ask_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
+            house.send_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
             "{wrong}"
         );
     }
 
-    let unsealed = house.ask_get("/api/v1/audit/chain", &ada).await.json();
+    let unsealed = house.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&unsealed["end"], &unsealed["broken"]), (&json!(0), &Value::Null));
     sqlx::query("SELECT seal_audit(1000)").execute(house.db.app()).await.expect("sealed");
-    let chain = house.ask_get("/api/v1/audit/chain", &ada).await.json();
+    let chain = house.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&chain["end"], &chain["unsealed"]), (&chain["chain"]["last"], &json!(0)));
-    let export = house.ask_get("/api/v1/audit/export", &ada).await;
+    let export = house.send_get("/api/v1/audit/export", &ada).await;
     let proven = engine::audit::export::verify(export.text().lines()).expect("it holds");
     let held = proven.chain;
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
@@ -188,7 +188,7 @@ async fn audit_is_listed_verified_and_exported() {
         proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1,
         "{proven:?}"
     );
-    let later = house.ask_get("/api/v1/audit/export?after=2", &ada).await;
+    let later = house.send_get("/api/v1/audit/export?after=2", &ada).await;
     assert_eq!(
         engine::audit::export::verify(later.text().lines())
             .map(|later| (later.chain.first, later.chain.hash)),
@@ -216,12 +216,12 @@ async fn audit_is_listed_verified_and_exported() {
     ] {
         sqlx::query(statement).execute(house.db.owner()).await.expect("the owner may");
     }
-    let broken = house.ask_get("/api/v1/audit/chain", &ada).await.json();
+    let broken = house.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!(
         (&broken["broken"], &broken["next"]),
         (&json!("Entry 3 was altered: its text does not match its link"), &Value::Null)
     );
-    let export = house.ask_get("/api/v1/audit/export", &ada).await;
+    let export = house.send_get("/api/v1/audit/export", &ada).await;
     assert_eq!(
         engine::audit::export::verify(export.text().lines()),
         Err(engine::audit::Broken::Content(3))
@@ -244,8 +244,8 @@ async fn metrics_require_access() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    house.ask_get("/api/v1/runs/77777", &ada).await;
-    house.ask_get("/nowhere/secret-1", &ada).await;
+    house.send_get("/api/v1/runs/77777", &ada).await;
+    house.send_get("/nowhere/secret-1", &ada).await;
     let (near, far, own) = ([127, 0, 0, 1], [10, 0, 0, 9], ("host", NEAR));
     let text = house.collect(&[own], near).await;
     assert!(text.header(header::CONTENT_TYPE).starts_with("application/openmetrics-text"));
@@ -308,7 +308,7 @@ async fn workers_are_filtered_and_sorted() {
     house.furnish().await;
     let ada = house.cookie().await;
     for (n, name) in [(1, "beta"), (2, "alpha"), (3, "alps")] {
-        let hello = Hello {
+        let hello = NewWorker {
             id: WorkerId(Uuid::from_u128(n)),
             name: name.into(),
             capacity: 2,
@@ -331,7 +331,7 @@ async fn workers_are_filtered_and_sorted() {
             .expect("the owner may");
     }
     let names = async |query: &str| {
-        let page = house.ask_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
+        let page = house.send_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
         let workers = page["workers"].as_array().expect("workers").clone();
         workers
             .into_iter()
@@ -346,13 +346,13 @@ async fn workers_are_filtered_and_sorted() {
     assert_eq!(names(&behind("alpha")).await, ["alps", "beta"]);
     assert_eq!(names(&behind("b")).await, ["beta"], "a place stays one when its worker is gone");
     assert_eq!(
-        house.ask_get("/api/v1/workers?sort=size", &ada).await.status,
+        house.send_get("/api/v1/workers?sort=size", &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
-    let one = house.ask_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
+    let one = house.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
     assert_eq!((&one["name"], &one["held"]), (&json!("alpha"), &json!(0)));
-    let none = house.ask_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
+    let none = house.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
     assert_eq!(none.status, StatusCode::NOT_FOUND);
 }
 
@@ -360,11 +360,11 @@ async fn workers_are_filtered_and_sorted() {
 async fn search_finds_resources_by_name() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     house.committed(&ada, &bo).await.json();
     let root = house.person("root", [Permission::Admin]).await;
     let found = async |query: &str, who: &str| {
-        let answer = house.ask_get(&format!("/api/v1/search?{query}"), who).await.json();
+        let answer = house.send_get(&format!("/api/v1/search?{query}"), who).await.json();
         let hits = answer["hits"].as_array().expect("hits").clone();
         let name = |hit: &Value| {
             let named = ["name", "fqdn", "role", "title"]
@@ -400,9 +400,9 @@ async fn search_finds_resources_by_name() {
     let text = "barclamp: {name: storage, version: '1', description: x}\nroles: [{name: ceph-osd, jig: noop}]\n";
     house.tell("/api/v1/barclamps", &ada, json!({"files": {"storage.yml": text}})).await.json();
     assert_eq!(found("q=ceph", &ada).await, ["role ceph-osd"], "no deployment has it");
-    let hit = house.ask_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
+    let hit = house.send_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
     assert_eq!(hit, json!({"kind": "role", "role": "ceph-osd", "barclamp": "storage"}));
-    house.ask_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
+    house.send_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
     assert_eq!(
         found("q=root", &ada).await,
         Vec::<String>::new(),
@@ -410,7 +410,7 @@ async fn search_finds_resources_by_name() {
     );
     assert_eq!(found("q=root", &root).await, ["person root"]);
     for wrong in ["", "q=", "q=%20", "q=a&kind=node", &format!("q={}", "x".repeat(201))] {
-        let answer = house.ask_get(&format!("/api/v1/search?{wrong}"), &ada).await;
+        let answer = house.send_get(&format!("/api/v1/search?{wrong}"), &ada).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
 }
@@ -425,9 +425,9 @@ async fn first_steps_reflect_actual_events() {
         .await
         .expect("eve");
     let (ada, bo, eve) =
-        (house.cookie().await, house.cookie_of(bo).await, house.cookie_of(eve).await);
+        (house.cookie().await, house.cookie_for(bo).await, house.cookie_for(eve).await);
     let steps =
-        async || house.ask_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
+        async || house.send_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
     let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
@@ -460,7 +460,7 @@ async fn first_steps_reflect_actual_events() {
         "it is not theirs either"
     );
     assert_eq!(
-        house.ask_get("/api/v1/overview", &eve).await.json()["first_steps"],
+        house.send_get("/api/v1/overview", &eve).await.json()["first_steps"],
         Value::Null,
         "she proposes nothing"
     );
@@ -496,7 +496,7 @@ async fn first_steps_reflect_actual_events() {
     sqlx::query(retry).bind(house.ada.0).execute(house.db.owner()).await.expect("an entry");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, true));
 
-    let hours = house.ask_get("/api/v1/overview", &ada).await.json()["hours"].clone();
+    let hours = house.send_get("/api/v1/overview", &ada).await.json()["hours"].clone();
     let hours = hours.as_array().expect("hours");
     let sum =
         |what: &str| hours.iter().map(|hour| hour[what].as_i64().expect("a number")).sum::<i64>();

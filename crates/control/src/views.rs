@@ -10,7 +10,7 @@ use api::console::{
 };
 use api::listing::{Cursor, DeploymentSort, DeploymentState, DeploymentsWanted, Key, RunsWanted};
 use api::reviews::Waiting;
-use api::values::VALUES_SHOWN;
+use api::values::MAX_VALUES;
 use engine::Hash;
 use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
@@ -18,8 +18,8 @@ use engine::cluster::NoderoleKey;
 use engine::counting::{either, many};
 use engine::data::{OwnData, Wall, layers, mask};
 use engine::ids::{
-    ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId,
-    SubmissionId, TargetNo,
+    ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ReviewId,
+    RoleName, RunId, StepId,
 };
 use engine::plan::Effects;
 use serde_json::{Value, json};
@@ -27,14 +27,14 @@ use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 
-use crate::auditing::window;
+use crate::audit::window;
+use crate::change::{counting, plan_on_pool, would_join};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_run};
-use crate::proposing::{counting, plan_aside, would_join};
 use crate::waiting::{EVERYWHERE, node_named};
 use crate::words::{self, at, count};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "cannot read a row");
@@ -62,7 +62,7 @@ impl Control {
     }
 
     /// Like [`Self::cursor`], on a connection of its own.
-    pub(crate) async fn cursor_now(&self) -> Result<i64, Problem> {
+    pub(crate) async fn current_cursor(&self) -> Result<i64, Problem> {
         let mut connection = self.connection().await?;
         self.cursor(&mut connection).await
     }
@@ -73,14 +73,14 @@ impl Control {
         let me = Me {
             id: actor.person,
             name: actor.name.clone(),
-            permissions: actor.permission_words(),
+            permissions: actor.permission_names(),
             session: actor.session.as_ref().map(|session| session.id),
         };
         if !actor.may(Permission::Viewer) {
             let reviews_waiting = Waiting::default();
             return Ok(Frame { me, reviews_waiting, execution: None, cursor: None, reset: None });
         }
-        let cursor = self.cursor_now().await?;
+        let cursor = self.current_cursor().await?;
         let reset = match &actor.session {
             Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person)
                 .await?
@@ -132,7 +132,7 @@ impl Control {
                 steps: counted.steps,
                 proposal: draft.map(|(proposal, _)| proposal),
                 submission: draft.and_then(|(_, submission)| submission),
-                target: present.row(id).map_or(TargetNo(0), |r| r.head_no),
+                target: present.row(id).map_or(BlueprintNumber(0), |r| r.head_no),
             };
             Some((path, summary))
         };
@@ -153,7 +153,7 @@ impl Control {
                 DeploymentSort::Target => vec![Key::from(found.target.0), name],
             }
         };
-        let (rows, next) = paging::page(rows, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+        let (rows, next) = cursor::page(rows, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
         Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
     }
 
@@ -188,7 +188,7 @@ impl Control {
         let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
         let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         drop(connection);
-        let may_edit = self.draft_of(actor, &present, &row, role).await?;
+        let may_edit = self.noderole_draft(actor, &present, &row, role).await?;
         let layered = layers(
             step,
             data.own(role),
@@ -197,8 +197,8 @@ impl Control {
         .map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
             path: path.clone(),
-            value: shown_at(&layered.value, path),
-            source: layer_word(&serde_json::to_value(&source.layer).unwrap_or_default()),
+            value: value_text(&layered.value, path),
+            source: layer_name(&serde_json::to_value(&source.layer).unwrap_or_default()),
         });
         Ok(NoderoleView {
             id,
@@ -212,13 +212,13 @@ impl Control {
             since: at(row.step.since),
             why,
             error: row.step.error.clone(),
-            generation: TargetNo(row.step.generation),
+            generation: BlueprintNumber(row.step.generation),
             applied: (row.step.applied_generation > 0)
-                .then_some(TargetNo(row.step.applied_generation)),
+                .then_some(BlueprintNumber(row.step.applied_generation)),
             role_hash: role_hash.short(),
             layers: data.layers(role, row.step.wall.as_ref()),
             merged: mask(&layered.value),
-            provenance: sources.take(VALUES_SHOWN).collect(),
+            provenance: sources.take(MAX_VALUES).collect(),
             values: layered.sources.len(),
             wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
@@ -247,7 +247,7 @@ impl Control {
     }
 
     /// The noderole in its deployment's open proposal, if there is one and the actor may edit it.
-    async fn draft_of(
+    async fn noderole_draft(
         &self,
         actor: &Actor,
         present: &Present,
@@ -255,7 +255,7 @@ impl Control {
         role: &Role,
     ) -> Result<Result<NoderoleDraft, String>, Problem> {
         let deployment = DeploymentId(row.noderole.deployment_id);
-        if !actor.may_in(Permission::Operator, deployment) {
+        if !actor.has_permission_in(Permission::Operator, deployment) {
             return Ok(Err("You cannot edit this without the permission operator.".into()));
         }
         let mut connection = self.connection().await?;
@@ -269,7 +269,7 @@ impl Control {
         };
         let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
-        let planned = plan_aside(&self.beside(actor), present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.beside(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted =
             planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
@@ -278,7 +278,7 @@ impl Control {
             version: open.version,
             would_join: would_join(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
-            below: below_user(&planned.effects, present, row, role, &key),
+            below: data_below_user(&planned.effects, present, row, role, &key),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))
     }
@@ -327,7 +327,7 @@ impl Control {
         }
         if let Some(cause) = &row.step.cause {
             let by = row.step.cause_by.as_deref();
-            why.push(format!("The step runs again: {}.", cause_words(cause, by)));
+            why.push(format!("The step runs again: {}.", cause_text(cause, by)));
         }
         Ok(why)
     }
@@ -352,7 +352,7 @@ impl Control {
                 either(view.open.len(), "is", "are")
             )]);
         }
-        Ok(reasons.iter().map(|reason| reason_words(reason, &names)).collect())
+        Ok(reasons.iter().map(|reason| reason_text(reason, &names)).collect())
     }
 
     /// A page of the list of runs.
@@ -366,10 +366,10 @@ impl Control {
                 known.join(", ")
             )));
         }
-        let behind = paging::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
         let present = self.present().await?;
         let worker = match words::asked(&wanted.worker)? {
-            Some(worker) => Some(self.worker_meant(worker).await?),
+            Some(worker) => Some(self.worker_id(worker).await?),
             None => None,
         };
         let (since, until) = window(wanted.since, wanted.until)?;
@@ -401,7 +401,7 @@ impl Control {
     pub async fn run(&self, actor: &Actor, id: RunId) -> Result<RunView, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
-        let cursor = self.cursor_now().await?;
+        let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let row = reading::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
@@ -419,7 +419,7 @@ impl Control {
             (true, true) => {
                 Err("The run is already being canceled. It ends when its node stops it.".to_owned())
             }
-            (true, false) => match reading::place_of_run(&mut connection, id)
+            (true, false) => match reading::run_deployment(&mut connection, id)
                 .await
                 .map_err(from_store)?
             {
@@ -435,7 +435,7 @@ impl Control {
             result,
             wall,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
-            submission: submission.map(SubmissionId),
+            submission: submission.map(ReviewId),
             may_cancel,
             log_bytes: row.run.log_bytes,
             limits: limits(&row.step),
@@ -455,25 +455,25 @@ impl Control {
         let step = |source: &Value| {
             source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok())
         };
-        let steps: Vec<StepId> = sources.values().take(VALUES_SHOWN).filter_map(step).collect();
+        let steps: Vec<StepId> = sources.values().take(MAX_VALUES).filter_map(step).collect();
         let names: BTreeMap<StepId, String> =
             reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
         let entry = |(path, source): (&String, &Value)| {
-            let layer = layer_word(source.get("layer").unwrap_or(&Value::Null));
+            let layer = layer_name(source.get("layer").unwrap_or(&Value::Null));
             let whose = step(source).and_then(|s| names.get(&s).cloned());
             Provenance {
                 path: path.clone(),
-                value: shown_at(&data, path),
+                value: value_text(&data, path),
                 source: whose.map(|whose| format!("{layer} of {whose}")).unwrap_or(layer),
             }
         };
-        Ok(sources.iter().take(VALUES_SHOWN).map(entry).collect())
+        Ok(sources.iter().take(MAX_VALUES).map(entry).collect())
     }
 }
 
 /// The values of a noderole below its user data, with the proposal's edits applied and secrets
 /// masked.
-fn below_user(
+fn data_below_user(
     effects: &Effects,
     present: &Present,
     row: &NoderoleRow,
@@ -544,7 +544,7 @@ pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
 }
 
 fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(), String> {
-    if !actor.may_in(Permission::Operator, place) {
+    if !actor.has_permission_in(Permission::Operator, place) {
         return Err("You cannot retry this step without the permission operator.".into());
     }
     match state {
@@ -568,7 +568,7 @@ fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
 }
 
 /// An admission rule as text for pages, with its solution and with names instead of step ids.
-pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
+pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
     let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
     let words = match reason {
         Reason::Paused => {
@@ -596,7 +596,7 @@ pub(crate) fn reason_words(reason: &Reason, names: &BTreeMap<StepId, String>) ->
     format!("{first}{}.", letters.as_str())
 }
 
-fn cause_words(cause: &str, by: Option<&str>) -> String {
+fn cause_text(cause: &str, by: Option<&str>) -> String {
     let words = match cause.strip_suffix(" again").unwrap_or(cause) {
         "changed" => "a reviewed change",
         "slice" => "a reviewed re-run",
@@ -615,7 +615,7 @@ fn cause_words(cause: &str, by: Option<&str>) -> String {
 
 /// Why a step ran again; `None` for its first run.
 fn because(run: &reading::RunModel) -> Option<String> {
-    let cause = run.cause.as_deref().map(|cause| cause_words(cause, run.cause_by.as_deref()));
+    let cause = run.cause.as_deref().map(|cause| cause_text(cause, run.cause_by.as_deref()));
     let again = (run.failures > 0).then(|| {
         let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
         format!("retried after {}", count(failures, "failure"))
@@ -653,7 +653,7 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
 }
 
 /// The display name of a data layer, from its JSON.
-fn layer_word(layer: &Value) -> String {
+fn layer_name(layer: &Value) -> String {
     match layer {
         Value::String(word) => match word.as_str() {
             "template" => "role template".into(),
@@ -670,7 +670,7 @@ fn layer_word(layer: &Value) -> String {
     }
 }
 
-fn shown_at(value: &Value, pointer: &str) -> String {
+fn value_text(value: &Value, pointer: &str) -> String {
     let text = value.pointer(pointer).map(|found| match mask(found) {
         Value::String(text) => text,
         other => other.to_string(),
@@ -708,7 +708,7 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
         state: run_state(row),
         cause: because(&row.run),
-        target: TargetNo(row.run.generation),
+        target: BlueprintNumber(row.run.generation),
         worker: row.worker.clone(),
         queued: at(row.run.queued_at),
         started: row.run.started_at.map(at),

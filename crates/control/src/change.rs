@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::{ClashView, LeftOut, Lift, WaveView};
+use api::console::{ClashView, DropPreview, LeftOut, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use api::{Problem, limits};
@@ -16,9 +16,10 @@ use engine::canonical::{Object, ObjectKind};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
-    DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId, SubmissionId, TargetNo,
+    BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId,
+    ReviewId,
 };
-use engine::plan::base::{Beyond, Within, base, beyond, outside, written};
+use engine::plan::base::{ScopeChecker, ScopeViolation, base, beyond, outside, written};
 use engine::plan::lift::{brought, lift};
 use engine::plan::materialise::Materialised;
 use engine::plan::{
@@ -30,12 +31,12 @@ use store::intent::{self, EditRow, MAX_EDITS, NewSubmission, ProposalRow, Steppe
 
 use crate::beside::Beside;
 use crate::board::clash_views;
-use crate::linting;
+use crate::lint;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_proposal};
 use crate::restoring::left_out;
-use crate::reviewing::{places, risks_of};
+use crate::review::{places, review_risks};
 use crate::saying;
 use crate::words::{self, Names};
 use crate::{Control, done, reach};
@@ -46,7 +47,7 @@ pub const MAX_EDITS_PER_CALL: usize = 1_000;
 /// limits the cost of planning.
 pub const MAX_SINGLES: usize = 50_000;
 /// Maximum number of nodes per drag.
-pub const MAX_LIFTED: usize = 1_000;
+pub const MAX_DRAGGED: usize = 1_000;
 
 /// A proposal, planned on the present.
 pub(crate) struct Planned {
@@ -114,10 +115,10 @@ pub(crate) struct Summary {
 
 /// Whether the person can review the proposal now, but would become an author by editing it.
 pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
-    let is_others = !edits.is_empty() && !authors(edits).contains(&actor.person);
-    is_others
-        && actor.may_somewhere(Permission::Reviewer)
-        && actor.may_somewhere(Permission::Operator)
+    let is_foreign = !edits.is_empty() && !authors(edits).contains(&actor.person);
+    is_foreign
+        && actor.has_permission_somewhere(Permission::Reviewer)
+        && actor.has_permission_somewhere(Permission::Operator)
 }
 
 /// Whether another person opened the proposal or made, undid or redid one of its edits. Undone
@@ -170,7 +171,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
 }
 
 /// Like [`plan`], outside of the threads that answer requests, because it visits the whole cluster.
-pub(crate) async fn plan_aside(
+pub(crate) async fn plan_on_pool(
     by: &Beside,
     present: &Present,
     edits: Vec<NumberedEdit>,
@@ -180,7 +181,7 @@ pub(crate) async fn plan_aside(
 }
 
 /// Like [`objections`], outside of the threads that answer requests.
-pub(crate) async fn objections_aside(
+pub(crate) async fn edit_errors_on_pool(
     by: &Beside,
     present: &Present,
     scope: Scope,
@@ -321,20 +322,20 @@ impl Control {
                 "Send 1 to {MAX_EDITS_PER_CALL} edits per request."
             )));
         }
-        edits.iter().try_for_each(words::well_formed)?;
-        let (present, row, rows) = self.at_version(proposal, version).await?;
+        edits.iter().try_for_each(words::check_edit)?;
+        let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        self.check_minted(&edits).await?;
+        self.check_new_ids(&edits).await?;
         let by = self.beside(actor);
         self.check_edits(&by, &present, row.scope(), &rows, &edits).await?;
-        self.check_fit(&by, &present, &rows, &edits).await?;
+        self.check_edit_data(&by, &present, &rows, &edits).await?;
         self.check_connections(&present, &rows, &edits)?;
         let mut transaction = self.begin().await?;
         let version =
             intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
                 .await
                 .map_err(from_store)?
-                .ok_or_else(moved_on)?;
+                .ok_or_else(proposal_changed)?;
         actor
             .still(&mut transaction)
             .await?
@@ -357,7 +358,7 @@ impl Control {
 
     /// Ids in edits must be new. The skeleton contains existing ids; only the database knows
     /// removed ones.
-    async fn check_minted(&self, edits: &[Edit]) -> Result<(), Problem> {
+    async fn check_new_ids(&self, edits: &[Edit]) -> Result<(), Problem> {
         let minted = |edit: &Edit| match edit {
             Edit::CreateDeployment { id, phantom, .. } => Some((*id, *phantom)),
             _ => None,
@@ -414,7 +415,7 @@ impl Control {
                 ),
             ));
         }
-        let findings = objections_aside(by, present, scope, rows, edits).await?;
+        let findings = edit_errors_on_pool(by, present, scope, rows, edits).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(
             422,
@@ -453,7 +454,7 @@ impl Control {
                         .map_err(|problem| problem.detail),
                 });
                 if let Err(detail) = checked {
-                    let detail = words::sentence(&words::capital(&detail));
+                    let detail = words::sentence(&words::capitalize(&detail));
                     let mut problem = Problem::new(
                         422,
                         "edit_refused",
@@ -476,7 +477,7 @@ impl Control {
         proposal: ProposalId,
         version: i32,
     ) -> Result<i32, Problem> {
-        self.step_through(actor, proposal, version, true).await
+        self.undo_or_redo(actor, proposal, version, true).await
     }
 
     /// Redoes the last undone edit. Returns the new version.
@@ -486,10 +487,10 @@ impl Control {
         proposal: ProposalId,
         version: i32,
     ) -> Result<i32, Problem> {
-        self.step_through(actor, proposal, version, false).await
+        self.undo_or_redo(actor, proposal, version, false).await
     }
 
-    async fn step_through(
+    async fn undo_or_redo(
         &self,
         actor: &Actor,
         proposal: ProposalId,
@@ -497,7 +498,7 @@ impl Control {
         back: bool,
     ) -> Result<i32, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let (present, row, rows) = self.at_version(proposal, version).await?;
+        let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
         let (action, moved) = if back {
@@ -515,7 +516,7 @@ impl Control {
         let (version, edit) = match moved.map_err(from_store)? {
             Stepped::To { version, edit } => (version, edit),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
-            Stepped::MovedOn => return Err(moved_on()),
+            Stepped::VersionConflict => return Err(proposal_changed()),
         };
         actor
             .still(&mut transaction)
@@ -546,14 +547,14 @@ impl Control {
         version: i32,
     ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let (present, row, _) = self.at_version(proposal, version).await?;
+        let (present, row, _) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
         if !intent::discard_proposal(&mut transaction, proposal, version)
             .await
             .map_err(from_store)?
         {
-            return Err(moved_on());
+            return Err(proposal_changed());
         }
         actor
             .still(&mut transaction)
@@ -579,7 +580,7 @@ impl Control {
         proposal: ProposalId,
         version: i32,
         title: String,
-    ) -> Result<SubmissionId, Problem> {
+    ) -> Result<ReviewId, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let title = words::plain(&title)?;
         if title.is_empty() || title.chars().count() > limits::TITLE {
@@ -588,26 +589,27 @@ impl Control {
                 limits::TITLE
             )));
         }
-        let (present, row, rows) = self.at_version(proposal, version).await?;
+        let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        let planned = plan_aside(&self.beside(actor), &present, counting(&rows)).await?;
+        let planned = plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
         let mut new =
             self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
         let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
         if locked.is_none_or(|p| p.version != version || p.state != "open") {
-            return Err(moved_on());
+            return Err(proposal_changed());
         }
         let actor = &actor.still(&mut transaction).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        if let Some(known) =
-            intent::submission_of(&mut transaction, proposal, version).await.map_err(from_store)?
+        if let Some(known) = intent::review_of_version(&mut transaction, proposal, version)
+            .await
+            .map_err(from_store)?
         {
-            new.version = self.plan_anew(&mut transaction, known, &new).await?;
+            new.version = self.next_version(&mut transaction, known, &new).await?;
         }
         let id =
-            self.put_submission(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
+            self.insert_review(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
         // A review may touch further deployments, for example the one from which a node moves.
         let places = places(&mut transaction, actor, id).await?;
         actor.require_in_all(Permission::Operator, &places)?;
@@ -625,12 +627,12 @@ impl Control {
         planned: &Planned,
         asked: Asked,
     ) -> Result<NewSubmission, Problem> {
-        submittable(planned)?;
+        check_submittable(planned)?;
         // The node may have moved since the edit.
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
             return Err(Problem::conflict(
                 "beyond_scope",
-                format!("{}.", words::capital(&reaches(present, row.scope(), &other))),
+                format!("{}.", words::capitalize(&reaches(present, row.scope(), &other))),
             ));
         }
         let internal = |error: serde_json::Error| {
@@ -639,16 +641,17 @@ impl Control {
         };
         let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
         let covered = base(&present.skeleton, row.scope(), &planned.effects);
-        still_in_scope(present, row, rows)?;
+        check_scope(present, row, rows)?;
         within(present, row, planned, &covered)?;
-        let base: BTreeMap<DeploymentId, TargetNo> = covered.iter().filter_map(number).collect();
+        let base: BTreeMap<DeploymentId, BlueprintNumber> =
+            covered.iter().filter_map(number).collect();
         let mut summary = summary(present, rows, planned);
         let ground = self.ground(on, present).await?;
         let mut authors = authors(rows);
         authors.insert(asked.by);
         summary.left_out = left_out(on, row.id).await?;
         summary.findings =
-            linting::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
+            lint::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
@@ -674,15 +677,15 @@ impl Control {
 
     /// Inserts a submission and notifies open pages. The caller has the lock of the proposal, at
     /// the submission's version.
-    pub(crate) async fn put_submission(
+    pub(crate) async fn insert_review(
         &self,
         on: &mut sqlx::PgConnection,
         actor: Option<PersonId>,
         row: &ProposalRow,
         planned: &Planned,
         new: &NewSubmission,
-    ) -> Result<SubmissionId, Problem> {
-        intent::put_objects(on, &planned.objects()).await.map_err(from_store)?;
+    ) -> Result<ReviewId, Problem> {
+        intent::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
         let id = intent::insert_submission(on, new).await.map_err(from_store)?;
         let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
         intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail)
@@ -690,7 +693,7 @@ impl Control {
             .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;
         let topics = [Topic::Reviews, Topic::Submission(id)];
-        intent::append_live(on, &topics, &Live::Submission { submission: id })
+        intent::append_event_to_topics(on, &topics, &Live::Submission { submission: id })
             .await
             .map_err(from_store)?;
         Ok(id)
@@ -698,10 +701,10 @@ impl Control {
 
     /// A version is submitted only once. If the base of the plan has changed since, this raises the
     /// version, which discards all verdicts on the previous submission.
-    async fn plan_anew(
+    async fn next_version(
         &self,
         on: &mut sqlx::PgConnection,
-        known: SubmissionId,
+        known: ReviewId,
         new: &NewSubmission,
     ) -> Result<i32, Problem> {
         let before = intent::submission(on, known)
@@ -710,7 +713,7 @@ impl Control {
             .ok_or_else(Problem::internal)?;
         let base = intent::base(on, known).await.map_err(from_store)?;
         // A newer build may classify more risks than the one that made the earlier submission.
-        let same = (before.policy, before.epoch, before.change, base, risks_of(&before))
+        let same = (before.policy, before.epoch, before.change, base, review_risks(&before))
             == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
         if same {
             return Err(Problem::conflict(
@@ -719,8 +722,8 @@ impl Control {
             ));
         }
         let raised =
-            intent::raise_version(on, new.proposal, new.version).await.map_err(from_store)?;
-        raised.ok_or_else(moved_on)
+            intent::increment_version(on, new.proposal, new.version).await.map_err(from_store)?;
+        raised.ok_or_else(proposal_changed)
     }
 
     /// The possible drop targets of these nodes in the deployment's open proposal.
@@ -729,10 +732,10 @@ impl Control {
         actor: &Actor,
         deployment: DeploymentId,
         nodes: Vec<NodeId>,
-    ) -> Result<Lift, Problem> {
+    ) -> Result<DropPreview, Problem> {
         actor.require(Permission::Viewer)?;
-        if nodes.is_empty() || nodes.len() > MAX_LIFTED {
-            return Err(Problem::invalid(format!("Send 1 to {MAX_LIFTED} nodes per request.")));
+        if nodes.is_empty() || nodes.len() > MAX_DRAGGED {
+            return Err(Problem::invalid(format!("Send 1 to {MAX_DRAGGED} nodes per request.")));
         }
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -751,7 +754,7 @@ impl Control {
 
     /// The present, the proposal and its edits. Returns an error unless the proposal is open at
     /// this version.
-    pub(crate) async fn at_version(
+    pub(crate) async fn load_at_version(
         &self,
         proposal: ProposalId,
         version: i32,
@@ -764,7 +767,7 @@ impl Control {
             return Err(closed(&row.state));
         }
         if row.version != version {
-            return Err(moved_on());
+            return Err(proposal_changed());
         }
         let edits = intent::edits(&mut connection, proposal).await.map_err(from_store)?;
         Ok((present, row, edits))
@@ -793,7 +796,7 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
     let mut outside = Vec::new();
-    let mut within = Within::new(&present.skeleton, scope);
+    let mut within = ScopeChecker::new(&present.skeleton, scope);
     all.iter().for_each(|known| within.take_in(&known.edit));
     for (seq, edit) in (first..).zip(edits) {
         if !within.covers(edit) {
@@ -809,8 +812,8 @@ fn objections(present: &Present, scope: Scope, rows: &[EditRow], edits: &[Edit])
         detail: words::sentence(detail),
     };
     // An unknown object is not out of scope. That error would send people to another proposal.
-    let is_nowhere = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));
-    let outside = outside.into_iter().filter(|seq| !is_nowhere(*seq));
+    let is_unknown = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));
+    let outside = outside.into_iter().filter(|seq| !is_unknown(*seq));
     let mut findings: Vec<Finding> =
         outside.map(|seq| found(seq, &out_of_scope(present, scope))).collect();
     findings.extend(refused().map(|r| found(r.edit, &r.reason)));
@@ -832,7 +835,7 @@ fn closed(state: &str) -> Problem {
     )
 }
 
-pub(crate) fn moved_on() -> Problem {
+pub(crate) fn proposal_changed() -> Problem {
     Problem::conflict(
         "version",
         "This proposal was changed or closed after you loaded it. Reload it, then try again.",
@@ -854,17 +857,17 @@ fn out_of_scope(present: &Present, scope: Scope) -> String {
     }
 }
 
-fn reaches(present: &Present, scope: Scope, other: &Beyond) -> String {
+fn reaches(present: &Present, scope: Scope, other: &ScopeViolation) -> String {
     let node = match scope {
         Scope::Node(node) => node_name(present, node),
         Scope::Deployment(_) => String::new(),
     };
     match other {
-        Beyond::Machine(other) => format!(
+        ScopeViolation::Machine(other) => format!(
             "This proposal is only for node {node}, but {other} would change too. Propose this \
              change on the deployment"
         ),
-        Beyond::Service { role, deployment } => {
+        ScopeViolation::Service { role, deployment } => {
             let deployment = present.name_of(*deployment);
             format!(
                 "This proposal is only for node {node}, but {role} is a service of the whole \
@@ -876,9 +879,9 @@ fn reaches(present: &Present, scope: Scope, other: &Beyond) -> String {
 
 /// Each edit was in scope when it was made, but its subject may have moved since. The database
 /// refuses every commit outside of the scope, even with all approvals.
-fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Result<(), Problem> {
+fn check_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Result<(), Problem> {
     let counting = counting(rows);
-    let mut within = Within::new(&present.skeleton, row.scope());
+    let mut within = ScopeChecker::new(&present.skeleton, row.scope());
     let mut strays = Vec::new();
     for edit in &counting {
         if !within.covers(&edit.edit) {
@@ -900,9 +903,9 @@ fn still_in_scope(present: &Present, row: &ProposalRow, rows: &[EditRow]) -> Res
     );
     let by: BTreeMap<u32, &str> =
         rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
-    let finding = |stray: &&NumberedEdit| Finding {
-        at: format!("edit {}, by {}", stray.seq, by.get(&stray.seq).copied().unwrap_or_default()),
-        detail: format!("{}: {reason}.", names.edit(&stray.edit)),
+    let finding = |edit: &&NumberedEdit| Finding {
+        at: format!("edit {}, by {}", edit.seq, by.get(&edit.seq).copied().unwrap_or_default()),
+        detail: format!("{}: {reason}.", names.edit(&edit.edit)),
     };
     problem.errors = strays.iter().map(finding).collect();
     Err(problem)
@@ -937,7 +940,7 @@ pub(crate) fn node_name(present: &Present, node: NodeId) -> String {
     present.skeleton.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.fqdn.to_string())
 }
 
-fn submittable(planned: &Planned) -> Result<(), Problem> {
+fn check_submittable(planned: &Planned) -> Result<(), Problem> {
     if let Some(first) = planned.effects.refused.first() {
         let mut problem = Problem::conflict(
             "edit_refused",
@@ -972,7 +975,7 @@ pub(crate) async fn tell(
 ) -> Result<(), Problem> {
     // The page of reviews also lists drafts.
     let topics = [Topic::Reviews, Topic::Proposal(proposal), Topic::Deployment(deployment)];
-    intent::append_live(on, &topics, &Live::Proposal { proposal, version })
+    intent::append_event_to_topics(on, &topics, &Live::Proposal { proposal, version })
         .await
         .map_err(from_store)
 }
@@ -987,8 +990,8 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     let said = saying::all(&names, &planned.effects, &consequences);
     let asked = saying::asked(&names, &planned.effects);
     Summary {
-        short: said.in_short(&asked),
-        grave: Some(said.gravity()),
+        short: said.short(&asked),
+        grave: Some(said.severe_count()),
         lines: said.bounded(),
         asked: asked.bounded(),
         waves: waves(&consequences),
@@ -1020,7 +1023,7 @@ fn waves(consequences: &Consequences) -> Vec<WaveView> {
             None if group.instant => ", immediate".to_owned(),
             None => String::new(),
         };
-        if group.is_whole() {
+        if group.is_phantom() {
             return format!("{} for {} as a whole{together}", group.role, group.deployment);
         }
         format!("{} on {}{together}", group.role, words::count(group.nodes, "node"))

@@ -8,7 +8,7 @@ use engine::anneal::Limits;
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId};
 use serde_json::json;
-use store::running::{self, Hello, RunEnd, WorkerId};
+use store::running::{self, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
 
 use super::streaming::Tab;
@@ -50,11 +50,11 @@ impl House {
 async fn change_is_proposed_reviewed_and_run_over_rest() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
 
-    let nodes = house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json();
+    let nodes = house.send_get("/api/v1/nodes?filter=n1", &ada).await.json();
     let node = &nodes["nodes"][0]["id"];
-    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let refused = house.tell("/api/v1/deployments/web/proposals", &bo, json!({})).await;
     assert_eq!(refused.problem()["code"], "forbidden");
     let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
@@ -64,7 +64,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
 
     let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let version =
-        house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
+        house.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let edits = json!({"version": version, "edits": [bind]});
     let version = house.tell(&at("edits"), &ada, edits.clone()).await.json()["version"].clone();
@@ -82,7 +82,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         house.tell(&at("submit"), &ada, submit).await.json()["submission"].as_i64().expect("an id");
 
     let of = |what: &str| format!("/api/v1/submissions/{submission}{what}");
-    let told = house.ask_get(&of("/consequences"), &bo).await.json();
+    let told = house.send_get(&of("/consequences"), &bo).await.json();
     assert_eq!(
         (&told["starts"]["count"], &told["interrupted"]),
         (&json!(told["starts"]["first"].as_array().map_or(0, Vec::len)), &json!(0))
@@ -95,7 +95,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         Some(1)
     );
     assert_eq!(
-        house.ask_get(&of("/opened"), &ada).await.json()["opened"],
+        house.send_get(&of("/opened"), &ada).await.json()["opened"],
         json!([]),
         "each person's own"
     );
@@ -103,8 +103,8 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         house.tell(&of("/opened"), &bo, json!({"anchors": ["somewhere"]})).await.status,
         StatusCode::BAD_REQUEST
     );
-    let report = house.ask_get(&of("/report"), &bo).await.json();
-    assert_eq!(report, house.ask_get(&at("report"), &bo).await.json());
+    let report = house.send_get(&of("/report"), &bo).await.json();
+    assert_eq!(report, house.send_get(&at("report"), &bo).await.json());
     let stages: Vec<&str> = report["stages"]
         .as_array()
         .expect("a list")
@@ -146,22 +146,22 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         "an author"
     );
     house.tell(&resolve, &bo, json!({})).await.json();
-    let discussion = house.ask_get(&of("/discussion"), &ada).await.json();
+    let discussion = house.send_get(&of("/discussion"), &ada).await.json();
     assert_eq!(
         (&discussion["open"], &discussion["threads"][0]["resolved"][0]),
         (&json!(0), &json!("bo"))
     );
     house.tell(&of("/look"), &bo, json!({})).await.json();
-    assert_eq!(house.ask_get(&of("/since"), &bo).await.json()["before"], Value::Null);
+    assert_eq!(house.send_get(&of("/since"), &bo).await.json()["before"], Value::Null);
     assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"target": 2}));
-    assert_eq!(house.ask_get(&of(""), &bo).await.json()["state"], "committed");
-    assert_eq!(house.ask_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
+    assert_eq!(house.send_get(&of(""), &bo).await.json()["state"], "committed");
+    assert_eq!(house.send_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
 
-    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let noderole =
         board["groups"][0]["roles"][0]["chips"][0]["noderole"].as_str().expect("an id").to_owned();
     let path = format!("/api/v1/noderoles/{noderole}");
-    assert_eq!(house.ask_get(&path, &ada).await.json()["role"], "app");
+    assert_eq!(house.send_get(&path, &ada).await.json()["role"], "app");
     let retry = house.tell(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
     assert_eq!(retry.status, StatusCode::CONFLICT, "{}", retry.text());
     assert_eq!(
@@ -171,7 +171,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
             .json(),
         json!({"target": 3})
     );
-    let line = house.ask_get("/api/v1/targets?deployment=web", &ada).await.json();
+    let line = house.send_get("/api/v1/targets?deployment=web", &ada).await.json();
     assert_eq!(
         (&line["targets"][0]["number"], &line["head"]),
         (&json!(2), &json!(3)),
@@ -179,7 +179,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     );
     assert_eq!(line["targets"][0]["approved_by"], json!(["bo"]));
     let compared =
-        house.ask_get("/api/v1/targets/compare?from=3&to=1&deployment=web&as=text", &ada).await;
+        house.send_get("/api/v1/targets/compare?from=3&to=1&deployment=web&as=text", &ada).await;
     let text = compared.text();
     assert!(text.starts_with("from target 3 (") && text.contains("in   web\n"), "{text}");
     let restore = json!({"target": 1});
@@ -190,7 +190,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     let restored = house.tell("/api/v1/deployments/web/restore", &ada, restore).await;
     assert_eq!(restored.status, StatusCode::CREATED, "{}", restored.text());
     assert_eq!(restored.json()["missing"], json!([]));
-    let catalog = house.ask_get("/api/v1/barclamps", &bo).await.json();
+    let catalog = house.send_get("/api/v1/barclamps", &bo).await.json();
     let version = &catalog["versions"][0];
     assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("house"), &json!([])));
     assert_eq!(catalog["next"], Value::Null);
@@ -209,7 +209,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         house.tell("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status,
         StatusCode::CREATED
     );
-    let found = house.ask_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();
+    let found = house.send_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();
     assert_eq!(found["nodes"][0]["fqdn"], "d00-25-90-aa-00-01.house.example.com");
     let twice = house.tell("/api/v1/nodes", &ada, by_mac("/srv/n4")).await;
     assert_eq!(twice.problem()["code"], "node_exists");
@@ -223,15 +223,15 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
 /// Commits a step on a node without a health check. Returns the node.
 pub(super) async fn committed(house: &House) -> NodeId {
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let node =
-        house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let proposal =
         house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
     let version =
-        house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
+        house.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let edits = json!({"version": version, "edits": [bind]});
@@ -261,7 +261,7 @@ pub(super) async fn committed(house: &House) -> NodeId {
 /// A worker with these jigs.
 pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
     let worker = WorkerId(Uuid::new_v4());
-    let hello = Hello {
+    let hello = NewWorker {
         id: worker,
         name: worker.to_string(),
         capacity: 10,
@@ -315,14 +315,14 @@ async fn growing_log_is_streamed_and_downloaded() {
     }
     while length(tab.next_live().await) != (RunState::Running, log.len() as i64) {}
 
-    let file = house.ask_get(&format!("/runs/{run}/log"), &cookie).await;
+    let file = house.send_get(&format!("/runs/{run}/log"), &cookie).await;
     assert_eq!(
         file.header(header::CONTENT_DISPOSITION),
         format!("attachment; filename=\"run-{run}.log\"")
     );
     assert!(file.body == log, "{} of {} bytes", file.body.len(), log.len());
     assert!(file.header(header::CONTENT_TYPE).starts_with("text/plain"));
-    let part = house.ask_get(&format!("/api/v1/runs/{run}/log?offset=-100"), &cookie).await.json();
+    let part = house.send_get(&format!("/api/v1/runs/{run}/log?offset=-100"), &cookie).await.json();
     assert_eq!(
         (part["next"].as_i64(), part["complete"].as_bool()),
         (Some(log.len() as i64), Some(false))
@@ -336,7 +336,7 @@ async fn growing_log_is_streamed_and_downloaded() {
             break;
         }
     }
-    let runs = house.ask_get("/api/v1/runs?state=succeeded", &cookie).await.json();
+    let runs = house.send_get("/api/v1/runs?state=succeeded", &cookie).await.json();
     let queued =
         sqlx::query_scalar("SELECT (extract(epoch FROM queued_at) * 1000)::bigint FROM run")
             .fetch_one(house.db.app());
@@ -350,12 +350,12 @@ async fn growing_log_is_streamed_and_downloaded() {
         (format!("until={}", queued + 1), 1),
         (format!("until={}", queued - 1), 0),
     ] {
-        let listed = house.ask_get(&format!("/api/v1/runs?{words}"), &cookie).await.json();
+        let listed = house.send_get(&format!("/api/v1/runs?{words}"), &cookie).await.json();
         assert_eq!(listed["runs"].as_array().map(Vec::len), Some(found), "{words}: {listed}");
     }
     assert_eq!(runs["runs"][0]["id"], run.0);
     assert_eq!(
-        house.ask_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status,
+        house.send_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status,
         StatusCode::NOT_FOUND
     );
 }
@@ -364,48 +364,51 @@ async fn growing_log_is_streamed_and_downloaded() {
 async fn graph_svg_is_self_contained() {
     let house = House::new().await;
     let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_of(bo).await);
-    let board = house.ask_get("/api/v1/deployments/web/board", &ada).await.json();
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let node =
-        house.ask_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let proposal =
         house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
     let edit = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let path = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
     let version =
-        house.ask_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
+        house.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let edits = json!({"version": version, "edits": [edit]});
     let version = house.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app"});
     let submission = house.tell(&path("submit"), &ada, submit).await.json()["submission"].clone();
 
-    let review = house.ask_get(&format!("/reviews/{submission}/graph.svg?colour=wave"), &bo).await;
+    let review = house.send_get(&format!("/reviews/{submission}/graph.svg?colour=wave"), &bo).await;
     let picture = String::from_utf8(review.body.to_vec()).expect("text");
     assert!(
         picture.contains("app") && picture.contains("added") && picture.contains("wave 1"),
         "{picture}"
     );
 
-    let file = house.ask_get("/graph/web/graph.svg?longest=count&roles=app", &ada).await;
+    let file = house.send_get("/graph/web/graph.svg?longest=count&roles=app", &ada).await;
     assert_eq!(file.header(header::CONTENT_DISPOSITION), "attachment; filename=\"graph-web.svg\"");
     assert!(file.header(header::CONTENT_TYPE).starts_with("image/svg+xml"));
     assert!(file.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
     let picture = String::from_utf8(file.body.to_vec()).expect("text");
     assert!(picture.contains("web: 0 noderoles, 0 edges · Longest path: 0 noderoles"), "{picture}");
-    assert_eq!(house.ask_get("/graph/nowhere/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
-    assert_eq!(house.ask_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(
+        house.send_get("/graph/nowhere/graph.svg", &ada).await.status,
+        StatusCode::NOT_FOUND
+    );
+    assert_eq!(house.send_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
 
     // A page shows the whole graph with a warning. An API client would mistake it for the requested
     // part.
-    let page = house.ask_get("/graph/web/graph.svg?focus=nope", &ada).await;
+    let page = house.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
     for what in [
         "/api/v1/deployments/web/graph".to_owned(),
         format!("/api/v1/submissions/{submission}/graph"),
     ] {
-        let refused = house.ask_get(&format!("{what}?focus=nope"), &ada).await;
+        let refused = house.send_get(&format!("{what}?focus=nope"), &ada).await;
         assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
         let detail = refused.problem()["detail"].clone();
         assert!(
@@ -416,7 +419,7 @@ async fn graph_svg_is_self_contained() {
         );
     }
     let there = format!("/api/v1/submissions/{submission}/graph?focus=web:app");
-    assert_eq!(house.ask_get(&there, &ada).await.status, StatusCode::OK);
+    assert_eq!(house.send_get(&there, &ada).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -434,7 +437,7 @@ async fn catalog_is_paged() {
     house.tell("/api/v1/barclamps", &ada, json!({"files": files})).await.json();
     let (mut names, mut sizes, mut path) = (Vec::new(), Vec::new(), "/api/v1/barclamps".to_owned());
     loop {
-        let page = house.ask_get(&path, &ada).await.json();
+        let page = house.send_get(&path, &ada).await.json();
         let versions = page["versions"].as_array().expect("a list");
         sizes.push(versions.len());
         names.extend(
@@ -448,9 +451,9 @@ async fn catalog_is_paged() {
     wanted.sort();
     assert_eq!((sizes, names), (vec![100, 100, 31], wanted));
     let unknown = format!("/api/v1/barclamps?after={}", "0".repeat(64));
-    assert_eq!(house.ask_get(&unknown, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get(&unknown, &ada).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(
-        house.ask_get("/api/v1/barclamps?after=1", &ada).await.status,
+        house.send_get("/api/v1/barclamps?after=1", &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 }
@@ -461,12 +464,12 @@ async fn cancel_requires_permission() {
     let (run, _) = under_way(&house).await;
     let eve = NewPerson::human("eve", [Permission::Viewer]);
     let eve = house.people.create_person(None, &eve).await.expect("a person");
-    let (ada, eve) = (house.cookie().await, house.cookie_of(eve).await);
+    let (ada, eve) = (house.cookie().await, house.cookie_for(eve).await);
     let path = format!("/api/v1/runs/{run}/cancel");
     assert_eq!(house.tell(&path, &eve, json!({})).await.problem()["code"], "forbidden");
     house.tell(&path, &ada, json!({})).await.json();
     assert_eq!(
-        house.ask_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"],
+        house.send_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"],
         run.0
     );
 }
@@ -476,7 +479,7 @@ async fn targets_are_compared_as_json_and_text() {
     let house = House::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let page = house.ask_get("/api/v1/targets", &ada).await.json();
+    let page = house.send_get("/api/v1/targets", &ada).await.json();
     assert_eq!(
         (page["targets"][0]["kind"].as_str(), page["next"].is_null()),
         (Some("genesis"), true)
@@ -496,30 +499,30 @@ async fn targets_are_compared_as_json_and_text() {
     assert!(text.contains("No differences.") && text.starts_with("from target 1 ("), "{text}");
     assert!(as_kind("*/*").await.json().is_object(), "JSON is what is usual");
 
-    let refused = house.ask_get("/api/v1/targets/compare?from=1&to=x", &ada).await;
+    let refused = house.send_get("/api/v1/targets/compare?from=1&to=x", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.problem()["detail"].as_str().is_some_and(|d| d.contains("Invalid blueprint")));
     assert_eq!(
-        house.ask_get("/api/v1/targets/compare?from=1&to=7", &ada).await.status,
+        house.send_get("/api/v1/targets/compare?from=1&to=7", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     let nowhere = format!("/api/v1/targets/compare?from=1&to=1&after=node/{}", Uuid::nil());
-    let refused = house.ask_get(&nowhere, &ada).await;
+    let refused = house.send_get(&nowhere, &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.text().contains("Invalid value node/"), "{}", refused.text());
     assert!(refused.text().contains("for `after`. Use the `next` value"), "{}", refused.text());
-    let unread = house.ask_get("/api/v1/targets/compare?from=1&to=1&after=nowhere", &ada).await;
+    let unread = house.send_get("/api/v1/targets/compare?from=1&to=1&after=nowhere", &ada).await;
     assert_eq!(unread.status, StatusCode::BAD_REQUEST);
     assert_eq!(
-        house.ask_get("/api/v1/submissions/7/difference", &ada).await.status,
+        house.send_get("/api/v1/submissions/7/difference", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        house.ask_get("/api/v1/submissions/7/consequences", &ada).await.status,
+        house.send_get("/api/v1/submissions/7/consequences", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        house.ask_get("/api/v1/submissions/7/opened", &ada).await.status,
+        house.send_get("/api/v1/submissions/7/opened", &ada).await.status,
         StatusCode::NOT_FOUND
     );
 }
@@ -540,12 +543,12 @@ async fn script_is_read_by_its_hash() {
     let control = Control::new(Store::over(house.db.app().clone()));
     control.import_barclamps(None, &files.into()).await.expect("a barclamp");
     let path = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(script.as_bytes()));
-    let read = house.ask_get(&path, &ada).await;
+    let read = house.send_get(&path, &ada).await;
     assert_eq!((read.status, read.text()), (StatusCode::OK, script.as_str()));
     assert_eq!(read.header(header::CONTENT_TYPE), "text/plain; charset=utf-8");
     assert_eq!(read.header("x-content-type-options"), "nosniff", "it is shown, never run");
-    assert_eq!(house.ask_get(&path, "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get(&path, "").await.status, StatusCode::UNAUTHORIZED);
     let other = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(b"no script"));
-    assert_eq!(house.ask_get(&other, &ada).await.status, StatusCode::NOT_FOUND);
-    assert_eq!(house.ask_get("/api/v1/scripts/x", &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get(&other, &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.send_get("/api/v1/scripts/x", &ada).await.status, StatusCode::BAD_REQUEST);
 }

@@ -27,7 +27,7 @@ async fn cross_site_request_changes_nothing() {
         }
     }
     assert_eq!(
-        house.ask_get("/events?after=x", &cookie).await.status,
+        house.send_get("/events?after=x", &cookie).await.status,
         StatusCode::BAD_REQUEST,
         "still signed in"
     );
@@ -172,17 +172,17 @@ async fn refusals_have_one_form() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let id = "00000000-0000-0000-0000-000000000001";
-    let too_large = format!(r#"{{"fqdn":"{}","root":""}}"#, "x".repeat(limits::BODY));
+    let too_large = format!(r#"{{"fqdn":"{}","root":""}}"#, "x".repeat(limits::MAX_BODY_BYTES));
     let edits = r#"{"version":1,"edits":[{"edit":"bind","deployment":7}]}"#;
     let mut refused = std::collections::BTreeMap::new();
     let mut note = |what: &str, answer: Answer| refused.insert(what.to_owned(), answer.problem());
-    note("no such address", house.ask_get("/api/v1/nothing", &cookie).await);
-    note("no such page, asked by a program", house.ask_get("/nothing", &cookie).await);
+    note("no such address", house.send_get("/api/v1/nothing", &cookie).await);
+    note("no such page, asked by a program", house.send_get("/nothing", &cookie).await);
     note("no such call", house.ask(house.post_json("/call/nothing", &cookie, "{}")).await);
     note("not this way", house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await);
-    note("no number", house.ask_get("/api/v1/runs/seven", &cookie).await);
-    note("a query that is none", house.ask_get("/api/v1/runs?before=x", &cookie).await);
-    note("an unknown topic", house.ask_get("/events?topics=weather", &cookie).await);
+    note("no number", house.send_get("/api/v1/runs/seven", &cookie).await);
+    note("a query that is none", house.send_get("/api/v1/runs?before=x", &cookie).await);
+    note("an unknown topic", house.send_get("/events?topics=weather", &cookie).await);
     note("broken JSON", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqdn\": }")).await);
     note(
         "a missing field",
@@ -198,9 +198,9 @@ async fn refusals_have_one_form() {
     );
     note("too large", house.ask(house.post_json("/api/v1/nodes", &cookie, too_large)).await);
     let mut call = house.post_json("/call/frame", &cookie, "{}");
-    call.headers_mut().insert(header::CONTENT_LENGTH, (limits::BODY + 1).into());
+    call.headers_mut().insert(header::CONTENT_LENGTH, (limits::MAX_BODY_BYTES + 1).into());
     note("too large for a call", house.ask(call).await);
-    note("no such noderole's id", house.ask_get("/api/v1/noderoles/x", &cookie).await);
+    note("no such noderole's id", house.send_get("/api/v1/noderoles/x", &cookie).await);
     let plain =
         house.post(&format!("/api/v1/noderoles/{id}/retry")).header(header::COOKIE, &cookie);
     note(
@@ -217,11 +217,11 @@ async fn refusals_have_one_form() {
         "a list for an edit",
         house.ask(house.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
     );
-    note("an unknown key of the stream", house.ask_get("/events?topic=nodes", &cookie).await);
-    note("no such node", house.ask_get("/api/v1/nodes/web-9/results", &cookie).await);
+    note("an unknown key of the stream", house.send_get("/events?topic=nodes", &cookie).await);
+    note("no such node", house.send_get("/api/v1/nodes/web-9/results", &cookie).await);
     note(
         "a place in a list that is none",
-        house.ask_get("/api/v1/nodes?sort=state&after=junk", &cookie).await,
+        house.send_get("/api/v1/nodes?sort=state&after=junk", &cookie).await,
     );
     note("no JSON", house.ask(plain.body(Body::from("reason")).expect("a request")).await);
     insta::assert_json_snapshot!(refused);
@@ -235,8 +235,8 @@ async fn error_quotes_only_start_of_input() {
     let cookie = house.cookie().await;
     let long = "x".repeat(5_000);
     for answer in [
-        house.ask_get(&format!("/api/v1/deployments/{long}/board"), &cookie).await,
-        house.ask_get(&format!("/api/v1/runs/{long}"), &cookie).await,
+        house.send_get(&format!("/api/v1/deployments/{long}/board"), &cookie).await,
+        house.send_get(&format!("/api/v1/runs/{long}"), &cookie).await,
         house.ask(house.post_json("/api/v1/nodes", &cookie, format!("{{\"{long}\":1}}"))).await,
     ] {
         let problem = answer.problem();
@@ -267,7 +267,7 @@ async fn retryable_errors_have_retry_after() {
     })
     .await;
     let cookie = house.cookie().await;
-    let full = house.ask_get("/events", &cookie).await;
+    let full = house.send_get("/events", &cookie).await;
     assert_eq!(
         (full.status.as_u16(), full.header(header::RETRY_AFTER)),
         (503, "5"),
@@ -290,7 +290,7 @@ async fn retryable_errors_have_retry_after() {
     );
     assert_eq!(ready.headers.get_all(header::RETRY_AFTER).iter().count(), 1);
     assert_eq!(
-        house.ask_get("/api/v1/runs/1", "").await.header(header::RETRY_AFTER),
+        house.send_get("/api/v1/runs/1", "").await.header(header::RETRY_AFTER),
         "",
         "waiting does not help"
     );
@@ -309,7 +309,9 @@ async fn retryable_errors_have_retry_after() {
 }
 
 /// A server with other limits over the same database, and the cookie of a session.
-async fn with_limits(change: impl FnOnce(&mut AppState)) -> (House, AppState, Router, String) {
+async fn server_with_limits(
+    change: impl FnOnce(&mut AppState),
+) -> (House, AppState, Router, String) {
     let mut known = None;
     let house = House::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
     let cookie = house.cookie().await;
@@ -319,30 +321,31 @@ async fn with_limits(change: impl FnOnce(&mut AppState)) -> (House, AppState, Ro
     (house, state, router, cookie)
 }
 
-async fn answer_of(router: &Router, request: Request<Body>) -> Answer {
+async fn send_to(router: &Router, request: Request<Body>) -> Answer {
     let (parts, body) = router.clone().oneshot(request).await.expect("an answer").into_parts();
     Answer {
         status: parts.status,
         headers: parts.headers,
-        body: to_bytes(body, limits::BODY).await.expect("a body"),
+        body: to_bytes(body, limits::MAX_BODY_BYTES).await.expect("a body"),
     }
 }
 
-fn never_ending() -> Body {
+fn endless_body() -> Body {
     Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>())
 }
 
 #[tokio::test]
 async fn requests_beyond_limit_get_503() {
-    let (house, _, router, cookie) =
-        with_limits(|state| state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0)))
-            .await;
+    let (house, _, router, cookie) = server_with_limits(|state| {
+        state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0))
+    })
+    .await;
     let request = house
         .get("/api/v1/nodes")
         .header(header::COOKIE, &cookie)
         .body(Body::empty())
         .expect("a request");
-    let answer = answer_of(&router, request).await;
+    let answer = send_to(&router, request).await;
     assert_eq!(
         (answer.status.as_u16(), answer.header(header::RETRY_AFTER)),
         (503, "5"),
@@ -355,7 +358,7 @@ async fn requests_beyond_limit_get_503() {
         .header(header::ACCEPT, "text/html")
         .body(Body::empty())
         .expect("a request");
-    let page = answer_of(&router, page).await;
+    let page = send_to(&router, page).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(page.text().contains("limit of concurrent requests"), "{}", page.text());
 }
@@ -368,12 +371,12 @@ async fn full_server_answers_health_and_metrics() {
     })
     .await;
     assert_eq!(
-        house.ask_get("/sign-in", "").await.status,
+        house.send_get("/sign-in", "").await.status,
         StatusCode::SERVICE_UNAVAILABLE,
         "it is full"
     );
     for (path, said) in [("/healthz", "lives\n"), ("/readyz", "ready\n")] {
-        let answer = house.ask_get(path, "").await;
+        let answer = house.send_get(path, "").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
     }
     let metrics = house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
@@ -385,13 +388,13 @@ async fn full_server_answers_health_and_metrics() {
 /// A request keeps its permit after its timeout response, because its work continues.
 #[tokio::test]
 async fn permit_is_released_when_work_ends() {
-    let (house, state, router, cookie) = with_limits(|state| {
+    let (house, state, router, cookie) = server_with_limits(|state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
         state.patience.answer = Duration::from_millis(50);
         state.patience.body = Duration::from_secs(5);
     })
     .await;
-    let late = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, never_ending())).await;
+    let late = send_to(&router, house.post_json("/api/v1/nodes", &cookie, endless_body())).await;
     assert_eq!(
         (late.status.as_u16(), late.header(header::RETRY_AFTER)),
         (504, ""),
@@ -400,7 +403,7 @@ async fn permit_is_released_when_work_ends() {
     );
     assert_eq!(late.problem()["code"], "too_slow");
     assert_eq!(state.requests.available_permits(), 0, "it still reads");
-    let next = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, "{}")).await;
+    let next = send_to(&router, house.post_json("/api/v1/nodes", &cookie, "{}")).await;
     assert_eq!(next.status, StatusCode::SERVICE_UNAVAILABLE, "{}", next.text());
     let free = tokio::time::timeout(Duration::from_secs(30), state.requests.acquire()).await;
     assert!(free.is_ok(), "a body that does not come has an end, and so has the work");
@@ -409,15 +412,15 @@ async fn permit_is_released_when_work_ends() {
 #[tokio::test]
 async fn slow_request_body_times_out() {
     let (house, _, router, cookie) =
-        with_limits(|state| state.patience.body = Duration::from_millis(50)).await;
-    let slow = answer_of(&router, house.post_json("/api/v1/nodes", &cookie, never_ending())).await;
+        server_with_limits(|state| state.patience.body = Duration::from_millis(50)).await;
+    let slow = send_to(&router, house.post_json("/api/v1/nodes", &cookie, endless_body())).await;
     assert_eq!(
         (slow.status.as_u16(), slow.problem()["code"].as_str()),
         (408, Some("body_too_slow"))
     );
     let form =
         house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-    let slow = answer_of(&router, form.body(never_ending()).expect("a request")).await;
+    let slow = send_to(&router, form.body(endless_body()).expect("a request")).await;
     assert_eq!(
         (slow.status.as_u16(), slow.problem()["code"].as_str()),
         (408, Some("body_too_slow"))
@@ -461,7 +464,7 @@ async fn missing_permission_names_people_to_ask() {
         .create_person(None, &add("eve", vec![Permission::Viewer]))
         .await
         .expect("a person");
-    let eve = house.cookie_of(eve).await;
+    let eve = house.cookie_for(eve).await;
     let body = r#"{"fqdn":"n1.a.example","root":"/srv/nodes/n1"}"#;
     let ask = async || {
         let refused = house.ask(house.post_json("/api/v1/nodes", &eve, body)).await;
@@ -500,14 +503,14 @@ async fn invalid_name_returns_404() {
     house.furnish().await;
     let cookie = house.cookie().await;
     // A list reports the invalid parameter.
-    let list = house.ask_get("/api/v1/targets?deployment=%00", &cookie).await;
+    let list = house.send_get("/api/v1/targets?deployment=%00", &cookie).await;
     assert_eq!(list.status, StatusCode::BAD_REQUEST, "{}", list.text());
     for path in [
         "/api/v1/targets/compare?from=1&to=1&deployment=%00",
         "/api/v1/deployments/%00/board",
         "/graph/%00/graph.svg",
     ] {
-        let answer = house.ask_get(path, &cookie).await;
+        let answer = house.send_get(path, &cookie).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.text());
     }
     for path in [
@@ -526,7 +529,8 @@ async fn only_imports_accept_large_bodies() {
     let house = House::new().await;
     let cookie = house.cookie().await;
     let json =
-        serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::BODY)}}).to_string();
+        serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::MAX_BODY_BYTES)}})
+            .to_string();
     let answer = house.ask(house.post_json("/api/v1/barclamps", &cookie, json)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
     assert!(answer.problem()["detail"].as_str().expect("text").contains("has no barclamp file"));
@@ -560,7 +564,7 @@ async fn browsers_get_error_pages() {
 }
 
 /// A number with a thousands separator: 10,000.
-fn thousands(number: usize) -> String {
+fn with_separator(number: usize) -> String {
     format!("{},{:03}", number / 1_000, number % 1_000)
 }
 
@@ -568,39 +572,39 @@ fn thousands(number: usize) -> String {
 fn documented_limits_match_the_code() {
     let docs = include_str!("../../../docs/limits.md");
     let (mib, kib, shares) = (1024 * 1024, 1024, control::Shares::NOW);
-    let minutes = control::people::FAILURES_COUNT.as_secs() / 60;
+    let minutes = control::people::FAILURE_WINDOW.as_secs() / 60;
     let failing = format!("{} in {minutes} minutes", control::people::FAILED_SIGN_INS);
     let lines = [
         format!("| a request's first line and headers | {} KiB | 431 |", limits::HEAD / kib),
-        format!("| a request's body | {} MiB |", limits::BODY / mib),
+        format!("| a request's body | {} MiB |", limits::MAX_BODY_BYTES / mib),
         format!(
             "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
-            limits::IMPORT_BODY / mib,
-            limits::BODY / mib
+            limits::MAX_IMPORT_BYTES / mib,
+            limits::MAX_BODY_BYTES / mib
         ),
         format!(
             "| {} KiB as sent, {} KiB as JSON |",
-            limits::REPORT_BODY / kib,
+            limits::MAX_REPORT_BYTES / kib,
             api::limits::FACTS / kib
         ),
         format!(
             "| nodes that one text adds; its size; wrong lines of it that a refusal names | {}; {} KiB; {} |",
             api::limits::INVENTORY,
             api::limits::INVENTORY_BYTES / kib,
-            api::limits::FAULTS
+            api::limits::INVENTORY_ERRORS
         ),
-        format!("| levels of a JSON body | {} |", limits::LEVELS),
+        format!("| levels of a JSON body | {} |", limits::MAX_JSON_DEPTH),
         format!("| levels of a role's or noderole's data | {} |", engine::data::MAX_DEPTH),
         format!(
             "| edits in one call; edits of a proposal; nodes that they name | {}; {}; {} |",
-            thousands(control::MAX_EDITS_PER_CALL),
-            thousands(store::intent::MAX_EDITS),
-            thousands(control::MAX_SINGLES)
+            with_separator(control::MAX_EDITS_PER_CALL),
+            with_separator(store::intent::MAX_EDITS),
+            with_separator(control::MAX_SINGLES)
         ),
         format!(
             "| a word of a refusal that was sent; a refusal's text | {}; {} characters |",
-            api::limits::REFUSAL_WORD,
-            thousands(api::limits::REFUSAL)
+            api::limits::ERROR_WORD,
+            with_separator(api::limits::ERROR_TEXT)
         ),
         format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
@@ -609,27 +613,23 @@ fn documented_limits_match_the_code() {
             "| a title; a verdict's reason, a comment | {}; 10,000 characters |",
             api::limits::TITLE
         ),
-        format!("| a password | {} to 1,024 characters |", api::limits::PASSWORD_LEAST),
+        format!("| a password | {} to 1,024 characters |", api::limits::MIN_PASSWORD),
         format!("| grants of a person | {} |", api::limits::GRANTS),
-        format!(
-            "| {}; {} | 409 |",
-            store::api_tokens::MOST_TOKENS,
-            store::node_tokens::MOST_TOKENS
-        ),
+        format!("| {}; {} | 409 |", store::api_tokens::MAX_TOKENS, store::node_tokens::MAX_TOKENS),
         format!("| failing sign-ins from an address (an IPv6 /64) | {failing} | 429 |"),
         format!("| wrong passwords for a name, known or not | {failing} | 429 |"),
         format!("with failing sign-ins | {failing} | 429 |"),
         format!("until it is confirmed | {} minutes |", api::limits::TOTP_SETUP_MINUTES),
         format!(
             "| a passkey's answer to its options | {} minutes, once |",
-            api::limits::PASSKEY_SECONDS / 60
+            api::limits::PASSKEY_TIMEOUT_SECONDS / 60
         ),
         format!("| requests by one token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
         format!("| {} a minute | 429 |", control::people::SESSION_REQUESTS),
         format!(
             "| passwords that are hashed at once; with those that wait | {}; {} |",
-            control::people::HASHED_AT_ONCE,
-            control::people::HASHED_OR_WAITING
+            control::people::HASH_CONCURRENCY,
+            control::people::MAX_HASH_TASKS
         ),
         format!(
             "| one statement in the database; a transaction that does nothing | {} seconds |",
@@ -637,13 +637,13 @@ fn documented_limits_match_the_code() {
         ),
         format!(
             "| live streams at once, by one server; of one person | {}; {} |",
-            limits::STREAMS,
-            limits::STREAMS_EACH
+            limits::MAX_STREAMS,
+            limits::MAX_STREAMS_PER_PERSON
         ),
         format!(
             "| downloads at once (logs of runs, exports of the audit), by one server; of one person | {}; {} |",
-            limits::DOWNLOADS,
-            limits::DOWNLOADS_EACH
+            limits::MAX_DOWNLOADS,
+            limits::MAX_DOWNLOADS_PER_PERSON
         ),
         format!(
             "| its cores, at least 2; {}, each {} seconds | 503 |",
@@ -658,24 +658,34 @@ fn documented_limits_match_the_code() {
             "for one person, with what waits | 1; {}, each {} seconds; {} | 503 |",
             shares.waiting,
             shares.patience.as_secs(),
-            shares.reviews_each
+            shares.reviews_per_person
         ),
-        format!("| {}; {} | the answer is how it is now", limits::WAITING, limits::WAITING_EACH),
-        format!("then the newest of the others) | {} |", api::limits::TOKENS_TOLD),
-        format!("| sessions of a person at once | {} |", store::people::MOST_SESSIONS),
+        format!(
+            "| {}; {} | the answer is how it is now",
+            limits::WAITING,
+            limits::MAX_WAITING_PER_PERSON
+        ),
+        format!("then the newest of the others) | {} |", api::limits::LISTED_TOKENS),
+        format!("| sessions of a person at once | {} |", store::people::MAX_SESSIONS),
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!(
             "| addresses that a person adds to node records: one record at a time; in all | {} a minute; {} an hour | 429 |",
-            control::reach::ADDRESSES_A_MINUTE,
-            thousands(control::reach::ADDRESSES_AN_HOUR as usize)
+            control::reach::ADDRESSES_PER_MINUTE,
+            with_separator(control::reach::ADDRESSES_PER_HOUR as usize)
         ),
         format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
-        format!("| requests that are worked on at once, by one server | {} |", limits::REQUESTS),
-        format!("| connections at once, by one server | {} |", thousands(limits::CONNECTIONS)),
-        format!("a connection that says nothing | {} seconds |", limits::HEAD_TIME.as_secs()),
+        format!(
+            "| requests that are worked on at once, by one server | {} |",
+            limits::MAX_REQUESTS
+        ),
+        format!(
+            "| connections at once, by one server | {} |",
+            with_separator(limits::MAX_CONNECTIONS)
+        ),
+        format!("a connection that says nothing | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
         format!(
             "| until a request's body is there | {} seconds | 408;",
-            limits::BODY_TIME.as_secs()
+            limits::BODY_TIMEOUT.as_secs()
         ),
         format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
         format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),
@@ -690,14 +700,19 @@ fn documented_limits_match_the_code() {
         format!(
             "| a token of the API; of a machine | {} days; {} days |",
             api::limits::API_TOKEN_DAYS,
-            api::limits::TOKEN_DAYS
+            api::limits::NODE_TOKEN_DAYS
         ),
     ];
     for line in lines {
         assert!(docs.contains(&line), "docs/limits.md does not say: {line}");
     }
     assert_eq!(
-        (limits::STREAMS, api::limits::VERDICT, api::limits::COMMENT, api::limits::PASSWORD_MOST),
+        (
+            limits::MAX_STREAMS,
+            api::limits::VERDICT_REASON,
+            api::limits::COMMENT,
+            api::limits::MAX_PASSWORD
+        ),
         (1_024, 10_000, 10_000, 1_024)
     );
 }
@@ -770,7 +785,7 @@ async fn page_scripts_use_the_policy_nonce() {
         assert!(scripts > 0);
         assert_eq!(
             page.text().matches(&format!("nonce=\"{nonce}\"")).count(),
-            scripts + preloads(page.text()),
+            scripts + count_preloads(page.text()),
             "{}",
             page.text()
         );
@@ -781,7 +796,7 @@ async fn page_scripts_use_the_policy_nonce() {
 }
 
 /// Number of preload links with a nonce.
-fn preloads(page: &str) -> usize {
+fn count_preloads(page: &str) -> usize {
     page.split("<link")
         .skip(1)
         .filter(|link| link.split('>').next().is_some_and(|tag| tag.contains(" nonce=\"")))
@@ -802,7 +817,7 @@ async fn site_files_are_compressed_and_public() {
         (StatusCode::OK, "packed", "br")
     );
     assert_eq!(packed.header(header::CACHE_CONTROL), "public, max-age=31536000, immutable");
-    let plain = house.ask_get("/pkg/a1b2/gantry.js", "").await;
+    let plain = house.send_get("/pkg/a1b2/gantry.js", "").await;
     assert_eq!(plain.text(), "plain");
     let again = house
         .get("/pkg/a1b2/gantry.js")
@@ -812,14 +827,14 @@ async fn site_files_are_compressed_and_public() {
         StatusCode::NOT_MODIFIED
     );
     assert_eq!(
-        house.ask_get("/fonts/inter.woff2", "").await.header(header::CACHE_CONTROL),
+        house.send_get("/fonts/inter.woff2", "").await.header(header::CACHE_CONTROL),
         "public, max-age=604800"
     );
-    let icon = house.ask_get("/favicon.svg", "").await;
+    let icon = house.send_get("/favicon.svg", "").await;
     assert_eq!(icon.header(header::CONTENT_TYPE), "image/svg+xml");
     assert_eq!(icon.header(header::CACHE_CONTROL), "public, no-cache");
     assert_eq!(
-        house.ask_get("/pkg/0000/gantry.js", "").await.status,
+        house.send_get("/pkg/0000/gantry.js", "").await.status,
         StatusCode::NOT_FOUND,
         "another build's"
     );
@@ -832,7 +847,7 @@ async fn site_files_are_compressed_and_public() {
         "/pkg".into(),
         "/pkg/".into(),
     ] {
-        assert_eq!(house.ask_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(house.send_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
     }
     std::fs::remove_file(house.site.path().with_extension("secret")).expect("to clean up");
 }
@@ -867,16 +882,16 @@ async fn client_request_id_is_ignored() {
 async fn database_outage_fails_only_readiness() {
     let house = House::new().await;
     let cookie = house.cookie().await;
-    assert_eq!(house.ask_get("/readyz", "").await.status, StatusCode::OK);
-    house.db.allow_connections(false).await.expect("to keep out");
-    assert_eq!(house.ask_get("/healthz", "").await.status, StatusCode::OK);
-    assert_eq!(house.ask_get("/readyz", "").await.problem()["status"], 503);
+    assert_eq!(house.send_get("/readyz", "").await.status, StatusCode::OK);
+    house.db.set_connections_allowed(false).await.expect("to keep out");
+    assert_eq!(house.send_get("/healthz", "").await.status, StatusCode::OK);
+    assert_eq!(house.send_get("/readyz", "").await.problem()["status"], 503);
     let page = house.visit("/", &cookie).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(page.text().contains("database does not answer"), "{}", page.text());
-    house.db.allow_connections(true).await.expect("to let in");
+    house.db.set_connections_allowed(true).await.expect("to let in");
     assert_eq!(
-        house.ask_get("/events?after=x", &cookie).await.status,
+        house.send_get("/events?after=x", &cookie).await.status,
         StatusCode::BAD_REQUEST,
         "goes on by itself"
     );

@@ -24,16 +24,16 @@ pub(crate) struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { body: limits::BODY_TIME, answer: limits::REQUEST }
+        Self { body: limits::BODY_TIMEOUT, answer: limits::REQUEST }
     }
 }
 
 /// A body exceeded its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request body timed out")]
-pub(crate) struct TooLate;
+pub(crate) struct BodyTimeout;
 
-/// A body that ends with [`TooLate`] if it is not complete within this time.
+/// A body that ends with [`BodyTimeout`] if it is not complete within this time.
 pub(crate) fn within(body: Body, time: Duration) -> Body {
     if body.is_end_stream() {
         return body;
@@ -46,7 +46,7 @@ pub(crate) fn within(body: Body, time: Duration) -> Body {
                 Ok(Some(piece)) => yield piece.map_err(io::Error::other),
                 Ok(None) => break,
                 Err(_) => {
-                    yield Err(io::Error::other(TooLate));
+                    yield Err(io::Error::other(BodyTimeout));
                     break;
                 }
             }
@@ -55,10 +55,10 @@ pub(crate) fn within(body: Body, time: Duration) -> Body {
 }
 
 /// Whether a body ended because of its timeout.
-pub(crate) fn is_too_late(error: &(dyn std::error::Error + 'static)) -> bool {
+pub(crate) fn is_body_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
         // The `source` of an `io::Error` skips its inner error, so check that separately.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        inner.is_some_and(|inner| inner.is::<TooLate>()) || error.is::<TooLate>()
+        inner.is_some_and(|inner| inner.is::<BodyTimeout>()) || error.is::<BodyTimeout>()
     })
 }

@@ -10,8 +10,8 @@ use engine::gate::Policy;
 use engine::ids::{JigName, NoderoleId};
 use engine::lint::{self, Finding, Level, Reviewers, Subject};
 
+use crate::change::Planned;
 use crate::present::Present;
-use crate::proposing::Planned;
 use crate::words::sentence;
 
 /// Whether each jig is active.

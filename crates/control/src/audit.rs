@@ -7,25 +7,25 @@
 use api::At;
 use api::Problem;
 use api::audit::{
-    AuditEntry, AuditPage, AuditSource, AuditWanted, CHECKED, ChainView, ChainWanted,
+    AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, ChainWanted, MAX_VERIFIED_LINKS,
 };
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use engine::audit::export::{FORMAT, Header, Line};
-use engine::audit::{Chain, Sealed};
-use engine::ids::{OWN_NAME, PersonId};
+use engine::audit::{Chain, SealedEntry};
+use engine::ids::{PersonId, SYSTEM_ACTOR};
 use store::reading::{self, AuditActor, AuditFilter, AuditRow, Stage};
 use time::OffsetDateTime;
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::words::{self, at};
-use crate::{Control, paging};
+use crate::{Control, cursor};
 
 /// Links that an export reads per query.
 const PART: i64 = 500;
 /// Unsealed entries are counted up to this limit.
-const UNSEALED: i64 = 1_000;
+const MAX_COUNTED_UNSEALED: i64 = 1_000;
 
 fn may_read(actor: &Actor) -> Result<(), Problem> {
     actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
@@ -34,13 +34,13 @@ fn may_read(actor: &Actor) -> Result<(), Problem> {
 impl Control {
     pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         may_read(actor)?;
-        let behind = match paging::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+        let behind = match cursor::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
             _ => None,
         };
         let (since, until) = window(wanted.since, wanted.until)?;
         let filter = AuditFilter {
-            who: self.actor_named(words::asked(&wanted.who)?).await?,
+            who: self.parse_audit_actor(words::asked(&wanted.who)?).await?,
             source: Some(wanted.source)
                 .filter(|source| *source != AuditSource::All)
                 .map(AuditSource::as_str),
@@ -48,7 +48,7 @@ impl Control {
             subject: words::asked(&wanted.subject)?,
             since,
             until,
-            rising: !wanted.sort.falling,
+            ascending: !wanted.sort.descending,
             behind,
         };
         let mut connection = self.connection().await?;
@@ -57,9 +57,9 @@ impl Control {
             .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();
         if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
-            && !reading::is_entry(&mut connection, id).await.map_err(from_store)?
+            && !reading::entry_exists(&mut connection, id).await.map_err(from_store)?
         {
-            return Err(paging::no_row_has(wanted.sort, wanted.before.as_ref()));
+            return Err(cursor::invalid_cursor(wanted.sort, wanted.before.as_ref()));
         }
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
@@ -70,16 +70,16 @@ impl Control {
         Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
     }
 
-    async fn actor_named(&self, name: Option<&str>) -> Result<Option<AuditActor>, Problem> {
+    async fn parse_audit_actor(&self, name: Option<&str>) -> Result<Option<AuditActor>, Problem> {
         let Some(name) = name else { return Ok(None) };
-        if name == OWN_NAME {
+        if name == SYSTEM_ACTOR {
             return Ok(Some(AuditActor::Gantry));
         }
         let row =
             store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
-                "who: person {name:?} does not exist. Use the name of a person, or {OWN_NAME} for \
+                "who: person {name:?} does not exist. Use the name of a person, or {SYSTEM_ACTOR} for \
                  Gantry itself."
             ))
         })?;
@@ -98,7 +98,7 @@ impl Control {
         let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
         let mut chain = self.chain_from(&mut connection, after).await?;
         let (mut broken, mut seen) = (None, 0);
-        while broken.is_none() && seen < CHECKED {
+        while broken.is_none() && seen < MAX_VERIFIED_LINKS {
             let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
             let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
             if part.is_empty() {
@@ -111,7 +111,8 @@ impl Control {
                 .err()
                 .map(|broken| broken.to_string());
         }
-        let unsealed = reading::unsealed(&mut connection, UNSEALED).await.map_err(from_store)?;
+        let unsealed =
+            reading::unsealed(&mut connection, MAX_COUNTED_UNSEALED).await.map_err(from_store)?;
         let (end, hash) =
             end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
         let next = (broken.is_none() && chain.last < end && seen > 0).then_some(chain.last);
@@ -135,7 +136,7 @@ impl Control {
 
     /// Reads the next links of an export, and the chain state after them. [`Self::audit_export`]
     /// has checked the permission.
-    pub async fn audit_part(&self, chain: Chain) -> Result<(Vec<Sealed>, Chain), Problem> {
+    pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
         let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;

@@ -37,7 +37,7 @@ async fn opening_a_link_does_not_use_it() {
     assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/"));
     let pair = answer.cookie().split(';').next().expect("a pair").to_owned();
     assert_eq!(
-        house.ask_get("/events?after=x", &pair).await.status,
+        house.send_get("/events?after=x", &pair).await.status,
         StatusCode::BAD_REQUEST,
         "signed in"
     );
@@ -80,7 +80,7 @@ async fn trailing_slash_redirects_to_page() {
         (StatusCode::PERMANENT_REDIRECT, "/nodes?filter=n1")
     );
     assert_eq!(
-        house.ask_get("/api/v1/nodes/", &cookie).await.status,
+        house.send_get("/api/v1/nodes/", &cookie).await.status,
         StatusCode::NOT_FOUND,
         "programs write what they mean"
     );
@@ -97,7 +97,7 @@ async fn unauthenticated_clients_see_no_data() {
         assert!(!page.text().contains("cursor"), "{path}: {}", page.text());
     }
     // A client that does not accept pages gets no redirect before the page is rendered.
-    let page = house.ask_get("/nodes", "").await;
+    let page = house.send_get("/nodes", "").await;
     assert!(!page.text().contains("cursor"), "{}", page.text());
     let cookie = house.cookie().await;
     let told = house.ask(house.post_json("/call/frame", &cookie, "{}")).await.json();
@@ -120,7 +120,7 @@ async fn cookie_attributes_depend_on_public_address() {
     assert_eq!(answer.header(header::STRICT_TRANSPORT_SECURITY), "max-age=31536000");
     let pair = pair.replace("__Host-gantry", "gantry_session");
     assert_eq!(
-        far.ask_get("/api/v1/runs", &pair).await.status,
+        far.send_get("/api/v1/runs", &pair).await.status,
         StatusCode::UNAUTHORIZED,
         "the weak name counts for nothing"
     );
@@ -138,7 +138,7 @@ async fn missing_session_redirects_browsers_and_rejects_clients() {
             (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db")
         );
         for path in ["/api/v1/deployments", "/events", "/runs/1/log", "/graph/web/graph.svg"] {
-            let answer = house.ask_get(path, cookie).await;
+            let answer = house.send_get(path, cookie).await;
             assert_eq!(
                 (answer.status, answer.problem()["code"].as_str()),
                 (StatusCode::UNAUTHORIZED, Some("signed_out"))
@@ -172,20 +172,20 @@ async fn sign_out_ends_one_or_all_sessions() {
     assert!(
         answer.cookie().starts_with("gantry_session=;") && answer.cookie().contains("Max-Age=0")
     );
-    assert_eq!(house.ask_get("/events?after=x", &one).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(house.ask_get("/events?after=x", &two).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get("/events?after=x", &one).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/events?after=x", &two).await.status, StatusCode::BAD_REQUEST);
     let three = house.cookie().await;
     house.ask(out("/sign-out/everywhere", &three)).await;
-    assert_eq!(house.ask_get("/events?after=x", &two).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/events?after=x", &two).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn disabling_takes_effect_on_next_request() {
     let house = House::new().await;
     let cookie = house.cookie().await;
-    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
     house.people.disable(None, house.ada).await.expect("to disable");
-    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn expired_session_is_rejected() {
     let cookie = house.cookie().await;
     let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
     sqlx::query(sql).execute(house.db.owner()).await.expect("to change");
-    assert_eq!(house.ask_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn secrets_never_reach_the_log() {
     let answer = house.ask(house.sign_in(&link)).await;
     house.ask(house.sign_in(&link)).await;
     let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
-    house.ask_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
+    house.send_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
     let log = listening.end();
     assert!(
         log.contains("/nothing") && log.contains("a sign-in with a link was rejected"),

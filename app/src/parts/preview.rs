@@ -26,13 +26,13 @@ type Question = (ProposalId, i32, Vec<Edit>);
 
 /// A preview of edits.
 #[derive(Clone, Copy)]
-pub struct Foresight {
+pub struct Preview {
     question: Memo<Option<Question>>,
     answer: RwSignal<Option<(Question, Foreseen)>>,
     problem: RwSignal<Option<Problem>>,
 }
 
-impl Foresight {
+impl Preview {
     /// Requests a preview whenever the edits or the proposal change. Without edits there is no
     /// request.
     pub fn new(proposal: Signal<Option<(ProposalId, i32)>>, edits: Signal<Vec<Edit>>) -> Self {
@@ -41,20 +41,19 @@ impl Foresight {
             let (id, version) = proposal.get().filter(|_| !edits.is_empty())?;
             Some((id, version, edits))
         });
-        let foresight =
-            Self { question, answer: RwSignal::new(None), problem: RwSignal::new(None) };
+        let preview = Self { question, answer: RwSignal::new(None), problem: RwSignal::new(None) };
         Effect::new(move |waiting: Option<Option<TimeoutHandle>>| {
             if let Some(Some(waiting)) = waiting {
                 waiting.clear();
             }
             let Some(question) = question.get() else {
-                foresight.answer.set(None);
-                foresight.problem.set(None);
+                preview.answer.set(None);
+                preview.problem.set(None);
                 return None;
             };
-            set_timeout_with_handle(move || foresight.ask(question), SETTLE).ok()
+            set_timeout_with_handle(move || preview.ask(question), SETTLE).ok()
         });
-        foresight
+        preview
     }
 
     fn ask(self, question: Question) {
@@ -93,7 +92,7 @@ impl Foresight {
 
 /// Shows the impact of edits, or why they are invalid.
 #[component]
-pub fn Consequence(of: Foresight) -> impl IntoView {
+pub fn PreviewImpact(of: Preview) -> impl IntoView {
     let asks = move || of.question.read().is_some();
     let waits = move || {
         let answered = of.answer.read().as_ref().map(|(question, _)| question.clone());

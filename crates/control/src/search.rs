@@ -6,12 +6,12 @@
 
 use api::Problem;
 use api::listing::Order;
-use api::search::{Found, HITS, Hit, HitKind, LONGEST_SEARCH, SearchWanted};
+use api::search::{Found, HITS, Hit, HitKind, MAX_QUERY_CHARS, SearchWanted};
 use engine::catalog::version::newest;
 use engine::cluster::{SkeletonDeployment, SkeletonNode};
-use engine::ids::{DeploymentId, NodeId, PersonId, RunId, SubmissionId};
+use engine::ids::{DeploymentId, NodeId, PersonId, ReviewId, RunId};
 use sqlx::PgConnection;
-use store::accounts::{self, FindAccounts};
+use store::accounts::{self, AccountListQuery};
 use store::intent::{self, Became, Find};
 use store::people::SERVICE;
 use store::reading;
@@ -20,7 +20,7 @@ use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::showing::to_run;
+use crate::views::to_run;
 use crate::words;
 
 /// How well a name matches; less is better.
@@ -56,9 +56,9 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let text = words::asked(&wanted.q)?
             .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
-        if text.chars().count() > LONGEST_SEARCH {
+        if text.chars().count() > MAX_QUERY_CHARS {
             return Err(Problem::invalid(format!(
-                "q: must have at most {LONGEST_SEARCH} characters."
+                "q: must have at most {MAX_QUERY_CHARS} characters."
             )));
         }
         let small = text.to_lowercase();
@@ -148,11 +148,11 @@ async fn reviews(
         order: Order::default(),
         behind: None,
     };
-    let found = intent::find_submissions(on, &find, HITS).await.map_err(from_store)?;
-    let mut ids: Vec<SubmissionId> = number
-        .map(SubmissionId)
+    let found = intent::find_reviews(on, &find, HITS).await.map_err(from_store)?;
+    let mut ids: Vec<ReviewId> = number
+        .map(ReviewId)
         .into_iter()
-        .chain(found.hits.into_iter().map(|hit| SubmissionId(hit.id)))
+        .chain(found.hits.into_iter().map(|hit| ReviewId(hit.id)))
         .collect();
     ids.dedup();
     let lines = intent::lines_of(on, &ids).await.map_err(from_store)?;
@@ -169,7 +169,7 @@ async fn reviews(
 }
 
 async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), Problem> {
-    let find = FindAccounts { text: text.to_owned(), ..FindAccounts::default() };
+    let find = AccountListQuery { text: text.to_owned(), ..AccountListQuery::default() };
     let mut rows = accounts::accounts(on, &find, HITS as i64 + 1).await.map_err(from_store)?;
     let more = rows.len() > HITS;
     rows.truncate(HITS);

@@ -2,7 +2,7 @@
 //!
 //! The graph comes from the desired state (the skeleton, or a review's documents), with step states
 //! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
-//! or [`WIRED`] edges is unreadable. A larger one is folded by role, with a note in the response.
+//! or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in the response.
 //! All computations are linear in noderoles and edges, except for id lookups.
 //!
 //! Waves and trails are those of the whole graph. They do not change if the reader expands or
@@ -14,36 +14,36 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{
     GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint,
-    GraphWish, Length, Look, Point, StepState, TrailWish, WAY_TOLD,
+    GraphWish, Length, Look, MAX_PATH_NODEROLES, Point, StepState, TrailWish,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::consequences::{below, running};
 use engine::blueprint::difference::Mark;
 use engine::blueprint::projection::StepChange;
-use engine::cluster::graph::{Edge, Folded, Item, Unfold, Vertex, Way, fold, reach};
-use engine::cluster::trail::{self, Trail};
+use engine::cluster::graph::{Edge, FoldedGraph, Item, Unfold, Vertex, Way, fold, reach};
+use engine::cluster::trail::{self, PathSet};
 use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
 use engine::counting::many;
-use engine::ids::{DeploymentId, DeploymentName, NoderoleId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
 use sqlx::PgConnection;
 use store::reading;
 
 use crate::Control;
-use crate::blueprints::{Once, of_then, side};
+use crate::blueprints::{Once, deployment_at, side};
+use crate::change::Summary;
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::from_store;
-use crate::proposing::Summary;
-use crate::reviewing::{Case, difference_of, sides};
-use crate::weighing::Weighed;
+use crate::review::{Case, difference_of, sides};
+use crate::weighing::PlannedReview;
 
 /// Maximum number of vertices in one picture.
 pub const DRAWN: usize = 1_500;
 /// Maximum number of edges in one picture.
-pub const WIRED: usize = 20_000;
+pub const MAX_EDGES: usize = 20_000;
 
 /// More noderoles than any path has. One millisecond weighs as much as this many noderoles.
-const MOST_NODEROLES: u64 = 1 << 20;
+const MILLISECOND_WEIGHT: u64 = 1 << 20;
 
 /// The behavior if the graph lacks a requested vertex. A page's URL may be older than the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ struct Scene {
     new: BTreeSet<NoderoleId>,
     rewired: Rewired,
     /// The target shown, if it is not the current one, and a note about it.
-    then: Option<(TargetNo, String)>,
+    then: Option<(BlueprintNumber, String)>,
 }
 
 /// The edges that a change adds and removes, as (parent, child).
@@ -91,7 +91,7 @@ impl Control {
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
-        let cursor = self.cursor_now().await?;
+        let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let once = Once::named(&mut connection, &present, deployment).await;
@@ -99,7 +99,7 @@ impl Control {
             .as_ref()
             .ok()
             .and_then(|once| once.removed_in)
-            .map(|removed| TargetNo(removed.0 - 1));
+            .map(|removed| BlueprintNumber(removed.0 - 1));
         if let Some(target) = wish.target.or(last) {
             drop(connection);
             let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
@@ -116,7 +116,9 @@ impl Control {
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
         let beyond: Vec<NoderoleId> =
             items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
-        for (id, state) in reading::states_of(&mut connection, &beyond).await.map_err(from_store)? {
+        for (id, state) in
+            reading::step_states(&mut connection, &beyond).await.map_err(from_store)?
+        {
             looks.extend(look(&state).map(|look| (id, look)));
         }
         let (new, rewired) = (BTreeSet::new(), Rewired::default());
@@ -133,7 +135,7 @@ impl Control {
     pub async fn review_graph(
         &self,
         actor: &Actor,
-        submission: SubmissionId,
+        submission: ReviewId,
         wish: &GraphWish,
         lost: Lost,
     ) -> Result<GraphView, Problem> {
@@ -143,7 +145,7 @@ impl Control {
         let mut case = self.case(&mut connection, &present, submission, false).await?;
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.weigh(actor, &ground, &mut case).await?;
+        let weighed = self.plan_review(actor, &ground, &mut case).await?;
         let mut connection = self.connection().await?;
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
@@ -173,7 +175,7 @@ impl Control {
 }
 
 /// The noderoles that run again, according to a plan on the present.
-fn again(weighed: Option<&Weighed>) -> Vec<NoderoleId> {
+fn again(weighed: Option<&PlannedReview>) -> Vec<NoderoleId> {
     let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
     let steps = planned.into_iter().flat_map(|planned| running(&planned.projection));
     steps.filter(|step| step.change != StepChange::New).map(|step| step.noderole).collect()
@@ -181,7 +183,7 @@ fn again(weighed: Option<&Weighed>) -> Vec<NoderoleId> {
 
 /// The blast radius according to a plan on the present. Without a plan, the noderoles that the
 /// review's summary lists.
-fn downstream(present: &Present, case: &Case, weighed: Option<&Weighed>) -> Vec<NoderoleId> {
+fn downstream(present: &Present, case: &Case, weighed: Option<&PlannedReview>) -> Vec<NoderoleId> {
     if let Some(planned) = weighed.and_then(|weighed| weighed.planned.as_ref()) {
         return below(&planned.from(present))
             .into_iter()
@@ -220,7 +222,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
     // Removed noderoles come from the old documents, all others from the new ones.
     let changed: BTreeSet<NoderoleId> = looks.keys().copied().collect();
     let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
-    for item in items_of(was).chain(items_of(is)) {
+    for item in blueprint_items(was).chain(blueprint_items(is)) {
         items.insert(item.id, item);
     }
     let near: BTreeSet<NoderoleId> = changed
@@ -268,7 +270,7 @@ impl Rewired {
     /// The folded edges with marks for additions and removals, plus the edges that no longer exist.
     /// Waves and trails ignore the latter. The exception is a removed noderole: it is still drawn,
     /// so its edges are part of the fold.
-    fn mark(&self, items: &[Item], folded: &Folded) -> Vec<GraphEdge> {
+    fn mark(&self, items: &[Item], folded: &FoldedGraph) -> Vec<GraphEdge> {
         let edge = |e: &Edge| GraphEdge {
             from: e.from,
             to: e.to,
@@ -306,15 +308,15 @@ impl Rewired {
         }
         let mut edges: Vec<GraphEdge> = edges.into_values().collect();
         // Beyond the limit, existing edges take precedence over removed ones.
-        if edges.len() > WIRED {
+        if edges.len() > MAX_EDGES {
             edges.sort_by_key(|edge| (edge.count == 0, edge.from, edge.to));
-            edges.truncate(WIRED);
+            edges.truncate(MAX_EDGES);
         }
         edges
     }
 }
 
-fn items_of(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
+fn blueprint_items(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
     blueprint.nodes.iter().flat_map(|(id, stored)| {
         stored.doc.noderoles.iter().map(|(key, noderole)| Item {
             id: key.id(*id),
@@ -339,12 +341,12 @@ impl Scene {
         present: &Present,
         name: &str,
         once: Result<Once, Problem>,
-        target: TargetNo,
+        target: BlueprintNumber,
     ) -> Result<(DeploymentId, Self), Problem> {
         let by = control.beside(actor);
         let (_, blueprint) = side(control, &by, present, Point::Target(target)).await?;
         let known = once.as_ref().ok().copied();
-        let Some(id) = of_then(&blueprint, name, known) else {
+        let Some(id) = deployment_at(&blueprint, name, known) else {
             let fate = once?.fate();
             return Err(Problem::not_found(format!(
                 "Target {target} does not have the deployment {name}.{fate}"
@@ -380,16 +382,16 @@ impl Scene {
 
     /// Sets the appearance of noderoles and adds those that are missing, at any distance from the
     /// change. Changed noderoles keep their appearance.
-    fn mark(&mut self, present: &Present, marked: &[NoderoleId], as_what: Look) {
+    fn mark(&mut self, present: &Present, marked: &[NoderoleId], appearance: Look) {
         let drawn: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         for id in marked {
             if !drawn.contains(id) {
                 let Some((node, key)) = present.skeleton.place(*id) else { continue };
                 self.items.extend(present.skeleton.item(*node, key));
             }
-            let look = self.looks.entry(*id).or_insert(as_what);
+            let look = self.looks.entry(*id).or_insert(appearance);
             if *look == Look::Around {
-                *look = as_what;
+                *look = appearance;
             }
         }
         self.items.sort_by_key(|item| item.id);
@@ -425,7 +427,11 @@ impl Scene {
             return Ok(Took::new());
         }
         let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
-        Ok(reading::durations_of(connection, &all).await.map_err(from_store)?.into_iter().collect())
+        Ok(reading::run_durations(connection, &all)
+            .await
+            .map_err(from_store)?
+            .into_iter()
+            .collect())
     }
 
     fn view(
@@ -479,7 +485,7 @@ impl Scene {
 
     /// Reduces the graph to the requested part. Returns the noderoles to show individually, and a
     /// note if the requested part does not exist; then the graph stays complete.
-    fn narrow(&mut self, wish: &GraphWish, trail: &Trail) -> (Unfold, Option<&'static str>) {
+    fn narrow(&mut self, wish: &GraphWish, trail: &PathSet) -> (Unfold, Option<&'static str>) {
         let mut unfold = self.unfold(wish);
         if wish.only_trail && !trail.is_empty() {
             self.items.retain(|item| trail.noderoles.contains(&item.id));
@@ -513,14 +519,16 @@ impl Scene {
     }
 
     /// The folded graph, and a note if it is not the requested fold.
-    fn fold(&self, unfold: &Unfold, trail: &Trail) -> (Folded, Option<String>) {
-        let fits = |folded: &Folded| folded.vertices.len() <= DRAWN && folded.edges.len() <= WIRED;
+    fn fold(&self, unfold: &Unfold, trail: &PathSet) -> (FoldedGraph, Option<String>) {
+        let fits = |folded: &FoldedGraph| {
+            folded.vertices.len() <= DRAWN && folded.edges.len() <= MAX_EDGES
+        };
         let asked = fold(&self.items, unfold, trail);
         if fits(&asked) {
             return (asked, None);
         }
-        let too_much = format!(
-            "This graph has {} vertices and {} edges, but at most {DRAWN} vertices and {WIRED} \
+        let size_note = format!(
+            "This graph has {} vertices and {} edges, but at most {DRAWN} vertices and {MAX_EDGES} \
              edges can be shown",
             asked.vertices.len(),
             asked.edges.len()
@@ -529,23 +537,23 @@ impl Scene {
         if fits(&folded) {
             let help = "The graph is grouped by role instead. Focus on a node, or on one noderole \
                         and its dependencies";
-            return (folded, Some(format!("{too_much}. {help}.")));
+            return (folded, Some(format!("{size_note}. {help}.")));
         }
         // The number of edges between n vertices is not known in advance, but it is at most n
         // squared.
-        let room = DRAWN.min(WIRED.isqrt());
+        let room = DRAWN.min(MAX_EDGES.isqrt());
         (
             folded.first(room),
             Some(format!(
-                "{too_much}. Only the first {room} roles are shown. Focus on one of them."
+                "{size_note}. Only the first {room} roles are shown. Focus on one of them."
             )),
         )
     }
 
     /// The trail to mark, and its description for the response.
-    fn trail(&self, wish: &GraphWish, took: &Took) -> (Trail, Option<GraphTrail>) {
+    fn trail(&self, wish: &GraphWish, took: &Took) -> (PathSet, Option<GraphTrail>) {
         match &wish.trail {
-            None | Some(TrailWish::From(_)) => (Trail::default(), None),
+            None | Some(TrailWish::From(_)) => (PathSet::default(), None),
             Some(TrailWish::Between(from, to)) => {
                 let (trail, said) = self.between(from, to);
                 let told = GraphTrail { said, noderoles: trail.noderoles.len(), way: Vec::new() };
@@ -561,7 +569,7 @@ impl Scene {
                             took.get(&id)
                                 .copied()
                                 .unwrap_or(0)
-                                .saturating_mul(MOST_NODEROLES)
+                                .saturating_mul(MILLISECOND_WEIGHT)
                                 .saturating_add(1)
                         };
                         trail::longest(&self.items, one)
@@ -574,10 +582,10 @@ impl Scene {
     }
 
     /// All paths from `from` to `to`, or from `to` to `from` if there are none.
-    fn between(&self, from: &str, to: &str) -> (Trail, String) {
+    fn between(&self, from: &str, to: &str) -> (PathSet, String) {
         let (a, b) = (self.keyed(from), self.keyed(to));
         if a.is_empty() || b.is_empty() {
-            return (Trail::default(), "One end of the path is not in this graph.".into());
+            return (PathSet::default(), "One end of the path is not in this graph.".into());
         }
         let (from, to) = (self.called(from), self.called(to));
         let said = |n: usize, from: &str, to: &str| {
@@ -594,7 +602,7 @@ impl Scene {
             return (back, said + ". There is no path in the other direction.");
         }
         (
-            Trail::default(),
+            PathSet::default(),
             format!("There is no path between {from} and {to}: neither waits for the other."),
         )
     }
@@ -629,7 +637,7 @@ impl Scene {
         GraphTrail {
             said,
             noderoles: way.len(),
-            way: way.iter().filter_map(waypoint).take(WAY_TOLD).collect(),
+            way: way.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
         }
     }
 
@@ -680,7 +688,7 @@ impl Scene {
         &self,
         vertex: &Vertex,
         waves: &BTreeMap<NoderoleId, u32>,
-        trail: &Trail,
+        trail: &PathSet,
     ) -> Result<GraphVertex, Problem> {
         let key = &vertex.key;
         let deployment = self.names.get(&key.deployment).cloned().ok_or_else(Problem::internal)?;
@@ -702,7 +710,7 @@ impl Scene {
             }
         }
         let ids = || vertex.members.iter().map(|member| self.items[*member].id);
-        let its_waves = || ids().filter_map(|id| waves.get(&id).copied());
+        let member_waves = || ids().filter_map(|id| waves.get(&id).copied());
         Ok(GraphVertex {
             key: match &one {
                 Some(one) => one.id.to_string(),
@@ -713,7 +721,7 @@ impl Scene {
             one,
             members: vertex.members.len(),
             looks: looks.into_iter().collect(),
-            waves: its_waves().min().zip(its_waves().max()),
+            waves: member_waves().min().zip(member_waves().max()),
             on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })
     }

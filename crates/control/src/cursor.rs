@@ -1,7 +1,7 @@
 //! Pagination: parsing of cursors, and pages of lists that are already in memory.
 
 use api::Problem;
-use api::listing::{Cursor, Key, NotAPlace, Order, Sort};
+use api::listing::{Cursor, InvalidCursor, Key, Order, Sort};
 
 use crate::words::{plain, sentence};
 
@@ -23,11 +23,11 @@ pub(crate) fn behind<S: Sort>(
 }
 
 /// The error for a well-formed cursor that no row of the list can have.
-pub(crate) fn no_row_has<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Problem {
-    refused(NotAPlace::new(place, order))
+pub(crate) fn invalid_cursor<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Problem {
+    refused(InvalidCursor::new(place, order))
 }
 
-fn refused(error: NotAPlace) -> Problem {
+fn refused(error: InvalidCursor) -> Problem {
     Problem::invalid(sentence(&error.to_string()))
 }
 
@@ -40,15 +40,15 @@ pub(crate) fn page<S: Sort, T>(
     most: usize,
 ) -> Result<(Vec<T>, Option<Cursor>), Problem> {
     let behind = behind(order, place)?;
-    let is_behind = |found: &Vec<Key>| match (&behind, order.falling) {
+    let is_after_start = |found: &Vec<Key>| match (&behind, order.descending) {
         (None, _) => true,
         (Some(last), false) => found > last,
         (Some(last), true) => found < last,
     };
     let keyed = rows.into_iter().map(|row| (keys(&row, order.by), row));
-    let mut keyed: Vec<(Vec<Key>, T)> = keyed.filter(|(found, _)| is_behind(found)).collect();
+    let mut keyed: Vec<(Vec<Key>, T)> = keyed.filter(|(found, _)| is_after_start(found)).collect();
     keyed.sort_by(|a, b| a.0.cmp(&b.0));
-    if order.falling {
+    if order.descending {
         keyed.reverse();
     }
     let more = keyed.len() > most;
@@ -85,7 +85,7 @@ mod tests {
             }
             let mut sorted = all.clone();
             sorted.sort_by_key(|row| keys(row, order.by));
-            if order.falling {
+            if order.descending {
                 sorted.reverse();
             }
             assert_eq!(walked, sorted, "{word}");

@@ -13,12 +13,12 @@ use engine::blueprint::{Difference, DocumentChange, difference};
 use engine::cluster::Blueprint;
 use engine::gate::access::Access;
 use engine::gate::standing::Standing;
-use engine::gate::who::{Helpers, may_judge_or_who};
+use engine::gate::who::{Helpers, check_can_review_or_explain};
 use engine::gate::{
-    Facts, GateState, NoVerdict, Policy, Reviewer, Risk, Verdict, VerdictKind, asks_for_name,
-    evaluate, may_judge,
+    Facts, GateResult, Policy, Reviewer, Risk, Verdict, VerdictError, VerdictKind, evaluate,
+    may_judge, requires_name,
 };
-use engine::ids::{DeploymentId, DeploymentName, PersonId, SubmissionId, TargetNo};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PersonId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
 use store::StoreError;
@@ -27,10 +27,10 @@ use store::reading;
 use time::OffsetDateTime;
 
 use crate::beside::Beside;
+use crate::change::Summary;
 use crate::people::{Actor, Permission};
 use crate::present::{Present, load_deployments};
 use crate::problems::{from_store, no_review};
-use crate::proposing::Summary;
 use crate::signatures::{Given, Signed, sign};
 use crate::words::{self, at};
 use crate::{Control, done, versions};
@@ -54,7 +54,7 @@ impl Control {
         &self,
         on: &mut PgConnection,
         present: &Present,
-        id: SubmissionId,
+        id: ReviewId,
         lock: bool,
     ) -> Result<Case, Problem> {
         let row = intent::submission(on, id).await.map_err(from_store)?;
@@ -70,14 +70,14 @@ impl Control {
         // their verdicts do not count.
         let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
         let judges: Vec<PersonId> = judges.into_iter().collect();
-        let mut people = intent::reviewers_of(on, id).await.map_err(from_store)?;
+        let mut people = intent::eligible_reviewers(on, id).await.map_err(from_store)?;
         people.retain(|person| !judges.contains(&person.id));
         people.extend(intent::people(on, &judges, id, lock).await.map_err(from_store)?);
         people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
         let ids: Vec<PersonId> = people.iter().map(|person| person.id).collect();
-        let access = store::access::access_of(on, &ids).await.map_err(from_store)?;
-        let risks = risks_of(&row);
+        let access = store::access::load_access(on, &ids).await.map_err(from_store)?;
+        let risks = review_risks(&row);
         let Given { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
         let facts = Facts {
             submission: id,
@@ -92,7 +92,7 @@ impl Control {
             policy: (row.policy, present.head.policy),
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
             authors: authors.iter().map(|a| a.id).collect(),
-            verdicts: verdicts.iter().map(verdict_of).collect(),
+            verdicts: verdicts.iter().map(to_verdict).collect(),
             people: people
                 .iter()
                 .map(|p| Reviewer { id: p.id, name: p.name.clone(), eligible: p.reviewer })
@@ -109,24 +109,26 @@ impl Control {
         Ok(Case { row, proposal, authors, verdicts, documents, signed, facts })
     }
 
-    pub async fn review(&self, actor: &Actor, id: SubmissionId) -> Result<ReviewView, Problem> {
+    pub async fn review(&self, actor: &Actor, id: ReviewId) -> Result<ReviewView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, id, false).await?;
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.weigh(actor, &ground, &mut case).await?;
+        let weighed = self.plan_review(actor, &ground, &mut case).await?;
         let by = self.beside(actor);
         let mut difference = changed(self, &by, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         // A committed change is part of the present. Its ancestors may have changed since, so load
         // them as of the commit.
         let others = match case.row.target {
-            Some(target) => self.deployments_at(&present, TargetNo(target.0 - 1)).await?,
+            Some(target) => {
+                self.load_deployments_at(&present, BlueprintNumber(target.0 - 1)).await?
+            }
             None => Arc::clone(&present.blueprint),
         };
-        let (difference, pins) = pins_of(
+        let (difference, pins) = load_pins(
             self,
             &by,
             difference,
@@ -145,14 +147,13 @@ impl Control {
             store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
         let mut summary: Summary =
             serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
-        let gate = evaluate(&as_it_passed(&case));
+        let gate = evaluate(&facts_at_commit(&case));
         let now = match weighed
             .as_ref()
             .and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
         {
             Some((weighed, planned)) => Some(
-                self.consequences_now(&mut connection, &present, planned, &weighed.concerned)
-                    .await?,
+                self.current_impact(&mut connection, &present, planned, &weighed.concerned).await?,
             ),
             None => None,
         };
@@ -163,10 +164,10 @@ impl Control {
         // Only the summary has the noderoles that were removed since.
         let mut noderoles = std::mem::take(&mut summary.noderoles);
         noderoles.extend(present.parents(differences));
-        let waits = self.waits_after(&present, &case, weighed.as_deref());
+        let waits = self.pending_after_commit(&present, &case, weighed.as_deref());
         let parent = match case.row.target {
-            Some(target) => TargetNo(target.0 - 1),
-            None => base.values().max().copied().unwrap_or(TargetNo(0)),
+            Some(target) => BlueprintNumber(target.0 - 1),
+            None => base.values().max().copied().unwrap_or(BlueprintNumber(0)),
         };
         Ok(ReviewView {
             submission: id,
@@ -186,7 +187,7 @@ impl Control {
             grave: summary.grave.unwrap_or(summary.lines.len()),
             asked: summary.asked,
             summary: summary.lines,
-            risks: risks_of(&case.row).into_iter().collect(),
+            risks: review_risks(&case.row).into_iter().collect(),
             contents,
             pins,
             deceiving,
@@ -205,14 +206,15 @@ impl Control {
                 .map_or(summary.findings, |weighed| weighed.findings.clone()),
             fresh,
             waits,
-            verdicts: shown_verdicts(&case, actor.person),
+            verdicts: verdict_views(&case, actor.person),
             signature_needed: case.facts.signing.is_some(),
             may_sign: actor.token.is_none() && !may_sign.is_empty(),
-            may_judge: no_token(actor).and_then(|()| may_judge_or_who(&case.facts, actor.person)),
+            may_judge: require_no_token(actor)
+                .and_then(|()| check_can_review_or_explain(&case.facts, actor.person)),
             may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate),
             gate,
-            type_to_commit: match asks_for_name(&risks_of(&case.row)) {
-                true => Some(name_to_type(&present, &case)?),
+            type_to_commit: match requires_name(&review_risks(&case.row)) {
+                true => Some(confirmation_name(&present, &case)?),
                 false => None,
             },
             came_from,
@@ -224,41 +226,41 @@ impl Control {
     pub async fn judge(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
-        self.judge_signed(actor, id, kind, reason, None).await
+        self.give_signed_verdict(actor, id, kind, reason, None).await
     }
 
     /// Gives a verdict, signed with a passkey if there is a signature (see
     /// [`Control::verdict_options`]).
-    pub async fn judge_signed(
+    pub async fn give_signed_verdict(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
         kind: VerdictKind,
         reason: String,
         signature: Option<Signature>,
     ) -> Result<(), Problem> {
-        let judged = self.judge_now(actor, id, (kind, reason), signature).await;
+        let judged = self.insert_verdict(actor, id, (kind, reason), signature).await;
         if let Err(no) = &judged
             && matches!(no.status, 401 | 403 | 409)
         {
-            self.note_refusal(actor, "submission.verdict.refused", id, &no.code).await?;
+            self.audit_refusal(actor, "submission.verdict.refused", id, &no.code).await?;
         }
         judged
     }
 
-    async fn judge_now(
+    async fn insert_verdict(
         &self,
         actor: &Actor,
-        id: SubmissionId,
+        id: ReviewId,
         (kind, reason): (VerdictKind, String),
         signature: Option<Signature>,
     ) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
-        no_token(actor)
+        require_no_token(actor)
             .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         let reason = words::plain(&reason)?;
         if kind != VerdictKind::Approve && reason.is_empty() {
@@ -266,10 +268,10 @@ impl Control {
                 "Enter a reason, so that the author knows what to change.",
             ));
         }
-        if reason.chars().count() > limits::VERDICT {
+        if reason.chars().count() > limits::VERDICT_REASON {
             return Err(Problem::invalid(format!(
                 "The reason is too long. Use at most {} characters.",
-                limits::VERDICT
+                limits::VERDICT_REASON
             )));
         }
         // Read before the lock, because this can take long. It determines how far the base has
@@ -285,14 +287,17 @@ impl Control {
         let actor = &actor.still(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
-            let said =
-                may_judge_or_who(&case.facts, actor.person).err().unwrap_or_else(|| no.to_string());
+            let said = check_can_review_or_explain(&case.facts, actor.person)
+                .err()
+                .unwrap_or_else(|| no.to_string());
             return Err(match no {
-                NoVerdict::Author => Problem { code: "author".into(), ..Problem::forbidden(said) },
-                NoVerdict::NotAReviewer => {
+                VerdictError::Author => {
+                    Problem { code: "author".into(), ..Problem::forbidden(said) }
+                }
+                VerdictError::NotAReviewer => {
                     Problem { code: "not_a_reviewer".into(), ..Problem::permission_missing(said) }
                 }
-                NoVerdict::NotNewest => Problem::conflict("not_newest", said),
+                VerdictError::NotNewest => Problem::conflict("not_newest", said),
             });
         }
         // Repeating a verdict has no effect, so a request that is sent twice gives one verdict.
@@ -324,13 +329,13 @@ impl Control {
     }
 
     /// The deployments of a target.
-    async fn deployments_at(
+    async fn load_deployments_at(
         &self,
         present: &Present,
-        target: TargetNo,
+        target: BlueprintNumber,
     ) -> Result<Arc<Blueprint>, Problem> {
         let mut connection = self.connection().await?;
-        let root = reading::root_of(&mut connection, target).await.map_err(from_store)?;
+        let root = reading::blueprint_root(&mut connection, target).await.map_err(from_store)?;
         let root = root.ok_or_else(Problem::internal)?;
         load_deployments(&mut connection, root, &present.blueprint)
             .await
@@ -340,11 +345,11 @@ impl Control {
 
     /// Audits a refused action on a review, once if it is repeated. It has a transaction of its
     /// own, because the refused one was rolled back.
-    pub(crate) async fn note_refusal(
+    pub(crate) async fn audit_refusal(
         &self,
         actor: &Actor,
         action: &str,
-        id: SubmissionId,
+        id: ReviewId,
         no: &str,
     ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
@@ -354,9 +359,11 @@ impl Control {
     }
 }
 
-pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), Problem> {
+pub(crate) async fn tell(on: &mut PgConnection, id: ReviewId) -> Result<(), Problem> {
     let topics = [Topic::Reviews, Topic::Submission(id)];
-    intent::append_live(on, &topics, &Live::Submission { submission: id }).await.map_err(from_store)
+    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: id })
+        .await
+        .map_err(from_store)
 }
 
 /// The deployments that a submission touches. Only loaded for people with permissions in single
@@ -364,16 +371,16 @@ pub(crate) async fn tell(on: &mut PgConnection, id: SubmissionId) -> Result<(), 
 pub(crate) async fn places(
     on: &mut PgConnection,
     actor: &Actor,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<BTreeSet<DeploymentId>, Problem> {
-    if actor.is_everywhere() {
+    if actor.is_unrestricted() {
         return Ok(BTreeSet::new());
     }
     intent::touched(on, id).await.map_err(from_store)
 }
 
 /// Only people can review, so tokens are refused.
-pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
+pub(crate) fn require_no_token(actor: &Actor) -> Result<(), String> {
     match &actor.token {
         None => Ok(()),
         Some(_) => Err("Tokens cannot give a verdict. Sign in as a person to review.".into()),
@@ -384,7 +391,7 @@ pub(crate) fn no_token(actor: &Actor) -> Result<(), String> {
 pub(crate) fn commits(actor: &Actor, places: &BTreeSet<DeploymentId>) -> bool {
     [Permission::Operator, Permission::Reviewer]
         .into_iter()
-        .any(|permission| actor.may_in_all(permission, places))
+        .any(|permission| actor.has_permission_in_all(permission, places))
 }
 
 /// Whether the actor may commit a change that touches these deployments now; if not, the reason.
@@ -392,19 +399,19 @@ pub(crate) fn may_commit(
     actor: &Actor,
     places: &BTreeSet<DeploymentId>,
     case: &Case,
-    gate: &GateState,
+    gate: &GateResult,
 ) -> Result<(), String> {
     if let Some(target) = case.row.target {
         return Err(format!("This review is already committed, as target {target}."));
     }
     if !commits(actor, places) {
-        let somewhere = [Permission::Operator, Permission::Reviewer]
+        let has_some = [Permission::Operator, Permission::Reviewer]
             .into_iter()
-            .any(|p| actor.may_somewhere(p));
-        let place = if somewhere { " in all affected deployments" } else { "" };
+            .any(|p| actor.has_permission_somewhere(p));
+        let place = if has_some { " in all affected deployments" } else { "" };
         return Err(format!(
             "You cannot commit this review without the permission operator or reviewer{place}. {}",
-            case.facts.helpers.to_commit()
+            case.facts.helpers.commit_hint()
         ));
     }
     match gate.closed_by() {
@@ -417,7 +424,7 @@ pub(crate) fn may_commit(
 /// listed: by submitting, they would become authors and could not approve.
 async fn helpers(
     on: &mut PgConnection,
-    id: SubmissionId,
+    id: ReviewId,
     authors: &[PersonRow],
 ) -> Result<Helpers, Problem> {
     let mut helpers = Helpers::default();
@@ -441,18 +448,18 @@ async fn helpers(
     Ok(helpers)
 }
 
-pub(crate) fn risks_of(row: &SubmissionRow) -> BTreeSet<Risk> {
-    risks_by_word(&row.risks)
+pub(crate) fn review_risks(row: &SubmissionRow) -> BTreeSet<Risk> {
+    parse_risks(&row.risks)
 }
 
-pub(crate) fn risks_by_word(words: &[String]) -> BTreeSet<Risk> {
+pub(crate) fn parse_risks(words: &[String]) -> BTreeSet<Risk> {
     Risk::ALL.into_iter().filter(|risk| words.iter().any(|word| word == risk.as_str())).collect()
 }
 
 pub(crate) async fn moved_base(
     on: &mut PgConnection,
     present: &Present,
-    id: SubmissionId,
+    id: ReviewId,
 ) -> Result<Vec<(String, i64)>, StoreError> {
     let base = intent::base(on, id).await?;
     let moved = base.iter().filter_map(|(deployment, head_no)| match present.row(*deployment) {
@@ -492,12 +499,12 @@ fn micros(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or_default()
 }
 
-fn verdict_of(row: &VerdictRow) -> Verdict {
+fn to_verdict(row: &VerdictRow) -> Verdict {
     Verdict { person: row.person, kind: row.kind, at: micros(row.at), void: row.void }
 }
 
 /// The facts as of the commit, if the review is committed: its own target moved its base.
-fn as_it_passed(case: &Case) -> Facts {
+fn facts_at_commit(case: &Case) -> Facts {
     let facts = case.facts.clone();
     if case.row.target.is_none() {
         return facts;
@@ -618,7 +625,7 @@ pub(crate) async fn sides(
 
 /// The difference with its pins, each with the effective version before and after. `others` are the
 /// blueprints that contain the deployments outside of the change, for both sides.
-pub(crate) async fn pins_of(
+pub(crate) async fn load_pins(
     control: &Control,
     by: &Beside,
     difference: Difference,
@@ -655,7 +662,7 @@ fn deployment_name(case: &Case, summary: &Summary) -> Result<DeploymentName, Pro
 }
 
 /// The name to type for a destructive commit: that of the proposal's node or deployment.
-pub(crate) fn name_to_type(present: &Present, case: &Case) -> Result<String, Problem> {
+pub(crate) fn confirmation_name(present: &Present, case: &Case) -> Result<String, Problem> {
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
     match node_name(present, case) {
         Some(node) => Ok(node),
@@ -675,12 +682,12 @@ fn node_name(present: &Present, case: &Case) -> Option<String> {
     )
 }
 
-fn state(case: &Case, gate: &GateState) -> ReviewState {
+fn state(case: &Case, gate: &GateResult) -> ReviewState {
     state_of(case.row.target.is_some(), case.proposal.state == "discarded", gate)
 }
 
 /// The state of a submission: the state of its gate, unless it is committed or discarded.
-pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateState) -> ReviewState {
+pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateResult) -> ReviewState {
     if committed {
         return ReviewState::Committed;
     }
@@ -703,7 +710,7 @@ fn sent_back(became: &Option<Replanned>) -> bool {
     became.as_ref().is_some_and(|became| became.after.is_none())
 }
 
-fn shown_verdicts(case: &Case, reader: PersonId) -> Vec<VerdictView> {
+fn verdict_views(case: &Case, reader: PersonId) -> Vec<VerdictView> {
     let valid = case.verdicts.iter().enumerate().filter(|(_, verdict)| !verdict.void);
     let last: BTreeMap<PersonId, usize> = valid.map(|(n, v)| (v.person, n)).collect();
     let counts = |n: usize, verdict: &VerdictRow| {
