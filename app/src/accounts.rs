@@ -6,7 +6,7 @@ use api::people::{
     PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
     SignatureRequest, TokenMade, TokenView, TokenWish,
 };
-use api::second_factor::{FactorOptions, FactorPage};
+use api::second_factor::{FactorOptions, SecondFactorPage};
 use async_trait::async_trait;
 use engine::ids::{PasskeyId, PersonId};
 use serde_json::Value;
@@ -50,7 +50,7 @@ pub trait Accounts: Send + Sync {
     async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem>;
     /// Sets your own password. The current session continues under a new cookie.
     async fn set_password(&self, wish: PasswordWish) -> Result<(), Problem>;
-    async fn second_factor(&self) -> Result<FactorPage, Problem>;
+    async fn second_factor(&self) -> Result<SecondFactorPage, Problem>;
     /// The options for `navigator.credentials.get`.
     async fn factor_options(&self) -> Result<FactorOptions, Problem>;
     async fn present_passkey(&self, answer: Value) -> Result<(), Problem>;

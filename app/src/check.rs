@@ -43,10 +43,10 @@ pub fn read(text: &str) -> Result<Value, Fault> {
 /// Checks the rules for every document: size limits, exact numbers, valid references and no
 /// deceptive characters.
 fn misfit(value: &Value) -> Option<Fault> {
-    use data::DataError::{Deceptive, Inexact, NotAReference};
+    use data::DataError::{MisleadingText, Inexact, InvalidReference};
     let error = data::check_user_data(value).err()?;
     let at = match &error {
-        Inexact { path, .. } | NotAReference { path } | Deceptive { path, .. } => path.clone(),
+        Inexact { path, .. } | InvalidReference { path } | MisleadingText { path, .. } => path.clone(),
         _ => String::new(),
     };
     Some(Fault::new(at, error.to_string()))
@@ -174,7 +174,7 @@ pub struct Field {
 }
 
 /// Deeper objects and lists are edited as JSON. Nobody finds a field at the fifth level.
-const NESTED: usize = 4;
+const MAX_DEPTH: usize = 4;
 
 /// The form control for a schema. `depth` is the number of objects and lists around it.
 pub fn entry(schema: &Value, depth: usize) -> Entry {
@@ -191,7 +191,7 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
             Entry::One(simple)
         };
     }
-    if depth >= NESTED {
+    if depth >= MAX_DEPTH {
         return Entry::Json;
     }
     if let Some(known) =
@@ -390,7 +390,7 @@ mod tests {
         while let Entry::Fields(fields) = entry(&at, depth) {
             (at, depth) = (fields[0].schema.clone(), depth + 1);
         }
-        assert_eq!(depth, NESTED, "nested schemas are limited");
+        assert_eq!(depth, MAX_DEPTH, "nested schemas are limited");
     }
 
     #[test]

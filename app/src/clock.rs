@@ -144,7 +144,7 @@ pub fn Moment(at: At) -> impl IntoView {
 
 /// A duration. It keeps counting while `to` is `None`.
 #[component]
-pub fn Span(from: At, to: Option<At>) -> impl IntoView {
+pub fn Elapsed(from: At, to: Option<At>) -> impl IntoView {
     let clock = use_clock();
     let text = Memo::new(move |_| match to {
         Some(to) => span(from, to),

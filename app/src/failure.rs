@@ -15,7 +15,7 @@ use crate::wire::JsonText;
 #[serde(transparent)]
 pub struct Failure(pub Problem);
 
-pub type Answer<T> = Result<T, Failure>;
+pub type ServerResult<T> = Result<T, Failure>;
 
 /// The code of a request that never reached the server.
 pub const UNREACHABLE: &str = "unreachable";

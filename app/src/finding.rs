@@ -38,7 +38,7 @@ pub const NAVIGATION: [(&str, Icon, &str); 12] = [
     (places::GRAPH, Icon::Graph, "Graph"),
     (places::REVIEWS, Icon::Review, "Reviews"),
     (places::RUNS, Icon::Run, "Runs"),
-    (places::WAITING, Icon::Queued, "Pending"),
+    (places::PENDING, Icon::Queued, "Pending"),
     (places::BLUEPRINTS, Icon::Blueprint, "Blueprints"),
     (places::CATALOG, Icon::Catalog, "Catalog"),
     (places::WORKERS, Icon::Worker, "Workers"),

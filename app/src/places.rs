@@ -25,7 +25,7 @@ pub fn search(text: &str) -> String {
 
 /// Steps that are pending for one reason.
 pub fn waiting_for(reason: &str) -> String {
-    format!("{WAITING}?reason={reason}")
+    format!("{PENDING}?reason={reason}")
 }
 
 pub const DEPLOYMENTS: &str = "/deployments";
@@ -40,7 +40,7 @@ pub const REVIEWS: &str = "/reviews";
 pub const DRAFTS: &str = "/reviews?state=drafts";
 pub const RUNS: &str = "/runs";
 
-pub const WAITING: &str = "/waiting";
+pub const PENDING: &str = "/waiting";
 
 pub const CATALOG: &str = "/catalog";
 pub const ROLES: &str = "/catalog/roles";
@@ -142,11 +142,11 @@ pub fn proposal(id: ProposalId) -> String {
 }
 
 pub fn pending_in(name: &DeploymentName) -> String {
-    format!("{WAITING}?deployment={name}")
+    format!("{PENDING}?deployment={name}")
 }
 
 pub fn pending_in_for(name: &DeploymentName, reason: &str) -> String {
-    format!("{WAITING}?deployment={name}&reason={reason}")
+    format!("{PENDING}?deployment={name}&reason={reason}")
 }
 
 pub fn running_in(name: &DeploymentName) -> String {
@@ -154,7 +154,7 @@ pub fn running_in(name: &DeploymentName) -> String {
 }
 
 pub fn waiting_on(fqdn: &str) -> String {
-    format!("{WAITING}?node={}", encoded(fqdn))
+    format!("{PENDING}?node={}", encoded(fqdn))
 }
 
 pub fn nodes_in_state(state: NodeState) -> String {

@@ -6,16 +6,16 @@
 use std::future::Future;
 
 use crate::calls;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 
 /// The permission to propose changes, import barclamps and add nodes.
 pub const OPERATOR: &str = "operator";
 
 /// Awaits a request, and returns whether its reader has a permission.
 pub async fn with_permission<T>(
-    asked: impl Future<Output = Answer<T>>,
+    asked: impl Future<Output = ServerResult<T>>,
     permission: &str,
-) -> Answer<(T, bool)> {
+) -> ServerResult<(T, bool)> {
     let (found, frame) = (asked.await?, calls::frame().await?);
     Ok((
         found,

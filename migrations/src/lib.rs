@@ -112,14 +112,14 @@ impl Roles {
 
 /// The process that a database role is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RolePurpose {
     /// `gantry server` and the commands that read or write intent.
     Server,
     Worker,
     Metrics,
 }
 
-impl Purpose {
+impl RolePurpose {
     /// The value of `database_role.purpose`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -362,7 +362,7 @@ pub async fn is_current(pool: &PgPool) -> Result<bool, Error> {
     Ok(standing(pool).await? == Standing::Current)
 }
 
-/// The database role of a [`Purpose`], seen from a connection.
+/// The database role of a [`RolePurpose`], seen from a connection.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct DatabaseRole {
     /// The role that the latest migration granted the privileges to.
@@ -372,7 +372,10 @@ pub struct DatabaseRole {
 }
 
 /// The database role of a purpose. `None` if no migration has granted privileges for it.
-pub async fn database_role(pool: &PgPool, purpose: Purpose) -> Result<Option<DatabaseRole>, Error> {
+pub async fn database_role(
+    pool: &PgPool,
+    purpose: RolePurpose,
+) -> Result<Option<DatabaseRole>, Error> {
     let sql = "SELECT d.name::text AS name, coalesce(pg_has_role(r.oid, 'USAGE'), false) AS is_own
         FROM database_role d LEFT JOIN pg_roles r ON r.rolname = d.name WHERE d.purpose = $1";
     Ok(sqlx::query_as(sql).bind(purpose.as_str()).fetch_optional(pool).await?)

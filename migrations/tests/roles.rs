@@ -426,8 +426,8 @@ async fn role_purpose_is_read_from_database() {
     let own = async |pool: &PgPool, purpose| {
         migrations::database_role(pool, purpose).await.unwrap().unwrap()
     };
-    let server = own(world.db.worker(), migrations::Purpose::Server).await;
+    let server = own(world.db.worker(), migrations::RolePurpose::Server).await;
     assert_eq!((server.name.as_str(), server.is_own), ("gantry_server", false));
-    assert!(own(world.db.worker(), migrations::Purpose::Worker).await.is_own);
-    assert!(own(world.db.metrics(), migrations::Purpose::Metrics).await.is_own);
+    assert!(own(world.db.worker(), migrations::RolePurpose::Worker).await.is_own);
+    assert!(own(world.db.metrics(), migrations::RolePurpose::Metrics).await.is_own);
 }

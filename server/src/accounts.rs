@@ -6,7 +6,7 @@ use api::people::{
     PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
     SignatureRequest, TokenMade, TokenView, TokenWish,
 };
-use api::second_factor::{FactorOptions, FactorPage, FactorWish};
+use api::second_factor::{FactorOptions, FactorWish, SecondFactorPage};
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -101,7 +101,7 @@ impl Accounts for Bound {
         Ok(())
     }
 
-    async fn second_factor(&self) -> Result<FactorPage, Problem> {
+    async fn second_factor(&self) -> Result<SecondFactorPage, Problem> {
         self.people.factor_page(self.actor()?).await
     }
 

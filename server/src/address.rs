@@ -21,7 +21,7 @@ use std::str::FromStr;
 use api::Problem;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
-use passkeys::Site;
+use passkeys::RelyingParty;
 
 /// Why an address can't be the public address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,7 +83,7 @@ impl PublicAddress {
     ///
     /// # Errors
     /// If that has no host name.
-    pub(crate) fn site(&self, headers: &HeaderMap) -> Result<Site, Problem> {
+    pub(crate) fn site(&self, headers: &HeaderMap) -> Result<RelyingParty, Problem> {
         self.relying_party_for_host(headers.get(header::HOST).and_then(|host| host.to_str().ok()))
     }
 
@@ -91,12 +91,12 @@ impl PublicAddress {
     ///
     /// # Errors
     /// As for [`PublicAddress::site`].
-    pub(crate) fn relying_party_for_host(&self, host: Option<&str>) -> Result<Site, Problem> {
+    pub(crate) fn relying_party_for_host(&self, host: Option<&str>) -> Result<RelyingParty, Problem> {
         let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
             Some(host) => format!("http://{host}"),
             None => self.to_string(),
         };
-        Site::of(&origin).map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
+        RelyingParty::of(&origin).map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
     }
 
     /// Whether `origin` is a page of this server that was reached as `host`.

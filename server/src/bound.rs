@@ -30,7 +30,7 @@ use api::waiting::{WaitingPage, WaitingWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
-use control::people::{Actor, People, Permission, Visitor};
+use control::people::{Actor, ClientInfo, People, Permission};
 use control::{Control, Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -41,7 +41,7 @@ use engine::ids::{
 };
 use engine::plan::{Edit, Report};
 use leptos_axum::ResponseOptions;
-use passkeys::Site;
+use passkeys::RelyingParty;
 use uuid::Uuid;
 
 use crate::address::PublicAddress;
@@ -53,7 +53,7 @@ pub(crate) struct Bound {
     pub address: Arc<PublicAddress>,
     pub actor: Option<Actor>,
     /// The client that sent the request.
-    pub visitor: Visitor,
+    pub visitor: ClientInfo,
     pub host: Option<String>,
     /// Receives the cookies of the answer.
     pub answer: ResponseOptions,
@@ -65,7 +65,7 @@ impl Bound {
     }
 
     /// The site on which passkeys of this request work.
-    pub fn site(&self) -> Result<Site, Problem> {
+    pub fn site(&self) -> Result<RelyingParty, Problem> {
         self.address.relying_party_for_host(self.host.as_deref())
     }
 
@@ -191,11 +191,11 @@ impl Console for Bound {
     }
 
     async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem> {
-        asked!(self.graph(deployment, &wish, Lost::Told))
+        asked!(self.graph(deployment, &wish, Lost::Note))
     }
 
     async fn review_graph(&self, id: ReviewId, wish: GraphWish) -> Result<GraphView, Problem> {
-        asked!(self.review_graph(id, &wish, Lost::Told))
+        asked!(self.review_graph(id, &wish, Lost::Note))
     }
 
     async fn discussion(&self, id: ReviewId) -> Result<Discussion, Problem> {

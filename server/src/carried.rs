@@ -24,7 +24,7 @@ fn inside() -> Option<&'static Dir<'static>> {
 }
 
 /// Compressed variants as file suffixes, best first.
-const PACKED: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
+const ENCODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
 /// The files, by their path without the leading slash.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Carried {
     ) -> Option<Response> {
         let path = path.strip_prefix('/')?;
         let plain = self.0.get(path)?;
-        let packed = PACKED.iter().filter(|(coding, _)| accepts(asked, coding));
+        let packed = ENCODINGS.iter().filter(|(coding, _)| accepts(asked, coding));
         let packed = packed
             .filter_map(|(coding, end)| {
                 Some((*coding, self.0.get(format!("{path}{end}").as_str())?))

@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
 /// Maximum size of the answer to a GET.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// Maximum length of a line in the file.
-const LINE: i64 = 4096;
+const MAX_LINE_BYTES: i64 = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
@@ -144,7 +144,7 @@ fn read_last_from_file(path: &Path) -> Result<Option<Checkpoint>, String> {
         opened => opened.map_err(failed)?,
     };
     let length = i64::try_from(file.metadata().map_err(failed)?.len()).unwrap_or(i64::MAX);
-    file.seek(SeekFrom::End(-length.min(LINE))).map_err(failed)?;
+    file.seek(SeekFrom::End(-length.min(MAX_LINE_BYTES))).map_err(failed)?;
     let mut end = Vec::new();
     file.read_to_end(&mut end).map_err(failed)?;
     last_line(&end).map_err(|error| {

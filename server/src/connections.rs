@@ -57,7 +57,9 @@ pub(crate) async fn serve(
     let answering = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(bounds.at_once));
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(bounds.head).max_buf_size(limits::HEAD);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(bounds.head)
+        .max_buf_size(limits::MAX_HEAD_BYTES);
     loop {
         let (place, stream, from) = tokio::select! {
             () = stopping.cancelled() => break,
@@ -172,7 +174,8 @@ mod tests {
     async fn oversized_request_head_is_rejected() {
         let (address, _stopping, _served) = serving(Bounds::default()).await;
         let mut asks = TcpStream::connect(address).await.expect("a connection");
-        let long = format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::HEAD));
+        let long =
+            format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::MAX_HEAD_BYTES));
         let answer = said(&mut asks, long.as_bytes()).await;
         assert!(
             answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "),

@@ -6,7 +6,7 @@
 //! ends or is dropped. These are limited in total and per person.
 
 use api::Problem;
-use api::problem::MOMENT;
+use api::problem::DEFAULT_RETRY_AFTER;
 use axum::BoxError;
 use axum::body::{Body, Bytes};
 use engine::ids::PersonId;
@@ -19,7 +19,7 @@ use crate::state::AppState;
 /// Takes a download permit for a person.
 pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem> {
     state.downloads.take(person).map_err(|full| match full {
-        Full::ForAll => Problem::unavailable(
+        Full::Server => Problem::unavailable(
             "The server has reached its limit of concurrent downloads. Try again in a moment.",
         ),
         Full::ForOne => Problem::new(
@@ -32,7 +32,7 @@ pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem>
                 limits::MAX_DOWNLOADS_PER_PERSON
             ),
         )
-        .again_after(MOMENT),
+        .again_after(DEFAULT_RETRY_AFTER),
     })
 }
 

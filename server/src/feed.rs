@@ -15,7 +15,7 @@
 //!
 //! *Logs.* Growth of a log is notified but not in the journal. It goes through a separate ring,
 //! which may drop messages, because the next one supersedes them. If notifications may have been
-//! lost, streams get [`LogGrowth::Unsure`] and query the log themselves.
+//! lost, streams get [`LogGrowth::Unknown`] and query the log themselves.
 //!
 //! If the database is unavailable, the feed retries and continues from its position.
 
@@ -41,11 +41,11 @@ const BATCH_WINDOW: Duration = Duration::from_millis(20);
 /// to [`POLL_INTERVAL`].
 const HELD_BACK_RETRY: Duration = Duration::from_millis(20);
 /// Delay before a retry while the database is unavailable.
-const AWAY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum time that a stream waits for the first position of the feed.
 const FIRST_POSITION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events per query.
-const PART: i64 = 500;
+const PAGE_SIZE: i64 = 500;
 /// Maximum number of events to catch up on. Beyond that, fetching everything again is cheaper.
 const MAX_BACKLOG: i64 = 2_000;
 
@@ -74,7 +74,7 @@ pub(crate) enum LogGrowth {
     /// The length of a run's log in bytes.
     To(RunId, i64),
     /// Messages may have been lost.
-    Unsure,
+    Unknown,
 }
 
 /// The subscribers' handle of the feed. Cheap to clone.
@@ -104,7 +104,7 @@ impl Logs {
     pub(crate) async fn next(&mut self) -> LogGrowth {
         match self.0.recv().await {
             Ok(grown) => grown,
-            Err(broadcast::error::RecvError::Lagged(_)) => LogGrowth::Unsure,
+            Err(broadcast::error::RecvError::Lagged(_)) => LogGrowth::Unknown,
             // The feed has ended, and so will the stream.
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
         }
@@ -182,7 +182,7 @@ impl Listening {
     /// resume it.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Told>>, FeedError> {
         if !self.caught_up {
-            let part = journal::read(self.feed.store.pool(), self.place, PART).await?;
+            let part = journal::read(self.feed.store.pool(), self.place, PAGE_SIZE).await?;
             self.place = part.next;
             self.caught_up = !part.more;
             if !part.entries.is_empty() {
@@ -227,7 +227,7 @@ impl Reader {
         loop {
             if let Err(error) = self.follow().await {
                 tracing::warn!(%error, "cannot read the journal, retrying");
-                tokio::time::sleep(AWAY).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
         }
     }
@@ -238,7 +238,7 @@ impl Reader {
         wake.listen_all([journal::EVENT_CHANNEL, journal::LOG_CHANNEL]).await?;
         self.find_position().await?;
         // A failed send means that there is no subscriber. This applies to all sends here.
-        let _ = self.logs.send(LogGrowth::Unsure);
+        let _ = self.logs.send(LogGrowth::Unknown);
         let mut soon = HELD_BACK_RETRY;
         loop {
             let held_back = self.read_new_entries().await?;
@@ -264,7 +264,7 @@ impl Reader {
     fn note(&self, grown: &mut BTreeMap<RunId, i64>, heard: Option<PgNotification>) {
         let Some(heard) = heard else {
             // The connection was lost, and with it any notifications.
-            let _ = self.logs.send(LogGrowth::Unsure);
+            let _ = self.logs.send(LogGrowth::Unknown);
             return;
         };
         if heard.channel() != journal::LOG_CHANNEL {
@@ -298,7 +298,7 @@ impl Reader {
     async fn read_new_entries(&self) -> Result<bool, StoreError> {
         loop {
             let place = *self.place.borrow();
-            let part = journal::read(self.store.pool(), place, PART).await?;
+            let part = journal::read(self.store.pool(), place, PAGE_SIZE).await?;
             for entry in part.entries {
                 let _ = self.ring.send(Told::Entry(Arc::new(entry)));
             }

@@ -27,7 +27,7 @@ pub(crate) async fn of_deployment(
     query: Asked,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(places::graph_of(&name), query.0);
-    let view = state.control.graph(&actor, &name, &address.wish, Lost::Told).await?;
+    let view = state.control.graph(&actor, &name, &address.wish, Lost::Note).await?;
     let name = format!("graph-{}.svg", view.deployment);
     Ok(file(&name, svg(&view, address.colour)))
 }
@@ -39,7 +39,7 @@ pub(crate) async fn of_review(
     query: Asked,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(places::review(id), query.0);
-    let view = state.control.review_graph(&actor, id, &address.wish, Lost::Told).await?;
+    let view = state.control.review_graph(&actor, id, &address.wish, Lost::Note).await?;
     Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
 }
 

@@ -39,12 +39,12 @@ pub(crate) const API_CLIENT_HEADER: HeaderName = HeaderName::from_static("x-gant
 const FETCH_SITE: &str = "sec-fetch-site";
 
 /// The policy of responses that are not pages.
-const NOTHING: HeaderValue = HeaderValue::from_static(
+const DEFAULT_CSP: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
 /// Default headers of every response.
-const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
+const SECURITY_HEADERS: [(HeaderName, HeaderValue); 11] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
     // Requests to our own pages have a referrer, because forms without scripts return there. Other
@@ -75,7 +75,7 @@ const EVERYWHERE: [(HeaderName, HeaderValue); 11] = [
         HeaderName::from_static("x-permitted-cross-domain-policies"),
         HeaderValue::from_static("none"),
     ),
-    (header::CONTENT_SECURITY_POLICY, NOTHING),
+    (header::CONTENT_SECURITY_POLICY, DEFAULT_CSP),
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
@@ -90,7 +90,7 @@ pub(crate) fn page_csp(nonce: &str) -> Option<HeaderValue> {
 }
 
 /// Rejects requests whose head another server may interpret differently, and heads above
-/// [`limits::HEAD`].
+/// [`limits::MAX_HEAD_BYTES`].
 ///
 /// With `Transfer-Encoding`, hyper removes a `Content-Length` before a request gets here. So a
 /// connection ends after every request with `Transfer-Encoding`: nothing after such a body is read
@@ -115,8 +115,8 @@ fn close_connection_if(ends: bool, mut answer: Response) -> Response {
 fn head_problem(request: &Request) -> Option<Problem> {
     let bad = |detail: &str| Some(Problem::new(400, "bad_request", "Bad request", detail));
     let (headers, uri) = (request.headers(), request.uri());
-    if head_size(request) > limits::HEAD {
-        let limit = limits::HEAD / 1024;
+    if head_size(request) > limits::MAX_HEAD_BYTES {
+        let limit = limits::MAX_HEAD_BYTES / 1024;
         let detail = format!(
             "The request line and headers are larger than {limit} KiB. Send fewer or shorter headers."
         );
@@ -155,7 +155,7 @@ fn head_size(request: &Request) -> usize {
 pub(crate) async fn carry(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
-    for (name, value) in EVERYWHERE {
+    for (name, value) in SECURITY_HEADERS {
         headers.entry(name).or_insert(value);
     }
     if state.address.is_secure() {

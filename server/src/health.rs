@@ -15,11 +15,11 @@ use crate::state::AppState;
 /// Path of the liveness check.
 pub(crate) const LIVENESS_PATH: &str = "/healthz";
 /// Path of the readiness check.
-pub(crate) const READY: &str = "/readyz";
+pub(crate) const READINESS_PATH: &str = "/readyz";
 /// Path of the metrics ([`crate::metrics`]).
-pub(crate) const METRICS: &str = "/metrics";
+pub(crate) const METRICS_PATH: &str = "/metrics";
 /// Paths that need no request permit.
-pub(crate) const PROBE_PATHS: [&str; 3] = [LIVENESS_PATH, READY, METRICS];
+pub(crate) const PROBE_PATHS: [&str; 3] = [LIVENESS_PATH, READINESS_PATH, METRICS_PATH];
 
 /// Timeout for the database, including the wait for earlier checks.
 const ANSWER: Duration = Duration::from_secs(2);

@@ -39,7 +39,7 @@ use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
 use api::Problem;
-use api::problem::MOMENT;
+use api::problem::DEFAULT_RETRY_AFTER;
 
 use crate::contract::LONGEST_KEY;
 use crate::refusal::Refusal;
@@ -116,7 +116,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
         Claimed::Yours(claim) => {
             Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim))))
         }
-        Claimed::Answered(kept) => Ok(Turn::Answer(again(kept))),
+        Claimed::Completed(kept) => Ok(Turn::Answer(again(kept))),
         Claimed::UnderWay(seconds) => {
             let problem = Problem::conflict(
                 "under_way",
@@ -124,7 +124,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
                  its response.",
             );
             // The request usually ends long before its claim expires.
-            Err(Refusal(problem.again_after(Duration::from_secs(seconds).min(MOMENT))))
+            Err(Refusal(problem.again_after(Duration::from_secs(seconds).min(DEFAULT_RETRY_AFTER))))
         }
         Claimed::Other => Err(Refusal(Problem::new(
             422,
@@ -191,7 +191,7 @@ fn again(kept: Kept) -> Response {
              a new key.",
         ))
         .into_response(),
-        Err(OmitReason::Large) => Refusal(Problem::conflict(
+        Err(OmitReason::TooLarge) => Refusal(Problem::conflict(
             "answer_not_kept",
             "The first request with this key succeeded, but its response was too large to store. \
              Fetch the result with a GET request.",
@@ -221,7 +221,7 @@ async fn note(
     });
     let body = match secret {
         true => Err(OmitReason::Secret),
-        false if bytes.len() > MOST => Err(OmitReason::Large),
+        false if bytes.len() > MOST => Err(OmitReason::TooLarge),
         false => Ok(bytes.to_vec()),
     };
     let kept =

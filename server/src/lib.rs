@@ -126,7 +126,7 @@ pub enum ServeError {
     Listener(#[from] std::io::Error),
 }
 
-/// Serves until `shutdown` resolves, then waits up to [`limits::GRACE`] for answers in progress.
+/// Serves until `shutdown` resolves, then waits up to [`limits::SHUTDOWN_GRACE`] for answers in progress.
 ///
 /// # Errors
 /// If there is no safe public address, or the listener fails.
@@ -165,7 +165,7 @@ pub async fn serve(
         connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
     let too_late = async {
         stopping.cancelled().await;
-        tokio::time::sleep(limits::GRACE).await;
+        tokio::time::sleep(limits::SHUTDOWN_GRACE).await;
     };
     tokio::select! {
         () = serving => {}
@@ -192,7 +192,7 @@ fn state(
         streams: Places::new(limits::MAX_STREAMS, limits::MAX_STREAMS_PER_PERSON),
         downloads: Places::new(limits::MAX_DOWNLOADS, limits::MAX_DOWNLOADS_PER_PERSON),
         readiness_check: Arc::default(),
-        waiting: Places::new(limits::WAITING, limits::MAX_WAITING_PER_PERSON),
+        waiting: Places::new(limits::MAX_WAITING, limits::MAX_WAITING_PER_PERSON),
         requests: Arc::new(Semaphore::new(limits::MAX_REQUESTS)),
         patience: Patience::default(),
         metrics: Metrics::default(),
@@ -275,8 +275,8 @@ fn routes(state: &AppState) -> Router {
         .layer(from_fn_with_state(state.clone(), guard::pass));
     let unchecked = Router::new()
         .route(health::LIVENESS_PATH, get(health::lives))
-        .route(health::READY, get(health::ready))
-        .route(health::METRICS, get(metrics::collect));
+        .route(health::READINESS_PATH, get(health::ready))
+        .route(health::METRICS_PATH, get(metrics::collect));
     checked.merge(unchecked).layer(from_fn(metrics::record_route)).with_state(state.clone())
 }
 

@@ -12,8 +12,8 @@ pub const MAX_REPORT_BYTES: usize = 2 * api::limits::FACTS;
 /// Maximum nesting depth of a JSON body. It is the limit of `serde_json`; a test compares both.
 pub const MAX_JSON_DEPTH: usize = 127;
 /// Maximum time until the response to a request begins. Streams and downloads continue after that.
-pub const REQUEST: Duration = Duration::from_secs(30);
-/// Maximum time to receive a request body. Less than [`REQUEST`], so that the error names the body
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time to receive a request body. Less than [`REQUEST_TIMEOUT`], so that the error names the body
 /// as the cause.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(25);
 /// Maximum number of connections. Further ones wait until another one ends. Each page has one for
@@ -21,7 +21,7 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(25);
 pub const MAX_CONNECTIONS: usize = 4096;
 /// Maximum size in bytes of a request line and headers. The longest are URLs of filters, with
 /// cookies.
-pub const HEAD: usize = 64 * 1024;
+pub const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Maximum time to receive a request head, and maximum idle time of a connection. Reverse proxies
 /// close idle connections after a minute. This is longer, so that the proxy closes first and no
 /// request is lost.
@@ -40,13 +40,13 @@ pub const MAX_DOWNLOADS: usize = 32;
 /// Maximum number of downloads per person.
 pub const MAX_DOWNLOADS_PER_PERSON: usize = 4;
 /// Time for open responses to end after shutdown begins.
-pub const GRACE: Duration = Duration::from_secs(5);
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// Maximum time that a request may ask to wait for a target.
-pub const WAIT: Duration = Duration::from_secs(30);
-/// Time before the end of [`REQUEST`] at which a waiting request is answered.
-pub const ROOM: Duration = Duration::from_secs(2);
+pub const MAX_WAIT: Duration = Duration::from_secs(30);
+/// Time before the end of [`REQUEST_TIMEOUT`] at which a waiting request is answered.
+pub const WAIT_MARGIN: Duration = Duration::from_secs(2);
 /// Maximum number of requests that wait for an event. Further ones are answered at once.
-pub const WAITING: usize = 64;
+pub const MAX_WAITING: usize = 64;
 /// Maximum number of waiting requests per person.
 pub const MAX_WAITING_PER_PERSON: usize = 8;
 /// Minimum number of characters in the metrics token.

@@ -31,7 +31,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use api::Problem;
 use api::console::RunState;
 use api::live::{Live, MAX_TOPICS, Topic, UnknownTopic};
-use api::problem::MOMENT;
+use api::problem::DEFAULT_RETRY_AFTER;
 use control::people::{Actor, Permission};
 use engine::ids::{NoderoleId, RunId};
 use store::journal::{self, Entry, InvalidPosition, Position};
@@ -100,7 +100,7 @@ pub(crate) async fn events(
 
 fn full(full: Full) -> Problem {
     match full {
-        Full::ForAll => Problem::unavailable(
+        Full::Server => Problem::unavailable(
             "The server has reached its limit of live streams. Close a tab, or try again later.",
         ),
         Full::ForOne => Problem::new(
@@ -113,7 +113,7 @@ fn full(full: Full) -> Problem {
                 limits::MAX_STREAMS_PER_PERSON
             ),
         )
-        .again_after(MOMENT),
+        .again_after(DEFAULT_RETRY_AFTER),
     }
 }
 
@@ -203,7 +203,7 @@ impl Logs {
                 }],
                 None => Vec::new(),
             },
-            LogGrowth::Unsure => self.look(state).await,
+            LogGrowth::Unknown => self.look(state).await,
         }
     }
 }
@@ -224,7 +224,7 @@ fn stream(
         }
         let mut logs = Logs { runs: topics.runs(), ..Logs::default() };
         let mut sieve = EventFilter { topics, last: None };
-        for live in logs.news(&state, LogGrowth::Unsure).await {
+        for live in logs.news(&state, LogGrowth::Unknown).await {
             yield Ok(unplaced(&live));
         }
         loop {

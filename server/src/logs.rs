@@ -42,7 +42,7 @@ pub(crate) async fn download(
             downloads::body(place, bytes(state.control.store().clone(), id, 0..length))
                 .into_response()
         }
-        Wanted::Part(range) => {
+        Wanted::Partial(range) => {
             let place = downloads::take(&state, actor.person)?;
             let body =
                 downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
@@ -62,7 +62,7 @@ pub(crate) async fn download(
             return Ok(answer);
         }
         Wanted::Whole => put(header::CONTENT_LENGTH, length.to_string()),
-        Wanted::Part(range) => {
+        Wanted::Partial(range) => {
             put(header::CONTENT_RANGE, format!("bytes {}-{}/{length}", range.start, range.end - 1));
             put(header::CONTENT_LENGTH, (range.end - range.start).to_string());
         }
@@ -79,7 +79,7 @@ pub(crate) async fn download(
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Whole,
-    Part(Range<u64>),
+    Partial(Range<u64>),
     /// A range after the end of the log.
     Nothing,
 }
@@ -104,12 +104,14 @@ fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
         (StartPosition::Index(first), EndPosition::Index(last)) if last < first => Wanted::Whole,
         (StartPosition::Index(first), _) if first >= length => Wanted::Nothing,
         (StartPosition::Index(first), EndPosition::Index(last)) => {
-            Wanted::Part(first..length.min(last.saturating_add(1)))
+            Wanted::Partial(first..length.min(last.saturating_add(1)))
         }
-        (StartPosition::Index(first), EndPosition::LastByte) => Wanted::Part(first..length),
+        (StartPosition::Index(first), EndPosition::LastByte) => Wanted::Partial(first..length),
         // An empty log has no range that could be named.
         (StartPosition::FromLast(_), _) if length == 0 => Wanted::Whole,
-        (StartPosition::FromLast(count), _) => Wanted::Part(length.saturating_sub(count)..length),
+        (StartPosition::FromLast(count), _) => {
+            Wanted::Partial(length.saturating_sub(count)..length)
+        }
     }
 }
 
@@ -153,10 +155,10 @@ mod tests {
             }
             part(&headers, 100, Some("\"1-100\""))
         };
-        assert_eq!(asks("bytes=0-0", None), Wanted::Part(0..1));
-        assert_eq!(asks("bytes=40-", None), Wanted::Part(40..100));
-        assert_eq!(asks("bytes=-10", None), Wanted::Part(90..100));
-        assert_eq!(asks("bytes=90-200", None), Wanted::Part(90..100));
+        assert_eq!(asks("bytes=0-0", None), Wanted::Partial(0..1));
+        assert_eq!(asks("bytes=40-", None), Wanted::Partial(40..100));
+        assert_eq!(asks("bytes=-10", None), Wanted::Partial(90..100));
+        assert_eq!(asks("bytes=90-200", None), Wanted::Partial(90..100));
         assert_eq!(asks("bytes=100-", None), Wanted::Nothing);
         assert_eq!(asks("bytes=-0", None), Wanted::Nothing);
         assert_eq!(
@@ -164,8 +166,8 @@ mod tests {
             Wanted::Whole,
             "what can't be is ignored before it is looked for"
         );
-        assert_eq!(asks("bytes=-99999999999", None), Wanted::Part(0..100));
-        assert_eq!(asks("bytes=99-18446744073709551615", None), Wanted::Part(99..100));
+        assert_eq!(asks("bytes=-99999999999", None), Wanted::Partial(0..100));
+        assert_eq!(asks("bytes=99-18446744073709551615", None), Wanted::Partial(99..100));
         for whole in [
             "bytes=9-1",
             "bytes=5-2",
@@ -176,7 +178,7 @@ mod tests {
         ] {
             assert_eq!(asks(whole, None), Wanted::Whole, "{whole}");
         }
-        assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Part(40..100));
+        assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Partial(40..100));
         assert_eq!(asks("bytes=40-", Some("\"1-50\"")), Wanted::Whole, "it has grown since");
         assert_eq!(part(&HeaderMap::new(), 100, None), Wanted::Whole);
         let mut headers = HeaderMap::new();

@@ -286,7 +286,7 @@ impl FromRequestParts<AppState> for AsItself {
 
 impl Asks for AsItself {
     fn ask(sketch: &mut Sketch<'_>) {
-        sketch.asker = Asker::Machine;
+        sketch.caller = Asker::Machine;
     }
 }
 

@@ -44,7 +44,8 @@ const CACHE_TTL: Duration = Duration::from_secs(5);
 /// Timeout of the database query, including the wait for earlier ones.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Upper bounds of the request duration histogram, in seconds.
-const TOOK: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const DURATION_BUCKETS: [f64; 12] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// Headers that show that a proxy forwarded the request.
 const FORWARDING_HEADERS: [&str; 4] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
@@ -54,7 +55,7 @@ const NO_ROUTE: &str = "none";
 type FloatGauge = Gauge<f64, AtomicU64>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     method: &'static str,
     route: Route,
     status: u16,
@@ -93,7 +94,7 @@ struct TaskLabels {
 pub(crate) struct Metrics(Arc<Inner>);
 
 struct Inner {
-    answered: Family<Answered, Counter>,
+    answered: Family<ResponseLabels, Counter>,
     took: Family<Asked, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
     streams: Gauge,
@@ -107,7 +108,7 @@ struct Inner {
 }
 
 fn histogram() -> Histogram {
-    Histogram::new(TOOK)
+    Histogram::new(DURATION_BUCKETS)
 }
 
 impl Default for Metrics {
@@ -242,7 +243,7 @@ pub(crate) async fn count(
         .observe(began.elapsed().as_secs_f64());
     inner
         .answered
-        .get_or_create(&Answered { method, route, status: answer.status().as_u16() })
+        .get_or_create(&ResponseLabels { method, route, status: answer.status().as_u16() })
         .inc();
     answer
 }

@@ -180,15 +180,15 @@ async fn target(
     Asked(wanted): Asked<TargetWanted>,
 ) -> Answer<TargetView> {
     let wait = Duration::from_secs(wanted.wait.into());
-    if wait > limits::WAIT {
+    if wait > limits::MAX_WAIT {
         return Err(Problem::invalid(format!(
             "Invalid `wait`: the limit is {} seconds. Send the request again after that time.",
-            limits::WAIT.as_secs()
+            limits::MAX_WAIT.as_secs()
         ))
         .into());
     }
     // The response must begin before the request's time is over.
-    let wait = wait.min(limits::REQUEST.saturating_sub(limits::ROOM));
+    let wait = wait.min(limits::REQUEST_TIMEOUT.saturating_sub(limits::WAIT_MARGIN));
     let view = match state.waiting.take(actor.person) {
         Ok(_permit) if !wait.is_zero() => {
             state.control.wait_for_blueprint(&actor, number, wait).await?

@@ -20,7 +20,7 @@ use engine::ids::{PasskeyId, PersonId};
 
 use crate::contract::{Created, Operations, Versioned, op, version};
 use crate::refusal::{Asked, Given, Place, Refusal};
-use crate::rest::{Answer, CreatedWithLocation, Done, Made};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
 use crate::session::{self, SignedIn};
 use crate::state::AppState;
 
@@ -186,7 +186,7 @@ async fn register_passkey(
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
     Given(wish): Given<PasskeyWish>,
-) -> Made<PasskeyView> {
+) -> CreatedResult<PasskeyView> {
     actor.require_enrollable()?;
     let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
     Ok((StatusCode::CREATED, Json(made)))
@@ -238,7 +238,7 @@ async fn link(
     SignedIn(actor): SignedIn,
     Place(person): Place<PersonId>,
     headers: HeaderMap,
-) -> Made<LinkMade> {
+) -> CreatedResult<LinkMade> {
     let seen = SeenPerson { person, version: version(&headers)? };
     Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, seen).await?)))
 }

@@ -22,7 +22,7 @@ pub(crate) struct Places {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
     /// All permits are taken.
-    ForAll,
+    Server,
     /// This person has the maximum number of permits.
     ForOne,
 }
@@ -52,7 +52,7 @@ impl Places {
         if has >= self.each {
             return Err(Full::ForOne);
         }
-        let one = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::ForAll)?;
+        let one = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::Server)?;
         taken.insert(person, has + 1);
         Ok(Place { _one: one, taken: Arc::clone(&self.taken), person })
     }
@@ -82,7 +82,7 @@ mod tests {
         let _second = places.take(ada).expect("a place");
         assert_eq!(places.take(ada).err(), Some(Full::ForOne));
         let others = places.take(bo).expect("a place");
-        assert_eq!(places.take(bo).err(), Some(Full::ForAll));
+        assert_eq!(places.take(bo).err(), Some(Full::Server));
         drop(first);
         assert!(places.take(ada).is_ok() && places.free() == 1, "and given back at once");
         drop(others);

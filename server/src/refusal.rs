@@ -13,7 +13,9 @@ use std::fmt::Write as _;
 
 use api::Problem;
 use api::names::INVALID_QUERY_PREFIX;
-use api::problem::{Finding, MOMENT, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME, told};
+use api::problem::{
+    DEFAULT_RETRY_AFTER, Finding, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME, told,
+};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::path::ErrorKind;
@@ -416,7 +418,9 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
         && may_come_back
         && !answer.headers().contains_key(header::RETRY_AFTER)
     {
-        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(MOMENT.as_secs()));
+        answer
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(DEFAULT_RETRY_AFTER.as_secs()));
     }
     if !status.is_client_error() && !status.is_server_error() {
         return answer;

@@ -52,7 +52,7 @@ use crate::{graphs, limits, live, machines, overview, people, second_factor};
 
 pub(crate) type Answer<T> = Result<Json<T>, Refusal>;
 /// The response for a created resource without a URL of its own.
-pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Refusal>;
+pub(crate) type CreatedResult<T> = Result<(StatusCode, Json<T>), Refusal>;
 /// The response for a created resource with its URL.
 pub(crate) type CreatedWithLocation<T> = Result<Created<T>, Refusal>;
 
@@ -689,7 +689,7 @@ async fn judge(
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
     Given(verdict): Given<Verdict>,
-) -> Made<Done> {
+) -> CreatedResult<Done> {
     state
         .control
         .give_signed_verdict(&actor, id, verdict.kind, verdict.reason, verdict.signature)
@@ -777,7 +777,7 @@ async fn open_thread(
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
     Given(saying): Given<Saying>,
-) -> Made<Said> {
+) -> CreatedResult<Said> {
     let anchor: Anchor =
         saying.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
             Problem::invalid(error.to_string())
@@ -798,7 +798,7 @@ async fn reply(
     SignedIn(actor): SignedIn,
     Place(id): Place<CommentId>,
     Given(input): Given<Replying>,
-) -> Made<Said> {
+) -> CreatedResult<Said> {
     let comment = state.control.reply(&actor, id, input.body).await?;
     Ok((StatusCode::CREATED, Json(Said { comment })))
 }
@@ -1082,7 +1082,7 @@ async fn add_nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(inventory): Given<Inventory>,
-) -> Made<AddedNodes> {
+) -> CreatedResult<AddedNodes> {
     Ok((StatusCode::CREATED, Json(state.control.add_nodes(&actor, &inventory.text).await?)))
 }
 
@@ -1171,7 +1171,7 @@ async fn import(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Given(given): Given<Files>,
-) -> Made<Imported> {
+) -> CreatedResult<Imported> {
     let files = given.files.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
     let imported = state.control.import_barclamps(Some(&actor), &files).await?;
     Ok((StatusCode::CREATED, Json(imported)))

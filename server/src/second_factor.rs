@@ -14,7 +14,7 @@ use engine::ids::PersonId;
 
 use crate::contract::{Operations, op};
 use crate::refusal::{Given, Place, Refusal, wants_page};
-use crate::rest::{Answer, Done, Made};
+use crate::rest::{Answer, CreatedResult, Done};
 use crate::session::{Client, SignedIn};
 use crate::sign_in::safe_redirect_path;
 use crate::state::AppState;
@@ -107,7 +107,7 @@ async fn options(
     Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
 }
 
-async fn start(state: State<AppState>, SignedIn(actor): SignedIn) -> Made<TotpMade> {
+async fn start(state: State<AppState>, SignedIn(actor): SignedIn) -> CreatedResult<TotpMade> {
     Ok((StatusCode::CREATED, Json(state.people.start_totp(&actor).await?)))
 }
 
@@ -138,7 +138,7 @@ async fn reset(
 /// The button that was pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Act {
+enum Action {
     /// Submits a code.
     Present,
     /// Sets up an authenticator app.
@@ -152,7 +152,7 @@ enum Act {
 /// The fields of the form.
 #[derive(Debug, Deserialize)]
 struct SecondFactorForm {
-    act: Act,
+    act: Action,
     #[serde(default)]
     code: Code,
     /// The page to return to.
@@ -181,18 +181,18 @@ pub(crate) async fn post(
     let next = safe_redirect_path(&next);
     let here = places::second_factor_with_next(next);
     let done = match act {
-        Act::Present => {
+        Action::Present => {
             let wish = FactorWish { code: Some(code), answer: None };
             state.people.present_factor(&actor, None, &wish, &visitor).await
         }
-        Act::Start => state.people.start_totp(&actor).await.map(drop),
-        Act::Confirm => state.people.confirm_totp(&actor, &code, &visitor).await,
-        Act::Remove => state.people.remove_totp(&actor).await,
+        Action::Start => state.people.start_totp(&actor).await.map(drop),
+        Action::Confirm => state.people.confirm_totp(&actor, &code, &visitor).await,
+        Action::Remove => state.people.remove_totp(&actor).await,
     };
     match done {
         Ok(()) => Redirect::to(match act {
-            Act::Start => &here,
-            Act::Present | Act::Confirm | Act::Remove => next,
+            Action::Start => &here,
+            Action::Present | Action::Confirm | Action::Remove => next,
         })
         .into_response(),
         Err(problem) if browser => {

@@ -21,7 +21,7 @@ use api::Problem;
 use api::names::{LOCAL_SESSION_COOKIE as NEAR, SESSION_COOKIE as FAR};
 use api::problem::TOKEN_REFUSED;
 use app::places;
-use control::people::{Actor, SESSION_ABSOLUTE, Token, Visitor};
+use control::people::{Actor, ClientInfo, SESSION_ABSOLUTE, Token};
 
 use crate::address::PublicAddress;
 use crate::refusal::{Refusal, wants_page};
@@ -235,7 +235,7 @@ pub(crate) async fn redirect_to_sign_in(request: Request, next: Next) -> Respons
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Client(pub Visitor);
+pub(crate) struct Client(pub ClientInfo);
 
 impl FromRequestParts<AppState> for Client {
     type Rejection = std::convert::Infallible;
@@ -250,10 +250,10 @@ impl FromRequestParts<AppState> for Client {
 
 /// The origin of a request, for the audit and for rate limits. Over HTTPS, a reverse proxy reports
 /// the address ([`crate::proxies`]). A server for this machine only has no proxy.
-pub(crate) fn visitor(state: &AppState, parts: &Parts) -> Visitor {
+pub(crate) fn visitor(state: &AppState, parts: &Parts) -> ClientInfo {
     let connected = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-    Visitor {
+    ClientInfo {
         address: match state.address.is_secure() {
             true => state.proxies.behind(connected, &parts.headers),
             false => connected,

@@ -36,7 +36,7 @@ const ABOUT: &str = "site.json";
 #[derive(Debug)]
 pub(crate) struct Site {
     files: Files,
-    about: About,
+    about: SiteManifest,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ enum Files {
 
 /// `site.json`, as `cargo xtask site` writes it.
 #[derive(Debug, Deserialize)]
-struct About {
+struct SiteManifest {
     /// The name of the build's folder in `pkg`.
     build: String,
     /// The files of each part of the module, without their extension.
@@ -68,7 +68,7 @@ impl Site {
             let place = files.place();
             tracing::warn!(site = %place, "site files not found, so pages have no styles and \
                 scripts: run `cargo xtask site`");
-            About { build: "none".into(), parts: HashMap::new() }
+            SiteManifest { build: "none".into(), parts: HashMap::new() }
         });
         Self { files, about }
     }
@@ -113,7 +113,7 @@ impl Files {
     }
 
     /// `None` if there is no site or it can't be read.
-    fn about(&self) -> Option<About> {
+    fn about(&self) -> Option<SiteManifest> {
         let json = match self {
             Self::Folder(folder) => Cow::from(std::fs::read(folder.join(ABOUT)).ok()?),
             Self::Carried(files) => Cow::from(files.content(ABOUT)?),

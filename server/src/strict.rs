@@ -36,7 +36,7 @@ fn is_tagged<'de, V: Visitor<'de>>(visitor: &V) -> bool {
     expected.to_string().starts_with("internally tagged enum")
 }
 
-macro_rules! hand_on {
+macro_rules! deliver {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
             self.0.$method(any(visitor))
@@ -47,7 +47,7 @@ macro_rules! hand_on {
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     type Error = D::Error;
 
-    hand_on! {
+    deliver! {
         deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128 deserialize_u8 deserialize_u16
         deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64 deserialize_char deserialize_str
         deserialize_string deserialize_bytes deserialize_byte_buf deserialize_option deserialize_unit deserialize_seq deserialize_map

@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::Metrics;
 
 /// Interval. It limits the delay of a review after a process died.
-const EVERY: Duration = Duration::from_secs(20);
+const INTERVAL: Duration = Duration::from_secs(20);
 
 /// Runs until shutdown. An interrupted sweep leaves nothing half done, because each review is a
 /// transaction of its own.
 pub(crate) async fn run(control: Arc<Control>, metrics: Metrics, stopping: CancellationToken) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tasks = async {
         loop {

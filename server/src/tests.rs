@@ -44,7 +44,7 @@ use crate::{limits, live};
 const NEAR: &str = "127.0.0.1:7780";
 
 /// A server with one person who has the viewer and operator permissions.
-struct House {
+struct TestServer {
     db: TestDatabase,
     router: Router,
     /// The router's routes, without the layers around them.
@@ -56,7 +56,7 @@ struct House {
     host: &'static str,
 }
 
-impl House {
+impl TestServer {
     async fn new() -> Self {
         Self::at("http://127.0.0.1:7780", NEAR, |_| {}).await
     }

@@ -24,7 +24,7 @@ pub(crate) struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { body: limits::BODY_TIMEOUT, answer: limits::REQUEST }
+        Self { body: limits::BODY_TIMEOUT, answer: limits::REQUEST_TIMEOUT }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 pub(crate) const MOST: usize = 4096;
 
 /// Fields to keep, by the path that the form posts to.
-const KEPT: [(&str, &[&str]); 13] = [
+const RETAINED_FIELDS: [(&str, &[&str]); 13] = [
     (
         "/call/add-node",
         &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"],
@@ -61,7 +61,7 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
 /// The fields to keep for a form that a browser posts without scripts. `None` if there are none.
 fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     let path = request.uri().path();
-    let (_, names) = KEPT.into_iter().find(|(call, _)| *call == path)?;
+    let (_, names) = RETAINED_FIELDS.into_iter().find(|(call, _)| *call == path)?;
     let text = |name: header::HeaderName| {
         request.headers().get(name).and_then(|value| value.to_str().ok())
     };
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn secret_fields_are_never_kept() {
-        for (call, names) in KEPT {
+        for (call, names) in RETAINED_FIELDS {
             for secret in ["password", "old", "new", "again", "token", "link", "username"] {
                 assert!(!names.contains(&secret), "{call} brings back {secret}");
             }

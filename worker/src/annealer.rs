@@ -30,7 +30,7 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time to ask a node whether a lost destructive run started. After that, the run counts as
 /// started.
-const PROOF: Duration = Duration::from_secs(30);
+const PROOF_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub struct Annealer {
     pub pool: PgPool,
@@ -144,7 +144,7 @@ impl Annealer {
                 .map_err(|e| e.to_string())?;
             self.script.end_lost_run(&connection, step, overdue.epoch, run).await
         };
-        match tokio::time::timeout(PROOF, asked).await {
+        match tokio::time::timeout(PROOF_TIMEOUT, asked).await {
             Ok(Ok(left)) => left == Left::NeverStarted,
             Ok(Err(reason)) => {
                 tracing::warn!(%run, reason, "cannot find out whether a lost run started on its \

@@ -82,9 +82,9 @@ pub struct RunQueue {
 }
 
 /// Results of runs, written to the database in batches.
-pub type Ends = Batcher<(RunId, RunEnd), Finished>;
+pub type RunEndBatcher = Batcher<(RunId, RunEnd), Finished>;
 
-pub fn ends(pool: PgPool, worker: WorkerId) -> Ends {
+pub fn ends(pool: PgPool, worker: WorkerId) -> RunEndBatcher {
     Batcher::new(move |ends: Vec<(RunId, RunEnd)>| {
         let pool = pool.clone();
         async move {
@@ -99,14 +99,14 @@ pub fn ends(pool: PgPool, worker: WorkerId) -> Ends {
 
 struct Inner {
     pool: PgPool,
-    ends: Arc<Ends>,
+    ends: Arc<RunEndBatcher>,
     asking: Asking,
     held: Arc<Held>,
     closed: AtomicBool,
 }
 
 impl RunQueue {
-    pub fn new(pool: PgPool, asking: Asking, held: Arc<Held>, ends: Arc<Ends>) -> Self {
+    pub fn new(pool: PgPool, asking: Asking, held: Arc<Held>, ends: Arc<RunEndBatcher>) -> Self {
         let closed = AtomicBool::new(false);
         Self {
             inner: Arc::new(Inner { pool, ends, asking, held, closed }),

@@ -123,7 +123,7 @@ pub enum WorkerError {
 }
 
 /// Time after the grace period to end the last runs. After that, the process exits anyway.
-const LAST: Duration = Duration::from_secs(20);
+const FINAL_STOP_TIME: Duration = Duration::from_secs(20);
 
 /// Runs one worker process until `shutdown` resolves, then stops it gracefully.
 ///
@@ -261,7 +261,7 @@ fn monitor(
     let (pool, name, held, runner) =
         (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
     let ends = Arc::new(backend::ends(pool.clone(), hello.id));
-    let (max_run_time, whole) = (config.max_run_time, config.grace_period + LAST);
+    let (max_run_time, whole) = (config.max_run_time, config.grace_period + FINAL_STOP_TIME);
     // The sleep must start at shutdown, so it is created when this future is first polled.
     let last = async move { tokio::time::sleep(whole).await };
     Monitor::new()

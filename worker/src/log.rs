@@ -24,12 +24,12 @@ pub const MAX_LOG: u64 = 16 << 20;
 /// Size in bytes at which a chunk is written.
 pub const CHUNK_SIZE: usize = 8 << 10;
 /// Age at which a chunk is written.
-pub const WAIT: Duration = Duration::from_millis(100);
+pub const CHUNK_DELAY: Duration = Duration::from_millis(100);
 
 /// The source of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    Out,
+    Stdout,
     Err,
     /// Messages of Gantry itself.
     Gantry,
@@ -187,7 +187,7 @@ async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver
         let Some(mut chunk) = chunks.recv().await else {
             return;
         };
-        let due = Instant::now() + WAIT;
+        let due = Instant::now() + CHUNK_DELAY;
         while chunk.text.len() < CHUNK_SIZE {
             tokio::select! {
                 more = chunks.recv() => match more {
@@ -266,13 +266,13 @@ pub(crate) mod tests {
     async fn streams_never_mix_and_offsets_are_continuous() {
         let kept = Arc::new(Kept::default());
         let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
-        let (mut out, mut err) = (log.lines(Stream::Out), log.lines(Stream::Err));
+        let (mut out, mut err) = (log.lines(Stream::Stdout), log.lines(Stream::Err));
         out.push(b"one");
         err.push(b"bad\n\n  ");
         out.push(b" two\nthree");
         assert_eq!(err.finish(), "bad");
         assert_eq!(out.finish(), "three");
-        log.write(Stream::Out, vec![b'x'; CHUNK_SIZE]);
+        log.write(Stream::Stdout, vec![b'x'; CHUNK_SIZE]);
         drop(log);
         writer.await.expect("the writer ends");
         let text = kept.text();
@@ -290,7 +290,7 @@ pub(crate) mod tests {
         let kept = Arc::new(Kept::default());
         let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
         for _ in 0..(MAX_LOG / (1 << 20)) + 2 {
-            log.write(Stream::Out, vec![b'y'; 1 << 20]);
+            log.write(Stream::Stdout, vec![b'y'; 1 << 20]);
         }
         log.line(Stream::Gantry, "ended");
         drop(log);

@@ -30,7 +30,7 @@ use crate::node_record;
 use crate::objects::Objects;
 
 /// Maximum concurrent health checks.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 /// Timeout for finding out which attempts run on a node.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -73,7 +73,8 @@ impl Looking {
                 _ = ticks.tick() => {}
                 Some(_) = under_way.join_next() => continue,
             }
-            let room = u32::try_from(AT_ONCE.saturating_sub(under_way.len())).unwrap_or_default();
+            let room =
+                u32::try_from(MAX_CONCURRENT.saturating_sub(under_way.len())).unwrap_or_default();
             if room == 0 {
                 continue;
             }
@@ -191,7 +192,7 @@ impl Looking {
 }
 
 /// Recorded for an address that never let a worker in.
-const UNREACHED: &str = "not reachable over SSH, see the log of the worker";
+const UNREACHABLE: &str = "not reachable over SSH, see the log of the worker";
 
 fn conceal(look: &mut Look, known: &[String]) -> bool {
     let mut concealed = false;
@@ -200,7 +201,7 @@ fn conceal(look: &mut Look, known: &[String]) -> bool {
             && look.revealing.contains(&tried.address)
             && !known.contains(&tried.address)
         {
-            UNREACHED.clone_into(&mut tried.said);
+            UNREACHABLE.clone_into(&mut tried.said);
             concealed = true;
         }
     }
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(
             why,
             format!(
-                "Cannot reach the node: 10.0.0.1: {UNREACHED}; 10.0.0.2: does not let root in; \
+                "Cannot reach the node: 10.0.0.1: {UNREACHABLE}; 10.0.0.2: does not let root in; \
                  10.0.0.3: it says \"220 ftp\""
             )
         );
@@ -270,7 +271,7 @@ mod tests {
         assert!(conceal(&mut reached, &[]) && reached.came.is_ok());
         assert_eq!(
             (reached.tried[0].said.as_str(), reached.tried[2].said.as_str()),
-            (UNREACHED, UNREACHED)
+            (UNREACHABLE, UNREACHABLE)
         );
         assert!(!conceal(&mut look(Err("all".into())), &["10.0.0.1".into(), "10.0.0.3".into()]));
     }

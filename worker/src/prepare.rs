@@ -35,7 +35,7 @@ use engine::cluster::{
 };
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
-use engine::data::surroundings::{self, Carried, OwnNode, Returned};
+use engine::data::surroundings::{self, Carried, OwnNode, AttemptResult};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
 use engine::ids::{
@@ -86,7 +86,7 @@ pub enum Refusal {
     },
     /// The run may not start at this moment. Its step becomes pending again.
     #[error("The run cannot start now: {0}")]
-    NotNow(&'static str),
+    NotReady(&'static str),
     /// An object of the chain can't be used.
     #[error("Rejected: {0}")]
     Object(ObjectError),
@@ -226,13 +226,13 @@ impl Preparing {
         objects: Arc<Objects>,
         secrets: Arc<dyn SecretSource>,
     ) -> Self {
-        let (gathering, keeping) = (pool.clone(), pool.clone());
+        let (is_scheduled, with_data_folder) = (pool.clone(), pool.clone());
         let gather = Batcher::new(move |runs: Vec<RunId>| {
-            let pool = gathering.clone();
+            let pool = is_scheduled.clone();
             async move { gather(&pool, &runs).await }.boxed()
         });
         let keep = Batcher::new(move |told: Vec<StoredInput>| {
-            let pool = keeping.clone();
+            let pool = with_data_folder.clone();
             async move { keep(&pool, worker, &told).await }.boxed()
         });
         let signed = SignatureVerifier::of(pool.clone(), Arc::clone(&objects));
@@ -735,7 +735,7 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         (!system.inactive_jigs.contains(&role.jig), "its jig is disabled"),
     ];
     if let Some((_, why)) = now.into_iter().find(|(holds, _)| !holds) {
-        return Err(Refusal::NotNow(why));
+        return Err(Refusal::NotReady(why));
     }
     let states = parents(facts)?.into_iter().map(|parent| {
         let state = parent
@@ -747,7 +747,7 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
     let states = states.collect::<Result<Vec<_>, Refusal>>()?;
     match count(role.run.join, states).pending {
         0 => Ok(()),
-        _ => Err(Refusal::NotNow("a parent of its step is not done")),
+        _ => Err(Refusal::NotReady("a parent of its step is not done")),
     }
 }
 
@@ -812,8 +812,8 @@ fn named<T, E: fmt::Display>(name: Result<T, E>) -> Result<T, Refusal> {
     name.map_err(|error| Refusal::Store(StoreError::corrupt("a name", error)))
 }
 
-fn returned(kept: KeptResult) -> Result<Returned, Refusal> {
-    Ok(Returned {
+fn returned(kept: KeptResult) -> Result<AttemptResult, Refusal> {
+    Ok(AttemptResult {
         run: RunId(kept.run),
         role: named(RoleName::parse(&kept.role))?,
         instance: kept.instance.unsigned_abs(),

@@ -58,7 +58,7 @@ impl Runner {
                 tracing::warn!(%run, %error, "cannot prepare a run, returning it to the queue");
                 return Some(RunEnd::Unstarted);
             }
-            Err(Refusal::NotNow(reason)) => {
+            Err(Refusal::NotReady(reason)) => {
                 tracing::info!(%run, reason, "a run cannot start now, so its step is pending again");
                 return Some(RunEnd::Unstarted);
             }

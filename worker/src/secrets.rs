@@ -328,7 +328,7 @@ pub struct StreamMask {
 enum Here {
     Secret(usize),
     Partial,
-    Plain,
+    NoMatch,
 }
 
 impl StreamMask {
@@ -351,7 +351,7 @@ impl StreamMask {
                     self.held = bytes.split_off(at);
                     break;
                 }
-                Here::Plain => {
+                Here::NoMatch => {
                     shown.push(bytes[at]);
                     at += 1;
                 }
@@ -389,7 +389,7 @@ impl StreamMask {
         if self.secrets.0.iter().any(|secret| may_follow(secret)) {
             return Here::Partial;
         }
-        self.longest(rest).map_or(Here::Plain, Here::Secret)
+        self.longest(rest).map_or(Here::NoMatch, Here::Secret)
     }
 
     /// Length of the longest secret at the start of `rest`.

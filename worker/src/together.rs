@@ -18,15 +18,16 @@ use store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum queries in one statement. In larger transactions, others would wait too long for locks.
-const MOST: usize = 100;
+const MAX_BATCH: usize = 100;
 
 /// Returns all results in the order of the queries, or an error for all.
-type Answer<Q, A> = dyn Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>> + Send + Sync;
+type ExecuteBatch<Q, A> =
+    dyn Fn(Vec<Q>) -> BoxFuture<'static, Result<Vec<A>, StoreError>> + Send + Sync;
 type Asked<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
 
 /// Batches one kind of query.
 pub struct Batcher<Q, A> {
-    answer: Arc<Answer<Q, A>>,
+    answer: Arc<ExecuteBatch<Q, A>>,
     asked: mpsc::UnboundedSender<Asked<Q, A>>,
 }
 
@@ -39,7 +40,7 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Batcher<Q, A> {
         + 'static,
     ) -> Self {
         let (asked, questions) = mpsc::unbounded_channel();
-        let answer: Arc<Answer<Q, A>> = Arc::new(answer);
+        let answer: Arc<ExecuteBatch<Q, A>> = Arc::new(answer);
         tokio::spawn(run_batches(questions, Arc::clone(&answer)));
         Self { answer, asked }
     }
@@ -49,8 +50,8 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Batcher<Q, A> {
     /// # Errors
     /// The database error of this query.
     pub async fn ask(&self, question: Q) -> Result<A, StoreError> {
-        let (asker, answered) = oneshot::channel();
-        if self.asked.send((question.clone(), asker)).is_ok()
+        let (caller, answered) = oneshot::channel();
+        if self.asked.send((question.clone(), caller)).is_ok()
             && let Ok(answer) = answered.await
         {
             return answer;
@@ -62,19 +63,19 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Batcher<Q, A> {
 
 async fn run_batches<Q: Clone + Send + Sync, A: Send>(
     mut questions: mpsc::UnboundedReceiver<Asked<Q, A>>,
-    answer: Arc<Answer<Q, A>>,
+    answer: Arc<ExecuteBatch<Q, A>>,
 ) {
     let mut waiting = Vec::new();
-    while questions.recv_many(&mut waiting, MOST).await > 0 {
+    while questions.recv_many(&mut waiting, MAX_BATCH).await > 0 {
         let (questions, replies): (Vec<Q>, Vec<_>) = waiting.drain(..).unzip();
-        for (asker, answer) in replies.into_iter().zip(answers(&answer, questions).await) {
-            let _ = asker.send(answer);
+        for (caller, answer) in replies.into_iter().zip(answers(&answer, questions).await) {
+            let _ = caller.send(answer);
         }
     }
 }
 
 async fn answers<Q: Clone, A>(
-    answer: &Arc<Answer<Q, A>>,
+    answer: &Arc<ExecuteBatch<Q, A>>,
     questions: Vec<Q>,
 ) -> Vec<Result<A, StoreError>> {
     let count = questions.len();
@@ -91,7 +92,7 @@ async fn answers<Q: Clone, A>(
     }
 }
 
-async fn alone<Q, A>(answer: &Arc<Answer<Q, A>>, question: Q) -> Result<A, StoreError> {
+async fn alone<Q, A>(answer: &Arc<ExecuteBatch<Q, A>>, question: Q) -> Result<A, StoreError> {
     let answers = answer(vec![question]).await?;
     answers.into_iter().next().ok_or_else(|| StoreError::corrupt("an answer", "no rows"))
 }

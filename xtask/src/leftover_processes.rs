@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// Time for a process to end that was just told to stop, or whose parent was killed.
-const PATIENCE: Duration = Duration::from_secs(15);
+const GRACE_PERIOD: Duration = Duration::from_secs(15);
 
 /// Makes this process the reaper of its orphaned descendants.
 ///
@@ -30,7 +30,7 @@ pub(crate) fn adopt() -> anyhow::Result<()> {
 /// # Errors
 /// The step's own error, or one that lists the processes.
 pub(crate) fn fail_on_leftovers(step: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    fail_on_leftovers_after(PATIENCE, step)
+    fail_on_leftovers_after(GRACE_PERIOD, step)
 }
 
 fn fail_on_leftovers_after(

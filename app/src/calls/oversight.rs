@@ -12,7 +12,7 @@ use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use leptos::prelude::*;
 use uuid::Uuid;
 
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::wire::AsJson;
 
 #[cfg(feature = "ssr")]
@@ -22,10 +22,10 @@ mod server {
     use api::Problem;
     use leptos::prelude::*;
 
-    use crate::failure::{Answer, Failure};
+    use crate::failure::{Failure, ServerResult};
     use crate::oversight::Oversight;
 
-    pub(super) fn oversight() -> Answer<Arc<dyn Oversight>> {
+    pub(super) fn oversight() -> ServerResult<Arc<dyn Oversight>> {
         use_context::<Arc<dyn Oversight>>().ok_or_else(|| Failure(Problem::internal()))
     }
 }
@@ -40,43 +40,43 @@ const FIRST_STEPS_COOKIE: &str = "gantry_first_steps";
 
 /// The overview, and whether to show the first steps.
 #[server(name = ReadOverview, prefix = "/call", endpoint = "overview", input = AsJson, output = AsJson)]
-pub async fn overview() -> Answer<(Overview, bool)> {
+pub async fn overview() -> ServerResult<(Overview, bool)> {
     let overview = answer(oversight()?.overview().await)?;
     Ok((overview, crate::respond::cookie(FIRST_STEPS_COOKIE).as_deref() == Some("away")))
 }
 
 /// Hides the first steps in this browser, or shows them again. Redirects to the overview.
 #[server(name = HideFirstSteps, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
-pub async fn hide_first_steps(#[server(default)] back: bool) -> Answer<()> {
+pub async fn hide_first_steps(#[server(default)] back: bool) -> ServerResult<()> {
     crate::respond::set_cookie(FIRST_STEPS_COOKIE, (!back).then_some("away"));
     leptos_axum::redirect(crate::places::OVERVIEW);
     Ok(())
 }
 
 #[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
-pub async fn workers(wanted: WorkersWanted) -> Answer<WorkerPage> {
+pub async fn workers(wanted: WorkersWanted) -> ServerResult<WorkerPage> {
     answer(oversight()?.workers(wanted).await)
 }
 
 #[server(name = ReadWorker, prefix = "/call", endpoint = "worker", input = AsJson, output = AsJson)]
-pub async fn worker(id: Uuid) -> Answer<WorkerView> {
+pub async fn worker(id: Uuid) -> ServerResult<WorkerView> {
     answer(oversight()?.worker(id).await)
 }
 
 #[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
-pub async fn audit(wanted: AuditWanted) -> Answer<AuditPage> {
+pub async fn audit(wanted: AuditWanted) -> ServerResult<AuditPage> {
     answer(oversight()?.audit(wanted).await)
 }
 
 /// Verifies a part of the audit's hash chain.
 #[server(name = VerifyChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
-pub async fn chain(after: u64) -> Answer<ChainView> {
+pub async fn chain(after: u64) -> ServerResult<ChainView> {
     answer(oversight()?.chain(after).await)
 }
 
 /// Searches by name. An empty text finds nothing.
 #[server(name = Search, prefix = "/call", endpoint = "search", input = AsJson, output = AsJson)]
-pub async fn search(text: String) -> Answer<Found> {
+pub async fn search(text: String) -> ServerResult<Found> {
     if text.trim().is_empty() {
         return Ok(Found::default());
     }

@@ -11,12 +11,12 @@ use api::people::{
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
-use api::second_factor::{FactorOptions, FactorPage};
+use api::second_factor::{FactorOptions, SecondFactorPage};
 use engine::ids::{PasskeyId, PersonId};
 use leptos::prelude::*;
 use uuid::Uuid;
 
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::wire::AsJson;
 
 #[cfg(feature = "ssr")]
@@ -28,9 +28,9 @@ mod server {
     use leptos::prelude::*;
 
     use crate::accounts::Accounts;
-    use crate::failure::{Answer, Failure};
+    use crate::failure::{Failure, ServerResult};
 
-    pub(super) fn accounts() -> Answer<Arc<dyn Accounts>> {
+    pub(super) fn accounts() -> ServerResult<Arc<dyn Accounts>> {
         use_context::<Arc<dyn Accounts>>().ok_or_else(|| Failure(Problem::internal()))
     }
 
@@ -79,17 +79,17 @@ use super::server::{answer, number};
 use server::{accounts, grants};
 
 #[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
-pub async fn account() -> Answer<(MyAccount, Vec<TokenView>)> {
+pub async fn account() -> ServerResult<(MyAccount, Vec<TokenView>)> {
     answer(accounts()?.mine().await)
 }
 
 #[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
-pub async fn people(wanted: PeopleWanted) -> Answer<PersonPage> {
+pub async fn people(wanted: PeopleWanted) -> ServerResult<PersonPage> {
     answer(accounts()?.list(wanted).await)
 }
 
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
-pub async fn person(id: PersonId) -> Answer<(PersonDetails, Vec<TokenView>)> {
+pub async fn person(id: PersonId) -> ServerResult<(PersonDetails, Vec<TokenView>)> {
     answer(accounts()?.one(id).await)
 }
 
@@ -103,7 +103,7 @@ pub async fn add_person(
     #[server(default)] reviewer: String,
     #[server(default)] admin: String,
     #[server(default)] inside: String,
-) -> Answer<(PersonMade, Vec<Grant>)> {
+) -> ServerResult<(PersonMade, Vec<Grant>)> {
     let boxes = [
         ("viewer", &*viewer),
         ("operator", &*operator),
@@ -124,7 +124,7 @@ pub async fn change_grants(
     #[server(default)] reviewer: String,
     #[server(default)] admin: String,
     #[server(default)] inside: String,
-) -> Answer<PersonView> {
+) -> ServerResult<PersonView> {
     let boxes = [
         ("viewer", &*viewer),
         ("operator", &*operator),
@@ -137,50 +137,53 @@ pub async fn change_grants(
 
 /// Disables or re-enables an account.
 #[server(name = SetDisabled, prefix = "/call", endpoint = "set-disabled", output = AsJson)]
-pub async fn set_disabled(person: PersonId, disabled: bool) -> Answer<()> {
+pub async fn set_disabled(person: PersonId, disabled: bool) -> ServerResult<()> {
     answer(accounts()?.set_disabled(person, disabled).await)
 }
 
 #[server(name = ConfirmPerson, prefix = "/call", endpoint = "confirm-person", output = AsJson)]
-pub async fn confirm_person(person: PersonId) -> Answer<PersonDetails> {
+pub async fn confirm_person(person: PersonId) -> ServerResult<PersonDetails> {
     answer(accounts()?.confirm(person).await)
 }
 
 #[server(name = ReadPasskeyOptions, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
-pub async fn passkey_options() -> Answer<PasskeyOptions> {
+pub async fn passkey_options() -> ServerResult<PasskeyOptions> {
     answer(accounts()?.passkey_options().await)
 }
 
 #[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
-pub async fn register_passkey(wish: PasskeyWish) -> Answer<PasskeyView> {
+pub async fn register_passkey(wish: PasskeyWish) -> ServerResult<PasskeyView> {
     answer(accounts()?.register_passkey(wish).await)
 }
 
 #[server(name = RevokePasskey, prefix = "/call", endpoint = "revoke-passkey", output = AsJson)]
-pub async fn revoke_passkey(passkey: PasskeyId) -> Answer<()> {
+pub async fn revoke_passkey(passkey: PasskeyId) -> ServerResult<()> {
     answer(accounts()?.revoke_passkey(passkey).await)
 }
 
 /// The challenge that the browser signs to confirm a passkey.
 #[server(name = ConfirmationOptions, prefix = "/call", endpoint = "confirmation-options", input = AsJson, output = AsJson)]
-pub async fn confirmation_options(passkey: PasskeyId) -> Answer<SignatureRequest> {
+pub async fn confirmation_options(passkey: PasskeyId) -> ServerResult<SignatureRequest> {
     answer(accounts()?.confirmation_options(passkey).await)
 }
 
 #[server(name = ConfirmPasskey, prefix = "/call", endpoint = "confirm-passkey", input = AsJson, output = AsJson)]
-pub async fn confirm_passkey(passkey: PasskeyId, signature: Signature) -> Answer<PasskeyView> {
+pub async fn confirm_passkey(
+    passkey: PasskeyId,
+    signature: Signature,
+) -> ServerResult<PasskeyView> {
     answer(accounts()?.confirm_passkey(passkey, signature).await)
 }
 
 /// Dismisses the notices about resets of your second factor.
 #[server(name = DismissNotices, prefix = "/call", endpoint = "dismiss-notices", output = AsJson)]
-pub async fn dismiss_notices() -> Answer<()> {
+pub async fn dismiss_notices() -> ServerResult<()> {
     answer(accounts()?.dismiss_notices().await)
 }
 
 /// Creates a single-use sign-in link.
 #[server(name = CreateLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
-pub async fn new_link(person: PersonId) -> Answer<LinkMade> {
+pub async fn new_link(person: PersonId) -> ServerResult<LinkMade> {
     answer(crate::respond::ensure_displayable("a new link", "POST /api/v1/people/ID/link"))?;
     answer(accounts()?.new_link(person).await)
 }
@@ -190,7 +193,7 @@ pub async fn set_password(
     #[server(default)] old: Password,
     new: Password,
     again: Password,
-) -> Answer<()> {
+) -> ServerResult<()> {
     if new != again {
         return answer(Err(api::Problem::invalid(
             "The two new passwords differ. Enter the same password twice.",
@@ -201,32 +204,32 @@ pub async fn set_password(
 }
 
 #[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
-pub async fn second_factor() -> Answer<FactorPage> {
+pub async fn second_factor() -> ServerResult<SecondFactorPage> {
     answer(accounts()?.second_factor().await)
 }
 
 #[server(name = ReadFactorOptions, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
-pub async fn factor_options() -> Answer<FactorOptions> {
+pub async fn factor_options() -> ServerResult<FactorOptions> {
     answer(accounts()?.factor_options().await)
 }
 
 #[server(name = VerifyPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
-pub async fn present_passkey(passkey: serde_json::Value) -> Answer<()> {
+pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
     answer(accounts()?.present_passkey(passkey).await)
 }
 
 #[server(name = ResetFactor, prefix = "/call", endpoint = "reset-factor", output = AsJson)]
-pub async fn reset_factor(person: PersonId) -> Answer<()> {
+pub async fn reset_factor(person: PersonId) -> ServerResult<()> {
     answer(accounts()?.reset_factor(person).await)
 }
 
 #[server(name = EndSession, prefix = "/call", endpoint = "end-session", output = AsJson)]
-pub async fn end_session(session: Uuid) -> Answer<()> {
+pub async fn end_session(session: Uuid) -> ServerResult<()> {
     answer(accounts()?.end_session(session).await)
 }
 
 #[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
-pub async fn end_other_sessions() -> Answer<Ended> {
+pub async fn end_other_sessions() -> ServerResult<Ended> {
     answer(accounts()?.end_other_sessions().await)
 }
 
@@ -240,7 +243,7 @@ pub async fn make_token(
     #[server(default)] admin: String,
     #[server(default)] deployment: String,
     #[server(default)] person: Option<PersonId>,
-) -> Answer<TokenMade> {
+) -> ServerResult<TokenMade> {
     answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/tokens"))?;
     let days = if days.trim().is_empty() {
         Ok(api::people::default_days())
@@ -262,6 +265,6 @@ pub async fn make_token(
 }
 
 #[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]
-pub async fn revoke_token(token: Uuid) -> Answer<()> {
+pub async fn revoke_token(token: Uuid) -> ServerResult<()> {
     answer(accounts()?.revoke_token(token).await)
 }

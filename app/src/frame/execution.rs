@@ -9,7 +9,7 @@ use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 
 #[component]
-pub(super) fn Execution(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
+pub(super) fn ExecutionSwitch(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
     let switch = ServerAction::<SetExecution>::new();
     let dialog = DialogHandle::new();
     let refused = Refused::of(switch);

@@ -97,7 +97,7 @@ fn top(state: FrameState, first: Option<FrameView>) -> AnyView {
         Some(first) => {
             view! { <Top state me=first.me from=first.cursor execution=first.execution reset=first.reset/> }.into_any()
         }
-        None => view! { <SignedOut/> }.into_any(),
+        None => view! { <SignInRedirect/> }.into_any(),
     }
 }
 
@@ -114,7 +114,7 @@ fn Top(
     }
     let execution = execution.map(|execution| {
         let on = Memo::new(move |_| state.execution().unwrap_or(execution));
-        view! { <execution::Execution on changed=Callback::new(move |()| state.0.now())/> }
+        view! { <execution::ExecutionSwitch on changed=Callback::new(move |()| state.0.now())/> }
     });
     theme::provide_current();
     view! {
@@ -159,7 +159,7 @@ fn words(waiting: Waiting) -> (String, String) {
 
 /// Redirects to the sign-in page, which redirects back here.
 #[component]
-fn SignedOut() -> impl IntoView {
+fn SignInRedirect() -> impl IntoView {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let here = if search.is_empty() { path } else { format!("{path}?{search}") };
@@ -369,7 +369,7 @@ fn LiveStatus() -> impl IntoView {
         Status::Quiet => ("", Icon::Dot, "not live".to_owned()),
         Status::Live => ("active", Icon::Dot, "live".to_owned()),
         Status::Lost { since } if clock.now().0 - since.0 < STALE_AFTER * 1000 => {
-            ("warn", Icon::Again, "reconnecting".to_owned())
+            ("warn", Icon::Rerun, "reconnecting".to_owned())
         }
         Status::Lost { since } => {
             ("warn", Icon::Lost, format!("stale since {} UTC", &time_of_day(since)[..8]))

@@ -35,15 +35,16 @@ fn from_page() -> Option<&'static str> {
 
 /// The current choice, shared by all components that show it.
 #[derive(Clone, Copy)]
-struct Chosen(RwSignal<Option<&'static str>>);
+struct CurrentTheme(RwSignal<Option<&'static str>>);
 
 pub(super) fn provide_current() {
-    provide_context(Chosen(RwSignal::new(from_page())));
+    provide_context(CurrentTheme(RwSignal::new(from_page())));
 }
 
 /// The current choice. Call it while a view is built, because it reads the context.
 pub(super) fn chosen() -> RwSignal<Option<&'static str>> {
-    use_context::<Chosen>().map_or_else(|| RwSignal::new(from_page()), |Chosen(chosen)| chosen)
+    use_context::<CurrentTheme>()
+        .map_or_else(|| RwSignal::new(from_page()), |CurrentTheme(chosen)| chosen)
 }
 
 /// Stores a choice and applies it.

@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use super::address::Address;
 use super::colours::Scale;
 use super::picture::{Detail, Sight};
-use super::{MEASURES, Shown, named, state_style, worst};
+use super::{MEASURES, Shown, named, state_style, worst_state};
 
 /// Maximum number of characters of a name in a box.
 const MAX_NAME_CHARS: usize = 22;
@@ -127,7 +127,7 @@ fn one(
     scale: &Scale,
     base: &Address,
 ) -> impl IntoView + use<> {
-    let (colour, _, _) = worst(vertex).map_or(("", crate::parts::Icon::Dot, ""), state_style);
+    let (colour, _, _) = worst_state(vertex).map_or(("", crate::parts::Icon::Dot, ""), state_style);
     let class = match marks.class(place, vertex) {
         "" => "box".to_owned(),
         mark => format!("box {mark}"),

@@ -7,7 +7,7 @@ use api::console::{GraphVertex, GraphView, Look};
 use engine::counting::many;
 
 use super::address::ColourBy;
-use super::{said, state_style, worst};
+use super::{said, state_style, worst_state};
 use crate::parts::Icon;
 
 /// Colours that people can distinguish at a glance. Further values share the last one or are
@@ -66,7 +66,7 @@ impl Scale {
     /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
-            ColourBy::State => worst(vertex).map_or("", |look| state_style(look).0),
+            ColourBy::State => worst_state(vertex).map_or("", |look| state_style(look).0),
             ColourBy::Wave | ColourBy::Owner => {
                 self.parts(vertex).first().map_or("", |(tone, _)| *tone)
             }

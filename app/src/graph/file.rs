@@ -17,7 +17,7 @@ use super::boxes::{bar, box_title, members, short};
 use super::colours::Scale;
 use super::layout::{Layout, lay_out};
 use super::wires::{arrow, curve};
-use super::{MEASURES, worst};
+use super::{MEASURES, worst_state};
 
 const TEXT: &str = "#141920";
 const MUTED: &str = "#56606d";
@@ -25,7 +25,7 @@ const LINE: &str = "#7f8998";
 const FRAME: &str = "#c3cad4";
 const SURFACE: &str = "#ffffff";
 /// Height of the title and the legend, in pixels.
-const HEAD: f64 = 64.0;
+const HEADER_HEIGHT: f64 = 64.0;
 /// Maximum width of a character of the legend, in pixels.
 const CHAR_WIDTH: f64 = 7.5;
 
@@ -50,7 +50,7 @@ pub fn svg(view: &GraphView, colour: ColourBy) -> String {
     let layout = lay_out(view.vertices.len(), &ends, MEASURES);
     let scale = Scale::of(view, colour);
     let legend = legend(&scale, view);
-    let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEAD);
+    let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEADER_HEIGHT);
     let mut out = String::with_capacity(1_024 + view.vertices.len() * 900 + view.edges.len() * 160);
     // Writing to a string cannot fail.
     let _ = write!(
@@ -58,7 +58,7 @@ pub fn svg(view: &GraphView, colour: ColourBy) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"Inter, system-ui, sans-serif\" font-size=\"13\" fill=\"{TEXT}\">\n\
          <title>Graph of {name}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#f6f7f9\"/>\n\
-         <text x=\"20\" y=\"26\" font-size=\"16\" font-weight=\"600\">{heading}</text>\n{legend}<g transform=\"translate(0 {HEAD})\">\n",
+         <text x=\"20\" y=\"26\" font-size=\"16\" font-weight=\"600\">{heading}</text>\n{legend}<g transform=\"translate(0 {HEADER_HEIGHT})\">\n",
         name = escaped(view.deployment.as_str()),
         heading = escaped(&heading(view)),
         legend = legend.0,
@@ -141,7 +141,7 @@ fn drawn(class: &str) -> (&'static str, &'static str) {
 fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, scale: &Scale) {
     let (x, y) = layout.places.get(at).copied().unwrap_or_default();
     let (width, height) = (MEASURES.width, MEASURES.height);
-    let (frame, thick) = match worst(vertex).map(|look| super::state_style(look).0) {
+    let (frame, thick) = match worst_state(vertex).map(|look| super::state_style(look).0) {
         _ if vertex.on_trail > 0 => (TEXT, "3"),
         Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
         _ => (FRAME, "1"),

@@ -13,11 +13,11 @@ use wasm_bindgen::JsCast;
 use super::{MEASURES, Shown};
 
 /// Maximum size, in pixels of the page.
-const ROOM: (f64, f64) = (184.0, 120.0);
+const MAX_SIZE: (f64, f64) = (184.0, 120.0);
 
 /// Pixels of the page per pixel of the picture.
 fn scale(width: f64, height: f64) -> f64 {
-    (ROOM.0 / width.max(1.0)).min(ROOM.1 / height.max(1.0))
+    (MAX_SIZE.0 / width.max(1.0)).min(MAX_SIZE.1 / height.max(1.0))
 }
 
 #[component]
@@ -117,7 +117,7 @@ mod tests {
     fn minimap_fits_its_maximum_size() {
         for (width, height) in [(10_000.0, 400.0), (300.0, 90_000.0), (184.0, 120.0), (0.0, 0.0)] {
             let small = scale(width, height);
-            assert!(width * small <= ROOM.0 + 1e-9 && height * small <= ROOM.1 + 1e-9);
+            assert!(width * small <= MAX_SIZE.0 + 1e-9 && height * small <= MAX_SIZE.1 + 1e-9);
         }
     }
 }

@@ -53,8 +53,8 @@ pub(crate) fn state_style(look: Look) -> (&'static str, Icon, &'static str) {
     match look {
         Look::State(state) => (state.as_str(), shape(state), lower(state)),
         Look::Added => ("proposed", Icon::Proposed, "added"),
-        Look::Removed => ("error", Icon::Bin, "removed"),
-        Look::Changed => ("warn", Icon::Again, "changed"),
+        Look::Removed => ("error", Icon::Delete, "removed"),
+        Look::Changed => ("warn", Icon::Rerun, "changed"),
         Look::Downstream => ("todo", Icon::Bind, "downstream"),
         Look::Around => ("", Icon::Dot, "unchanged"),
     }
@@ -65,7 +65,7 @@ fn lower(state: StepState) -> &'static str {
 }
 
 /// The state of a vertex that needs attention most.
-pub(crate) fn worst(vertex: &GraphVertex) -> Option<Look> {
+pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Look> {
     let weight = |look: &Look| match look {
         Look::State(StepState::Error) | Look::Removed => 0,
         Look::Added | Look::Changed => 1,
@@ -134,7 +134,7 @@ pub(crate) struct Shown {
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
     /// The visible part of the picture with a margin, rounded to coarse steps.
-    pub window: RwSignal<sight::Area>,
+    pub window: RwSignal<sight::Rect>,
     /// The box that the keyboard moved to.
     pub held: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
@@ -204,7 +204,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
         // The window of a large screen, for the server and for browsers without JavaScript.
-        window: RwSignal::new(sight::Area { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
+        window: RwSignal::new(sight::Rect { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
         held: RwSignal::new(None),
         room: NodeRef::new(),
     };
@@ -275,7 +275,8 @@ fn About(shown: Shown) -> impl IntoView {
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
             let links = ids.iter().map(|(other, edge)| {
                 let other = &view.vertices[*other];
-                let (colour, shape, _) = worst(other).map_or(("", Icon::Dot, ""), state_style);
+                let (colour, shape, _) =
+                    worst_state(other).map_or(("", Icon::Dot, ""), state_style);
                 let count = (edge.count > 1).then(|| format!("{} edges", edge.count));
                 let count = count.into_iter().chain(rewired(edge).map(|(_, words)| words));
                 let count = count.collect::<Vec<_>>().join(", ");

@@ -15,17 +15,17 @@ use wasm_bindgen::JsCast;
 use super::boxes::Boxes;
 use super::layout::{Layout, Neighbours, neighbours};
 use super::minimap::Minimap;
-use super::sight::{Area, Pieces};
-use super::wires::Wires;
+use super::sight::{Pieces, Rect};
+use super::wires::Edges;
 use super::{MEASURES, Shown};
 use api::console::GraphWay;
 
 /// The step in which the window's position is recorded, in pixels of the page.
-const STEP: f64 = 200.0;
+const SCROLL_STEP: f64 = 200.0;
 /// The margin around the window that is also drawn, in pixels of the page.
-const AROUND: f64 = 400.0;
+const DRAW_MARGIN: f64 = 400.0;
 /// Below this zoom, text is unreadable and arrows are invisible.
-const FAR: f64 = 0.5;
+const FAR_ZOOM: f64 = 0.5;
 /// The minimum and maximum zoom.
 pub(super) const ZOOM_RANGE: (f64, f64) = (0.1, 2.0);
 
@@ -39,20 +39,20 @@ pub(super) enum Detail {
 }
 
 /// The pieces of a picture, and the number of pictures before it.
-type Cut = (u32, Pieces);
+type NumberedPieces = (u32, Pieces);
 
 /// The visible pieces, and their level of detail.
 #[derive(Clone, Copy)]
 pub(super) struct Sight {
     pub detail: Memo<Detail>,
-    cut: Memo<Cut>,
+    cut: Memo<NumberedPieces>,
     cells: Memo<Vec<usize>>,
     strands: Memo<Vec<usize>>,
 }
 
 impl Sight {
     fn of(shown: Shown) -> Self {
-        let cut = Memo::new(move |last: Option<&Cut>| {
+        let cut = Memo::new(move |last: Option<&NumberedPieces>| {
             (last.map_or(0, |(number, _)| number + 1), Pieces::of(&shown.layout.read()))
         });
         let near = Memo::new(move |_| {
@@ -61,7 +61,7 @@ impl Sight {
         });
         Self {
             detail: Memo::new(
-                move |_| if shown.zoom.get() < FAR { Detail::Far } else { Detail::Near },
+                move |_| if shown.zoom.get() < FAR_ZOOM { Detail::Far } else { Detail::Near },
             ),
             cut,
             cells: Memo::new(move |_| near.read().0.clone()),
@@ -150,7 +150,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
                 on:keydown=press
                 on:focusin=focus
             >
-                <Wires shown sight/>
+                <Edges shown sight/>
                 <Boxes shown sight/>
             </svg>
         </div>
@@ -169,8 +169,8 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     if seen.get_untracked() != (x, y, width, height) {
         seen.set((x, y, width, height));
     }
-    let (step, around) = (STEP / zoom, AROUND / zoom);
-    let now = Area {
+    let (step, around) = (SCROLL_STEP / zoom, DRAW_MARGIN / zoom);
+    let now = Rect {
         left: (x / step).floor() * step - around,
         top: (y / step).floor() * step - around,
         right: ((x + width) / step).ceil() * step + around,
@@ -289,12 +289,12 @@ fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
 }
 
 /// The keys and positions of boxes.
-type Places = (Vec<String>, Vec<(f64, f64)>);
+type BoxPositions = (Vec<String>, Vec<(f64, f64)>);
 
 /// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
 /// the page. Without a selection, the box nearest to the centre of the window does.
 fn keep_position(shown: Shown) {
-    Effect::new(move |last: Option<Places>| {
+    Effect::new(move |last: Option<BoxPositions>| {
         let places = shown.layout.read().places.clone();
         let keys: Vec<String> =
             shown.view.read_untracked().vertices.iter().map(|v| v.key.clone()).collect();

@@ -27,14 +27,14 @@ const SMALL_PICTURE: (usize, usize) = (250, 2_000);
 
 /// A rectangle, in the picture's pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Area {
+pub(crate) struct Rect {
     pub left: f64,
     pub top: f64,
     pub right: f64,
     pub bottom: f64,
 }
 
-impl Area {
+impl Rect {
     fn from_points(points: impl Iterator<Item = (f64, f64)>) -> Option<Self> {
         points.map(|(x, y)| Self { left: x, top: y, right: x, bottom: y }).reduce(Self::with)
     }
@@ -76,7 +76,7 @@ impl Area {
 /// Boxes or edges that are in the page all together or not at all.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
-    pub frame: Area,
+    pub frame: Rect,
     /// Their indices in the view.
     pub members: Vec<usize>,
 }
@@ -97,7 +97,7 @@ impl Pieces {
 
     /// The indices of the visible ones of `pieces`, which are either the cells of boxes or the
     /// strands of edges.
-    pub(super) fn in_sight(&self, pieces: &[Piece], window: Area) -> Vec<usize> {
+    pub(super) fn in_sight(&self, pieces: &[Piece], window: Rect) -> Vec<usize> {
         let all = pieces.iter().enumerate();
         all.filter(|(_, piece)| self.is_small || piece.frame.meets(window))
             .map(|(at, _)| at)
@@ -113,7 +113,7 @@ fn cells(layout: &Layout) -> Vec<Piece> {
     }
     let piece = |members: Vec<usize>| {
         let frame =
-            members.iter().map(|at| Area::from_box(layout.places[*at])).reduce(Area::with)?;
+            members.iter().map(|at| Rect::from_box(layout.places[*at])).reduce(Rect::with)?;
         Some(Piece { frame, members })
     };
     cells.into_values().filter_map(piece).collect()
@@ -121,9 +121,9 @@ fn cells(layout: &Layout) -> Vec<Piece> {
 
 /// Groups neighbouring edges of similar length.
 fn strands(layout: &Layout) -> Vec<Piece> {
-    let mut grids: BTreeMap<(u32, i64, i64), Vec<(usize, Area)>> = BTreeMap::new();
+    let mut grids: BTreeMap<(u32, i64, i64), Vec<(usize, Rect)>> = BTreeMap::new();
     for (edge, path) in layout.paths.iter().enumerate() {
-        let Some(area) = Area::from_points(path.iter().copied()) else { continue };
+        let Some(area) = Rect::from_points(path.iter().copied()) else { continue };
         let coarse = (area.longest_side() / CELL_HEIGHT).max(1.0).log2().ceil() as u32;
         let side = CELL_HEIGHT * f64::from(coarse).exp2();
         let cell = |value: f64| (value / side).floor() as i64;
@@ -132,14 +132,14 @@ fn strands(layout: &Layout) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for mut members in grids.into_values() {
         members.sort_by(|(a, this), (b, other)| {
-            let middle = |area: &Area| area.top + area.bottom;
+            let middle = |area: &Rect| area.top + area.bottom;
             this.left
                 .total_cmp(&other.left)
                 .then(middle(this).total_cmp(&middle(other)))
                 .then(a.cmp(b))
         });
         for strand in members.chunks(MAX_STRAND_EDGES) {
-            let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Area::with) else {
+            let Some(frame) = strand.iter().map(|(_, area)| *area).reduce(Rect::with) else {
                 continue;
             };
             let members = strand.iter().map(|(edge, _)| *edge).collect();
@@ -164,8 +164,8 @@ mod tests {
         lay_out(5 * nodes, &edges.take(wires).collect::<Vec<_>>(), MEASURES)
     }
 
-    fn window(left: f64, top: f64) -> Area {
-        Area { left, top, right: left + 1_400.0, bottom: top + 1_000.0 }
+    fn window(left: f64, top: f64) -> Rect {
+        Rect { left, top, right: left + 1_400.0, bottom: top + 1_000.0 }
     }
 
     #[test]
@@ -201,11 +201,11 @@ mod tests {
                     .collect()
             };
             let (boxes, wires) = (drawn(&pieces.boxes), drawn(&pieces.wires));
-            let shown = |at: &usize| Area::from_box(layout.places[*at]).meets(window);
+            let shown = |at: &usize| Rect::from_box(layout.places[*at]).meets(window);
             assert!((0..1_500).filter(shown).all(|at| boxes.contains(&at)));
             assert!((40..140).contains(&boxes.len()), "{} boxes", boxes.len());
             let crosses = |edge: &usize| {
-                Area::from_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
+                Rect::from_points(layout.paths[*edge].iter().copied()).unwrap().meets(window)
             };
             assert!((0..1_600).filter(crosses).all(|edge| wires.contains(&edge)));
             assert!((40..500).contains(&wires.len()), "{} edges", wires.len());

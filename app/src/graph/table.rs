@@ -8,7 +8,7 @@ use crate::parts::icon;
 
 /// Maximum number of neighbours that a cell names. The rest is a count. Otherwise a barrier before
 /// a thousand noderoles would fill the page.
-const NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 
 /// The dependencies and dependents of each vertex: the other end of the edge, and a note about the
 /// edge.
@@ -42,10 +42,10 @@ fn told(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl IntoV
             None => view! { <li>{name}</li> }.into_any(),
         }
     };
-    let more = ends.len().saturating_sub(NAMED);
+    let more = ends.len().saturating_sub(MAX_NAMED);
     Some(view! {
         <ul class="near">
-            {ends.iter().take(NAMED).map(name).collect_view()}
+            {ends.iter().take(MAX_NAMED).map(name).collect_view()}
             {(more > 0).then(|| view! { <li class="muted">"and " {more} " more"</li> })}
         </ul>
     })

@@ -10,7 +10,7 @@ use super::{Shown, changes, picture};
 use crate::parts::{Icon, icon};
 
 /// The distances from the focus that the reader can choose, in edges.
-const STEPS: [u32; 3] = [1, 2, 3];
+const DISTANCES: [u32; 3] = [1, 2, 3];
 
 #[component]
 pub(super) fn Tools(shown: Shown) -> impl IntoView {
@@ -70,7 +70,7 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
         choice(address.with_max_distance(steps).link(), address.wish.steps == steps, word)
     };
-    let steps = STEPS.map(Some).into_iter().chain([None]).map(steps).collect_view();
+    let steps = DISTANCES.map(Some).into_iter().chain([None]).map(steps).collect_view();
     Some(view! {
         <span class="buttons" role="group" aria-label="Direction">{ways.collect_view()}</span>
         <span class="buttons" role="group" aria-label="Distance in edges"><span class="muted">"Distance"</span> {steps}</span>

@@ -46,7 +46,7 @@ impl Drawn {
 
 /// All edges in view.
 #[component]
-pub(super) fn Wires(shown: Shown, sight: Sight) -> impl IntoView {
+pub(super) fn Edges(shown: Shown, sight: Sight) -> impl IntoView {
     let marked = Memo::new(move |_| {
         let marks: Vec<bool> =
             shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();

@@ -14,7 +14,7 @@ use super::wants::Place;
 pub(super) const SILENCE_TIMEOUT_MS: f64 = 40_000.0;
 
 /// Handlers for the events of a connection.
-pub(super) trait Ends {
+pub(super) trait ConnectionHandler {
     fn opened(&self);
     fn message(&self, message: &MessageEvent);
     /// A heartbeat of the server.
@@ -36,7 +36,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn open<E: Ends + Clone + 'static>(
+    pub(super) fn open<E: ConnectionHandler + Clone + 'static>(
         topics: BTreeSet<Topic>,
         (transaction, event): Place,
         ends: &E,

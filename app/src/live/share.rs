@@ -17,7 +17,7 @@ use super::wants::Place;
 
 /// The name of the lock and the channel. Increment its number when [`Word`] changes, so that tabs
 /// of two versions ignore each other.
-const NAME: &str = "gantry-live-1";
+const CHANNEL_NAME: &str = "gantry-live-1";
 
 /// A message between tabs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Channel {
     /// Returns `None` if the browser or the page has no broadcast channel or no locks.
     pub(super) fn open(hear: impl Fn(Word) + 'static) -> Option<Self> {
         locks()?;
-        let channel = BroadcastChannel::new(NAME).ok()?;
+        let channel = BroadcastChannel::new(CHANNEL_NAME).ok()?;
         let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
             // A message that cannot be parsed is of another version.
             if let Some(word) =
@@ -109,7 +109,7 @@ pub(super) fn request_lead(
         Promise::new(&mut |_, _| {})
     });
     let Ok(ended) = request
-        .call3(&locks, &JsValue::from_str(NAME), options.as_ref(), &held)
+        .call3(&locks, &JsValue::from_str(CHANNEL_NAME), options.as_ref(), &held)
         .and_then(JsCast::dyn_into::<Promise>)
     else {
         return;

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use uuid::Uuid;
 use web_sys::MessageEvent;
 
-use super::line::{Ends, Line, SILENCE_TIMEOUT_MS};
+use super::line::{ConnectionHandler, Line, SILENCE_TIMEOUT_MS};
 use super::share::{Channel, Word, request_lead};
 use super::wants::{Place, Wants, place};
 use super::{Event, Status, Topic, coalesce};
@@ -27,13 +27,13 @@ const MAX_QUEUED_EVENTS: usize = 5_000;
 /// unreachable, the browser reconnects itself.
 const RETRY_DELAYS_SECS: [u64; 4] = [1, 2, 5, 10];
 /// The interval of the health check of the connection.
-const LOOK: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// A tab without a message for this time (milliseconds) is closed, or suspended and will subscribe
 /// again.
-const FORGOTTEN: f64 = 300_000.0;
+const TAB_TIMEOUT_MS: f64 = 300_000.0;
 
 pub(super) type Shared = StoredValue<Stream, LocalStorage>;
-type Hear = Rc<dyn Fn(&[Event])>;
+type EventHandler = Rc<dyn Fn(&[Event])>;
 
 /// The source of this tab's events.
 enum Role {
@@ -52,7 +52,7 @@ pub(super) struct Stream {
     tab: String,
     role: Role,
     next: u64,
-    handlers: BTreeMap<u64, Hear>,
+    handlers: BTreeMap<u64, EventHandler>,
     /// The subscriptions of the page's parts.
     page: Wants<u64>,
     /// The topics of the last request.
@@ -166,7 +166,7 @@ impl Stream {
     }
 }
 
-pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: Hear) -> u64 {
+pub(super) fn join(shared: Shared, topics: Vec<Topic>, from: i64, hear: EventHandler) -> u64 {
     let mut id = 0;
     let mut first = false;
     shared.update_value(|stream| {
@@ -207,7 +207,7 @@ fn begin(shared: Shared) {
         shared.try_update_value(|stream| stream.say(&Word::Gone { tab: stream.tab.clone() }));
     });
     let can_restore = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
-    let _ = set_interval_with_handle(move || look(shared), LOOK);
+    let _ = set_interval_with_handle(move || look(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
     std::mem::forget((goes, can_restore));
 }
@@ -278,7 +278,7 @@ fn adjust(shared: Shared) {
     });
 }
 
-impl Ends for Shared {
+impl ConnectionHandler for Shared {
     fn opened(&self) {
         self.try_update_value(|stream| {
             stream.failures = 0;
@@ -352,16 +352,16 @@ fn receive(shared: Shared, place: Option<Place>, event: Event) {
         !std::mem::replace(&mut stream.frame_requested, true)
     });
     if ask == Some(true) {
-        request_animation_frame(move || hand_on(shared));
+        request_animation_frame(move || deliver(shared));
     }
 }
 
 /// Delivers the events since the last frame. Nothing is borrowed during the callbacks, since these
 /// may subscribe and unsubscribe.
-fn hand_on(shared: Shared) {
+fn deliver(shared: Shared) {
     let taken = shared.try_update_value(|stream| {
         stream.frame_requested = false;
-        let handlers: Vec<Hear> = stream.handlers.values().cloned().collect();
+        let handlers: Vec<EventHandler> = stream.handlers.values().cloned().collect();
         (std::mem::take(&mut stream.waiting), handlers)
     });
     let Some((events, handlers)) = taken else { return };
@@ -529,7 +529,7 @@ fn look(shared: Shared) {
             Role::Leader { .. } => {
                 let (own, seen) = (stream.tab.clone(), &stream.seen);
                 let is_there = |tab: &String| {
-                    *tab == own || seen.get(tab).is_some_and(|seen| now - seen < FORGOTTEN)
+                    *tab == own || seen.get(tab).is_some_and(|seen| now - seen < TAB_TIMEOUT_MS)
                 };
                 stream.tabs.retain(is_there);
                 let lost = stream.lost_since();

@@ -15,7 +15,7 @@ use leptos_router::params::ParamsMap;
 use crate::calls::oversight as calls;
 use crate::check::pretty;
 use crate::clock::{Moment, moment_of};
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::live::{NOW, use_live};
 use crate::parts::list::{ListAddress, columns_of, refused};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -67,7 +67,7 @@ impl ListPage for Entries {
         places::AUDIT.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<AuditSort>) -> Answer<AuditPage> {
+    async fn fetch(self, listed: ListAddress<AuditSort>) -> ServerResult<AuditPage> {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
         let (who, action, subject) =

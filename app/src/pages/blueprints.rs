@@ -17,7 +17,7 @@ use leptos_router::params::ParamsMap;
 
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{ListAddress, SORT, example_field, filters, hidden, pager, trouble};
 use crate::parts::{
@@ -103,7 +103,7 @@ fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
         .with_known_params(query, &["deployment", "from", "to"])
 }
 
-async fn fetch(listed: ListAddress<BlueprintSort>) -> Answer<TargetPage> {
+async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<TargetPage> {
     listed.known()?;
     let (sort, before) = listed.stretch()?;
     calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await

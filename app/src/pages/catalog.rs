@@ -11,7 +11,7 @@ use leptos_meta::Title;
 
 use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -23,7 +23,7 @@ use crate::places;
 use crate::reader::OPERATOR;
 
 /// Longer descriptions, in characters, are collapsed.
-const LONG: usize = 240;
+const LONG_DESCRIPTION: usize = 240;
 
 /// The tabs of the catalog. `here` is the current one.
 pub(crate) fn tabs(here: &'static str) -> AnyView {
@@ -79,7 +79,7 @@ impl ListPage for Versions {
         places::CATALOG.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<BarclampSort>) -> Answer<CatalogPage> {
+    async fn fetch(self, listed: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
         let (sort, after) = listed.stretch()?;
         calls::catalog(BarclampsWanted { filter: listed.word("filter"), sort, after }).await
     }
@@ -187,12 +187,12 @@ fn lacks(version: &BarclampVersion) -> AnyView {
 
 /// A description. A long one is collapsed to its beginning.
 fn about(text: &str) -> AnyView {
-    if text.chars().count() <= LONG {
+    if text.chars().count() <= LONG_DESCRIPTION {
         return view! { <div class="muted">{text.to_owned()}</div> }.into_any();
     }
-    let mut first: String = text.chars().take(LONG).collect();
+    let mut first: String = text.chars().take(LONG_DESCRIPTION).collect();
     // Cut between words, if there are any.
-    if let Some(end) = first.rfind(char::is_whitespace).filter(|end| *end > LONG / 2) {
+    if let Some(end) = first.rfind(char::is_whitespace).filter(|end| *end > LONG_DESCRIPTION / 2) {
         first.truncate(end);
     }
     view! {

@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::calls;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{ListAddress, SORT, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -103,7 +103,7 @@ impl ListPage for AllDeployments {
         path.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<DeploymentSort>) -> Answer<DeploymentPage> {
+    async fn fetch(self, listed: ListAddress<DeploymentSort>) -> ServerResult<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
         calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after })

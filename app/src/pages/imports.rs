@@ -9,7 +9,7 @@ use leptos_meta::Title;
 
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -47,7 +47,7 @@ impl ListPage for AllImports {
         places::IMPORTS.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<ImportSort>) -> Answer<ImportPage> {
+    async fn fetch(self, listed: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
         let (sort, before) = listed.stretch()?;
         calls::imports(ImportsWanted { barclamp: listed.word("barclamp"), sort, before }).await
     }

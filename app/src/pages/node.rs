@@ -22,7 +22,7 @@ use crate::calls::{
     self, ChangeNode, CreateNodeToken, DeleteNode, ProposeChange, RevokeNodeToken, SetAvailable,
 };
 use crate::check;
-use crate::clock::{Moment, Span};
+use crate::clock::{Elapsed, Moment};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
 use crate::parts::act::{last_of, on_success, problem_of};
@@ -77,7 +77,7 @@ fn Whole(first: NodeView) -> impl IntoView {
             <div class="stack">
                 <Life feed/>
                 <Reached feed/>
-                {is_ssh.then(|| view! { <Looks feed/> })}
+                {is_ssh.then(|| view! { <HealthChecks feed/> })}
                 <Facts feed/>
             </div>
             <div class="stack">
@@ -134,7 +134,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     };
     let since = move || {
         let since = node.read().life.alive_since;
-        since.map(|since| view! { <span class="muted">"for " <Span from=since to=None/></span> })
+        since.map(|since| view! { <span class="muted">"for " <Elapsed from=since to=None/></span> })
     };
     let whys = move || {
         whys(&node.read())
@@ -544,7 +544,7 @@ fn check_details(look: &LookView) -> impl IntoView + use<> {
 }
 
 #[component]
-fn Looks(feed: Feed<NodeView>) -> impl IntoView {
+fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let looks = Memo::new(move |_| node.read().looks.clone());
     let all = places::node_looks(&node.read_untracked().fqdn);
@@ -695,7 +695,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
                 <a href=places::run(run.id)>
                     <RunPill state=run.state/>
                     <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b></span>
-                    <span class="muted"><Span from to=run.ended/> ", " <Moment at=run.queued/></span>
+                    <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
                 </a>
             </li>
         }
@@ -871,7 +871,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
                                 <ProblemNotice problem=problem_of(take)/>
                                 <Same of=move |_: Typed| vec![api::calls::take_out_node(id)]/>
                                 <div class="buttons">
-                                    <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Bin)} "Delete node"</button>
+                                    <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
                                 </div>
                             </ActionForm>
                         </div>

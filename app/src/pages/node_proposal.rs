@@ -13,12 +13,12 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use super::edits::{
-    About, Carried, EditContext, JoinNotice, Joining, Named, Outcome, Put, Step, Wish, by, fate,
+    About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step, by, fate,
 };
 use super::review::reasons;
 use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::live::use_live;
 use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::{
@@ -48,7 +48,7 @@ fn elsewhere(problem: Problem) -> AnyView {
     )
 }
 
-async fn by_text(id: String) -> Answer<NodeProposal> {
+async fn by_text(id: String) -> ServerResult<NodeProposal> {
     let id = id.parse::<ProposalId>().map_err(|_| missing())?;
     calls::node_proposal(id).await
 }
@@ -187,7 +187,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                         }
                     }
                 >
-                    {icon(Icon::Bin)}
+                    {icon(Icon::Delete)}
                     "Expunge node…"
                 </button>
             </div>
@@ -201,7 +201,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                 <Bind draft/>
             </div>
             <div class="stack">
-                <Edits draft/>
+                <EditList draft/>
                 <Review draft/>
             </div>
         </div>
@@ -279,8 +279,8 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
                 </span>
                 <span class="buttons">
                     {act(Icon::Data, "Edit data", About::Data)}
-                    {(!proposed).then(|| act(Icon::Again, "Run again", About::Again))}
-                    {act(Icon::Bin, "Unbind", About::Unbind)}
+                    {(!proposed).then(|| act(Icon::Rerun, "Run again", About::Rerun))}
+                    {act(Icon::Delete, "Unbind", About::Unbind)}
                 </span>
             </li>
         }
@@ -333,7 +333,7 @@ fn Bind(draft: Draft) -> impl IntoView {
             Some(Edit::Bind { deployment: choice.deployment, node, role: choice.role.clone() })
         })
     };
-    let wish = Wish::new(draft.pen(), move || of().into_iter().collect());
+    let wish = EditForm::new(draft.pen(), move || of().into_iter().collect());
     let bind = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
         let role = view.with_untracked(|view| {
@@ -389,7 +389,7 @@ fn named(verb: &str, what: Option<&String>) -> String {
 
 /// The edits, with undo and redo.
 #[component]
-fn Edits(draft: Draft) -> impl IntoView {
+fn EditList(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let (undo, redo) = (ServerAction::<Undo>::new(), ServerAction::<Redo>::new());
     on_success(undo, move |_| draft.feed.now());
@@ -515,7 +515,7 @@ fn Review(draft: Draft) -> impl IntoView {
             </ActionForm>
             <ActionForm action=discard attr:class="inside acts">
                 <Which draft/>
-                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Bin)} "Discard proposal"</button>
+                <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Delete)} "Discard proposal"</button>
                 {move || gone.get().then(|| view! { <p role="status">"The proposal was discarded. " <a href=places::NODES>"All nodes"</a></p> })}
                 <ProblemNotice problem=problem_of(discard)/>
             </ActionForm>

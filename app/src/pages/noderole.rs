@@ -13,10 +13,12 @@ use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Retry};
 use crate::check::Purpose;
-use crate::clock::{Moment, Span};
-use crate::failure::{Answer, Failure};
+use crate::clock::{Elapsed, Moment};
+use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits::{Alone, EditContext, LabelStyle, Outcome, Put, SubmitButton, Wish, says};
+use crate::pages::edits::{
+    Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
+};
 use crate::pages::node::has_page;
 use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::json::{DataEditor, DataView, Draft};
@@ -49,7 +51,7 @@ pub fn NoderolePage() -> impl IntoView {
     load(noderole, show)
 }
 
-async fn by_text(id: String) -> Answer<NoderoleView> {
+async fn by_text(id: String) -> ServerResult<NoderoleView> {
     let id = id.parse::<NoderoleId>().map_err(|_| missing())?;
     calls::noderole(id).await
 }
@@ -149,7 +151,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
         <section class="card" aria-label="State">
             <header>
                 <StatePill state/>
-                <span class="muted">"for " {move || view! { <Span from=noderole.read().since to=None/> }}</span>
+                <span class="muted">"for " {move || view! { <Elapsed from=noderole.read().since to=None/> }}</span>
                 {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::waiting_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
             </header>
             <div class="inside">
@@ -221,7 +223,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                     <ProblemNotice problem=problem_of(retry)/>
                     <Same of=move |typed: Typed| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || why_not.read().is_some() || retry.pending().get()>{icon(Icon::Again)} "Retry"</button>
+                        <button class="button" type="submit" disabled=move || why_not.read().is_some() || retry.pending().get()>{icon(Icon::Rerun)} "Retry"</button>
                     </div>
                 </ActionForm>
             }
@@ -291,22 +293,22 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let (node, key) = (now.node, NoderoleKey::first(now.role.clone()));
     let name = format!("{} on {}", now.role, now.fqdn.split('.').next().unwrap_or(&now.fqdn));
     let (of_data, of_again, of_unbind) = (key.clone(), key.clone(), key);
-    let data = Wish::new(pen, move || {
+    let data = EditForm::new(pen, move || {
         let changed = draft.value().filter(|value| before().as_ref() != Some(value));
         let set = |data| Edit::SetNoderoleData { node, noderole: of_data.clone(), data };
         changed.map(set).into_iter().collect()
     });
-    let again = Wish::new(pen, move || {
+    let again = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
         let edit = Edit::Rerun { node, noderole: of_again.clone(), reason: reason.clone() };
         if reason.is_empty() || is_again.get() { Vec::new() } else { vec![edit] }
     });
-    let unbind = Wish::new(pen, move || {
+    let unbind = EditForm::new(pen, move || {
         let edit = Edit::Unbind { node, noderole: of_unbind.clone(), with_dependents: along.get() };
         if is_open.get() { vec![edit] } else { Vec::new() }
     });
     let done = StoredValue::new(name);
-    let put = move |wish: Wish, what: fn(&str) -> String, taken: Callback<()>| {
+    let put = move |wish: EditForm, what: fn(&str) -> String, taken: Callback<()>| {
         move |event: leptos::ev::SubmitEvent| {
             event.prevent_default();
             wish.put(done.with_value(|name| what(name)), taken);
@@ -406,7 +408,7 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
                 <a href=places::run(run.id)>
                     <RunPill state=run.state/>
                     <span>"run " {run.id.0}</span>
-                    <span class="muted"><Span from to=run.ended/> ", " <Moment at=run.queued/></span>
+                    <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
                 </a>
             </li>
         }

@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::calls::{self, AddNode, AddNodes, DeleteNode, ProposeMove};
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::pages::edits::Alone;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::list::{ListAddress, columns_of};
@@ -76,7 +76,7 @@ impl ListPage for AllNodes {
         places::NODES.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<NodeSort>) -> Answer<NodePage> {
+    async fn fetch(self, listed: ListAddress<NodeSort>) -> ServerResult<NodePage> {
         let state = listed.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
         let (sort, after) = listed.stretch()?;
         let (filter, deployment) = (listed.word("filter"), listed.word("deployment"));
@@ -193,7 +193,7 @@ fn changes(node: Memo<NodeSummary>, AllNodes { move_to, take_out, .. }: AllNodes
                     let label = format!("Delete… {}", node.read_untracked().fqdn);
                     view! {
                         <button class="button quiet small needs-scripts" type="button" aria-haspopup="dialog" aria-label=label.clone() title=label on:click=move |_| take_out.open(node.get_untracked())>
-                            {icon(Icon::Bin)}
+                            {icon(Icon::Delete)}
                             "Delete…"
                         </button>
                     }
@@ -325,7 +325,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
                     }/>
                 </div>
                 <div class="foot">
-                    <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Bin)} "Delete node"</button>
+                    <button class="button danger" type="submit" disabled=move || act.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
                 </div>
             </ActionForm>
         </Dialog>

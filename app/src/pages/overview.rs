@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::calls::oversight as calls;
-use crate::clock::{Moment, Span};
+use crate::clock::{Elapsed, Moment};
 use crate::live::{NOW, use_live};
 use crate::parts::pulse::pulse;
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, mark, rows};
@@ -26,7 +26,7 @@ use first_steps::FirstSteps;
 use hours::Hours;
 
 /// The maximum number of listed pending reasons.
-const REASONS: usize = 6;
+const MAX_REASONS: usize = 6;
 
 #[component]
 pub fn OverviewPage() -> impl IntoView {
@@ -154,8 +154,8 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
                 <ul class="figures">
                     {figure(StepState::Error, |c| c.error, places::waiting_for(Wait::Failed.as_str()))}
                     {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", places::RUNS))}
-                    {figure(StepState::Todo, |c| c.todo, places::WAITING.to_owned())}
-                    {figure(StepState::Blocked, |c| c.blocked, places::WAITING.to_owned())}
+                    {figure(StepState::Todo, |c| c.todo, places::PENDING.to_owned())}
+                    {figure(StepState::Blocked, |c| c.blocked, places::PENDING.to_owned())}
                     {figure(StepState::Active, |c| c.active, places::DEPLOYMENTS.to_owned())}
                 </ul>
                 <Hours hours/>
@@ -176,8 +176,9 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
             .map(|group| WaitingGroup { steps: Vec::new(), ..group.clone() })
             .collect::<Vec<_>>()
     });
-    let shown = Memo::new(move |_| all.read().iter().take(REASONS).cloned().collect::<Vec<_>>());
-    let beyond = move || all.read().len().saturating_sub(REASONS);
+    let shown =
+        Memo::new(move |_| all.read().iter().take(MAX_REASONS).cloned().collect::<Vec<_>>());
+    let beyond = move || all.read().len().saturating_sub(MAX_REASONS);
     let row = |group: Memo<WaitingGroup>| {
         let number = move || {
             let group = group.read();
@@ -197,7 +198,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
             <ul class="short-lines">
                 {rows(shown.into(), |group| group.reason, row)}
                 {move || all.read().is_empty().then(|| view! { <li class="muted">"No pending steps."</li> })}
-                {move || (beyond() > 0).then(|| view! { <li><a href=places::WAITING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
+                {move || (beyond() > 0).then(|| view! { <li><a href=places::PENDING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
             </ul>
         </section>
     }
@@ -236,7 +237,7 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
     let oldest = Memo::new(move |_| overview.read().queue.oldest);
     let waits = move || {
         oldest.get().map(
-            |from| view! { <span class="muted">", the oldest for " <Span from to=None/></span> },
+            |from| view! { <span class="muted">", the oldest for " <Elapsed from to=None/></span> },
         )
     };
     let link = |state: &str| format!("{}?state={state}", places::RUNS);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::parts::list::{ListAddress, columns_of, hidden};
 use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
 use crate::parts::{Empty, Icon, icon};
@@ -56,7 +56,7 @@ impl Of {
 }
 
 const STATE: &str = "state";
-const WHOSE: &str = "whose";
+const OWNER: &str = "whose";
 
 fn state_param(of: Of) -> &'static str {
     if of == Of::Reviews(Fate::Open) { "" } else { of.as_str() }
@@ -69,13 +69,13 @@ fn owner_param(whose: Whose) -> &'static str {
 /// Parses the list of an address. Unknown values are refused.
 fn which(listed: &ListAddress<ReviewSort>) -> Result<(Of, Whose), Failure> {
     let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
-    let whose = listed.one_of(WHOSE, &Whose::EVERY, Whose::as_str)?;
+    let whose = listed.one_of(OWNER, &Whose::EVERY, Whose::as_str)?;
     Ok((of.unwrap_or(Of::Reviews(Fate::Open)), whose.unwrap_or_default()))
 }
 
 /// As [`which`], but an unknown value selects the default. The list itself reports the error.
 fn here(listed: &ListAddress<ReviewSort>) -> (Of, Whose) {
-    let (state, whose) = (listed.word(STATE), listed.word(WHOSE));
+    let (state, whose) = (listed.word(STATE), listed.word(OWNER));
     let of =
         Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
     (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
@@ -86,7 +86,7 @@ fn here(listed: &ListAddress<ReviewSort>) -> (Of, Whose) {
 fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: Whose) -> String {
     let whose =
         if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
-    let kept = listed.bare().kept(STATE, state_param(of)).kept(WHOSE, owner_param(whose));
+    let kept = listed.bare().kept(STATE, state_param(of)).kept(OWNER, owner_param(whose));
     asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
 
@@ -154,7 +154,7 @@ impl ListPage for Changes {
         Field::text("deployment", "Deployment", "deployment is"),
         Field::text("text", "Title or name contains", "title or name contains"),
     ];
-    const WORDS: &'static [&'static str] = &[STATE, WHOSE];
+    const WORDS: &'static [&'static str] = &[STATE, OWNER];
     const NUMBERS: &'static [Part] = &[Part::Approvals];
     const SORTS: &'static [(ReviewSort, &'static str)] =
         &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
@@ -172,11 +172,11 @@ impl ListPage for Changes {
         };
         let listed = ListAddress::read(self.path(), query, Self::PLACE)
             .kept(STATE, &usual(STATE, Fate::Open.as_str()))
-            .kept(WHOSE, &usual(WHOSE, Whose::All.as_str()));
+            .kept(OWNER, &usual(OWNER, Whose::All.as_str()));
         asked(listed, Self::FIELDS, word)
     }
 
-    async fn fetch(self, listed: ListAddress<ReviewSort>) -> Answer<Page> {
+    async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {
         let (of, whose) = which(&listed)?;
         let (sort, before) = listed.stretch()?;
         let (deployment, text) = (listed.word("deployment"), listed.word("text"));
@@ -456,7 +456,7 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
         ReviewState::Replaced => ("blocked", Icon::Redo, "replaced"),
         ReviewState::SentBack => ("warn", Icon::Undo, "returned to its authors"),
         ReviewState::Committed => ("active", Icon::Active, "committed"),
-        ReviewState::Discarded => ("blocked", Icon::Bin, "discarded"),
+        ReviewState::Discarded => ("blocked", Icon::Delete, "discarded"),
     };
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use api::catalog::{DRAWN, RoleGraph, RoleGraphWanted, RoleTie};
+use api::catalog::{MAX_GRAPH_ROLES, RoleGraph, RoleGraphWanted, RoleTie};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -66,11 +66,11 @@ pub fn RoleGraphPage() -> impl IntoView {
 
 #[component]
 fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
-    if graph.count > DRAWN {
+    if graph.count > MAX_GRAPH_ROLES {
         return view! {
             <div class="card">
                 <Empty icon=Icon::Graph title=format!("{} roles are too many for one graph", graph.count)>
-                    <p>{format!("The graph shows at most {DRAWN} roles. Filter by a barclamp, or by a connected role.")}</p>
+                    <p>{format!("The graph shows at most {MAX_GRAPH_ROLES} roles. Filter by a barclamp, or by a connected role.")}</p>
                     <a class="button" href=places::ROLES>"Show all roles"</a>
                 </Empty>
             </div>

@@ -8,7 +8,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::calls;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -54,7 +54,7 @@ impl ListPage for AllRoles {
         places::ROLES.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<RoleSort>) -> Answer<RolePage> {
+    async fn fetch(self, listed: ListAddress<RoleSort>) -> ServerResult<RolePage> {
         let (sort, after) = listed.stretch()?;
         let (filter, barclamp) = (listed.word("filter"), listed.word("barclamp"));
         calls::roles(RolesWanted { filter, barclamp, sort, after }).await

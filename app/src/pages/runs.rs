@@ -9,8 +9,8 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::calls;
-use crate::clock::{Moment, Span};
-use crate::failure::Answer;
+use crate::clock::{Elapsed, Moment};
+use crate::failure::ServerResult;
 use crate::parts::badge::{RUN_STATES, run_style};
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -23,7 +23,7 @@ columns_of!(Part {
     Noderole "noderole" "Noderole",
     Deployment "deployment" "Deployment",
     Worker "worker" "Worker",
-    Took "took" "Duration",
+    Durations "took" "Duration",
     Queued "queued" "Queued",
 });
 
@@ -48,9 +48,9 @@ impl ListPage for AllRuns {
         Field::text("role", "Role", "role is"),
         Field::text("worker", "Worker", "worker is"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Took];
+    const NUMBERS: &'static [Part] = &[Part::Durations];
     const SORTS: &'static [(RunSort, &'static str)] =
-        &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Took, "duration")];
+        &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Durations, "duration")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
     const SAME: List = List::Runs;
 
@@ -58,7 +58,7 @@ impl ListPage for AllRuns {
         places::RUNS.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<RunSort>) -> Answer<RunPage> {
+    async fn fetch(self, listed: ListAddress<RunSort>) -> ServerResult<RunPage> {
         let state = listed.one_of("state", &RUN_STATES, |state| run_style(state).2)?;
         let (sort, before) = listed.stretch()?;
         let wanted = RunsWanted {
@@ -77,7 +77,7 @@ impl ListPage for AllRuns {
     fn sorted_by(column: Part) -> Option<(RunSort, bool)> {
         match column {
             Part::State => Some((RunSort::State, false)),
-            Part::Took => Some((RunSort::Took, true)),
+            Part::Durations => Some((RunSort::Durations, true)),
             Part::Queued => Some((RunSort::Queued, true)),
             Part::Run | Part::Noderole | Part::Deployment | Part::Worker => None,
         }
@@ -111,7 +111,7 @@ impl ListPage for AllRuns {
             view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
         };
         let took =
-            move || run.read().started.map(|from| view! { <Span from to=run.read().ended/> });
+            move || run.read().started.map(|from| view! { <Elapsed from to=run.read().ended/> });
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(id)>{id.0}</a></td>
@@ -119,7 +119,7 @@ impl ListPage for AllRuns {
                 {with.cell(Part::Noderole, "", noderole)}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Worker, "", move || run.read().worker.clone())}
-                {with.cell(Part::Took, "", took)}
+                {with.cell(Part::Durations, "", took)}
                 {with.cell(Part::Queued, "muted", move || view! { <Moment at=run.read().queued/> })}
             </tr>
         }

@@ -3,7 +3,7 @@
 //! The forms are plain forms that the server handles, so the page works without JavaScript, except
 //! for passkeys.
 
-use api::second_factor::{FactorPage, TotpMade};
+use api::second_factor::{SecondFactorPage, TotpMade};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_meta::Title;
@@ -63,11 +63,11 @@ fn explained(word: &str) -> (&'static str, &'static str) {
     }
 }
 
-fn shown(page: FactorPage) -> AnyView {
+fn shown(page: SecondFactorPage) -> AnyView {
     let next =
         use_query_map().read_untracked().get("next").filter(|next| super::sign_in::is_ours(next));
     let next = next.unwrap_or_else(|| "/".to_owned());
-    let FactorPage { person, state, set_up } = page;
+    let SecondFactorPage { person, state, set_up } = page;
     let body = match set_up {
         _ if state.needed && state.any() => verify_view(state.totp, state.passkeys > 0, next).into_any(),
         Some(made) => confirm_view(made, next).into_any(),

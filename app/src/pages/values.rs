@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
 use crate::parts::json::DataView;
 use crate::parts::list::one_of;
@@ -45,7 +45,7 @@ impl Of {
         }
     }
 
-    async fn ask(self, wanted: ValuesWanted) -> Answer<ValuesView> {
+    async fn ask(self, wanted: ValuesWanted) -> ServerResult<ValuesView> {
         match self {
             Self::Noderole(id) => calls::noderole_values(id, wanted).await,
             Self::Run(id) => calls::run_values(id, wanted).await,
@@ -83,7 +83,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn wanted(&self) -> Answer<ValuesWanted> {
+    fn wanted(&self) -> ServerResult<ValuesWanted> {
         let own =
             one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
         Ok(ValuesWanted {

@@ -11,7 +11,7 @@ use leptos_router::params::ParamsMap;
 
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::badge::shape;
 use crate::parts::list::{
@@ -31,7 +31,7 @@ const SORTS: &[(PendingSort, &str)] = &[(PendingSort::Since, "pending since")];
 /// The pending steps as a list: its form and headers.
 fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
-    ListAddress::read(places::WAITING, query, PLACE)
+    ListAddress::read(places::PENDING, query, PLACE)
         .asked("deployment", "deployment is", &word("deployment"))
         .asked("node", "node is", &word("node"))
         .kept("reason", &word("reason"))
@@ -49,8 +49,8 @@ fn address(wanted: &WaitingWanted) -> String {
         wanted.after.as_ref().map(|after| format!("{PLACE}={}", places::encoded(after.as_str()))),
     );
     match query.is_empty() {
-        true => places::WAITING.into(),
-        false => format!("{}?{}", places::WAITING, query.join("&")),
+        true => places::PENDING.into(),
+        false => format!("{}?{}", places::PENDING, query.join("&")),
     }
 }
 
@@ -71,7 +71,7 @@ fn read(query: &ParamsMap) -> Asked {
 }
 
 /// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
-fn at_place((wanted, after, odd): Asked) -> Answer<WaitingWanted> {
+fn at_place((wanted, after, odd): Asked) -> ServerResult<WaitingWanted> {
     if let Some(odd) = odd {
         return Err(refused(odd));
     }
@@ -118,9 +118,9 @@ pub fn Waiting() -> impl IntoView {
 fn correction_links((wanted, after, odd): &Asked) -> AnyView {
     let part = address(wanted);
     let all =
-        (odd.is_some() || part != places::WAITING || !after.is_empty()).then_some(places::WAITING);
+        (odd.is_some() || part != places::PENDING || !after.is_empty()).then_some(places::PENDING);
     let without =
-        (odd.is_some() && after.is_empty() && part != places::WAITING).then(|| part.clone());
+        (odd.is_some() && after.is_empty() && part != places::PENDING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
         {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
@@ -203,7 +203,7 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
         <div class="card">
             <Empty icon=Icon::Active title=title>
                 <p>"Steps that cannot start yet are listed here with the reason."</p>
-                {(!is_all).then(|| view! { <a class="button" href=places::WAITING>"Show all pending steps"</a> })}
+                {(!is_all).then(|| view! { <a class="button" href=places::PENDING>"Show all pending steps"</a> })}
             </Empty>
         </div>
     }

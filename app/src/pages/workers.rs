@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::calls::oversight as calls;
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::live::{NOW, use_live};
 use crate::parts::icon::drawn;
 use crate::parts::list::{ListAddress, columns_of};
@@ -105,7 +105,7 @@ impl ListPage for AllWorkers {
         places::WORKERS.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<WorkerSort>) -> Answer<Self::Page> {
+    async fn fetch(self, listed: ListAddress<WorkerSort>) -> ServerResult<Self::Page> {
         let alive =
             listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = listed.one_of("phase", &Phase::ALL, Phase::as_str)?;
@@ -185,7 +185,7 @@ pub fn WorkerPage() -> impl IntoView {
     load_one(worker, (places::WORKERS, "All workers"), |first| view! { <One first/> })
 }
 
-async fn by_text(id: String) -> Answer<WorkerView> {
+async fn by_text(id: String) -> ServerResult<WorkerView> {
     let id = id.parse::<Uuid>().map_err(|_| missing())?;
     calls::worker(id).await
 }

@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 use leptos::task::spawn_local;
 
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 
 /// The error of the last use of an action. Cleared when the action is used again.
 pub fn problem_of<S>(action: ServerAction<S>) -> Signal<Option<Problem>>
@@ -50,7 +50,7 @@ where
 pub fn act<T: 'static>(
     busy: RwSignal<bool>,
     problem: RwSignal<Option<Problem>>,
-    command: impl Future<Output = Answer<T>> + 'static,
+    command: impl Future<Output = ServerResult<T>> + 'static,
     done: impl FnOnce(T) + 'static,
 ) {
     busy.set(true);

@@ -20,7 +20,7 @@ use crate::calls;
 const REST: Duration = Duration::from_millis(120);
 
 /// The maximum number of suggestions from `among`. Typing more of the name finds the others.
-const OFFERED: usize = 50;
+const MAX_SUGGESTIONS: usize = 50;
 
 /// A valid name, with an optional note.
 pub type Offer = (String, Option<&'static str>);
@@ -82,10 +82,10 @@ fn found(deployment: &DeploymentSummary) -> Offer {
     (deployment.name.to_string(), deployment.proposal.map(|_| "has an open proposal"))
 }
 
-/// At most `OFFERED` suggestions whose names contain a text.
+/// At most `MAX_SUGGESTIONS` suggestions whose names contain a text.
 fn fitting(among: &[Offer], text: &str) -> Vec<Offer> {
     let wanted = text.trim();
-    among.iter().filter(|(name, _)| name.contains(wanted)).take(OFFERED).cloned().collect()
+    among.iter().filter(|(name, _)| name.contains(wanted)).take(MAX_SUGGESTIONS).cloned().collect()
 }
 
 /// Queries names that contain the text after a pause in typing. A response to an outdated query is
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn suggestions_match_substrings_and_are_limited() {
         let among: Vec<Offer> = (0..200).map(|n| (format!("web-{n}"), None)).collect();
-        assert_eq!(fitting(&among, "").len(), OFFERED);
+        assert_eq!(fitting(&among, "").len(), MAX_SUGGESTIONS);
         assert_eq!(fitting(&among, " web-199 "), [("web-199".to_owned(), None)]);
         assert!(fitting(&among, "db").is_empty());
     }

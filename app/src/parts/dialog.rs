@@ -19,7 +19,7 @@ const FIRST: [&str; 2] =
     ["[autofocus]", ".body :is(a[href], button, input, select, textarea):not(:disabled)"];
 
 /// The number of frames to wait for a dialog: about a second.
-const PATIENCE: u8 = 60;
+const MAX_FRAMES: u8 = 60;
 
 /// Opens and closes a dialog.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ impl DialogHandle {
     /// Opens the dialog as modal. If it is already open, its content changed, so it gets the focus
     /// again.
     pub fn open(self) {
-        self.open_within(PATIENCE);
+        self.open_within(MAX_FRAMES);
     }
 
     fn open_within(self, frames: u8) {

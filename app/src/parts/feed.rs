@@ -13,7 +13,7 @@ use api::Problem;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 
 /// Hints within this time share one request.
 const GATHER: Duration = Duration::from_millis(200);
@@ -22,7 +22,7 @@ const LIST_DEBOUNCE: Duration = Duration::from_secs(1);
 /// The delay before a retry after a request that did not reach the server, or failed there.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-type Fetch<T> = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Answer<T>>>> + Send + Sync>;
+type Fetch<T> = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ServerResult<T>>>> + Send + Sync>;
 
 /// A value and its source.
 pub struct Feed<T: Send + Sync + 'static> {
@@ -34,7 +34,7 @@ pub struct Feed<T: Send + Sync + 'static> {
 
 #[derive(Clone, Copy, Default)]
 struct Way {
-    gathering: bool,
+    is_scheduled: bool,
     is_fetching: bool,
     again: bool,
 }
@@ -51,7 +51,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
     pub fn new<F, R>(first: T, fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
-        R: Future<Output = Answer<T>> + 'static,
+        R: Future<Output = ServerResult<T>> + 'static,
     {
         Self {
             value: RwSignal::new(first),
@@ -82,11 +82,11 @@ impl<T: Send + Sync + 'static> Feed<T> {
 
     fn after(self, wait: Duration) {
         let waits =
-            self.under_way.try_update_value(|way| std::mem::replace(&mut way.gathering, true));
+            self.under_way.try_update_value(|way| std::mem::replace(&mut way.is_scheduled, true));
         if waits == Some(false) {
             set_timeout(
                 move || {
-                    if self.under_way.try_update_value(|way| way.gathering = false).is_some() {
+                    if self.under_way.try_update_value(|way| way.is_scheduled = false).is_some() {
                         self.now();
                     }
                 },
@@ -110,7 +110,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
         }
     }
 
-    fn take(self, answer: Answer<T>) {
+    fn take(self, answer: ServerResult<T>) {
         match answer {
             Ok(value) => {
                 self.value.try_set(value);

@@ -175,7 +175,7 @@ fn list(place: Place, each: Value) -> AnyView {
             view! {
                 <li>
                     {entry}
-                    <button class="button quiet small only-icon" type="button" aria-label=label.clone() title=label disabled=is_off on:click=move |_| out.with_value(|out| out.put(None))>{icon(Icon::Bin)}</button>
+                    <button class="button quiet small only-icon" type="button" aria-label=label.clone() title=label disabled=is_off on:click=move |_| out.with_value(|out| out.put(None))>{icon(Icon::Delete)}</button>
                 </li>
             }
         };

@@ -53,9 +53,9 @@ icons! {
     Cross = "cross";
     Undo = "undo";
     Redo = "redo";
-    Again = "again";
+    Rerun = "again";
     Data = "data";
-    Bin = "bin";
+    Delete = "bin";
     Bind = "bind";
     Search = "search";
     Download = "download";

@@ -30,7 +30,7 @@ pub const COLUMNS: &str = "columns";
 /// its error ([`Refused`](crate::parts::Refused)).
 const FORM_PARAMS: [&str; 2] = ["__path", "__err"];
 /// The maximum number of unknown parameters that an error names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// A parameter of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -293,7 +293,7 @@ pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
         query.into_iter().map(|(word, _)| &**word).filter(|word| !is_known(word)).collect();
     odd.dedup();
     let quoted = |word: &&str| format!("{:?}", word.chars().take(80).collect::<String>());
-    let named = odd.iter().take(NAMED).map(quoted).collect::<Vec<_>>().join(", ");
+    let named = odd.iter().take(MAX_NAMED).map(quoted).collect::<Vec<_>>().join(", ");
     (!odd.is_empty())
         .then(|| format!("Unknown parameter {named}. Use one of: {}.", known.join(", ")))
 }

@@ -29,7 +29,7 @@ use leptos_router::params::ParamsMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{
     Column, ListAddress, Shown, choice_field, columns, example_field, filters, head, header,
@@ -142,7 +142,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     fn fetch(
         self,
         listed: ListAddress<Self::Sort>,
-    ) -> impl Future<Output = Answer<Self::Page>> + Send + 'static;
+    ) -> impl Future<Output = ServerResult<Self::Page>> + Send + 'static;
 
     /// The order of a sortable column, and whether the first click sorts in descending order.
     fn sorted_by(column: Self::Part) -> Option<(Self::Sort, bool)>;
@@ -258,7 +258,7 @@ fn cell(label: &'static str, class: String, content: AnyView) -> AnyView {
 pub struct ListOf<P: ListPage> {
     of: P,
     listed: Memo<ListAddress<P::Sort>>,
-    loaded: Resource<Answer<(P::Page, bool)>>,
+    loaded: Resource<ServerResult<(P::Page, bool)>>,
 }
 
 impl<P: ListPage> Clone for ListOf<P> {

@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::notice::{ListLink, object_problem_page, problem_page};
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 
 /// Shows the loaded value or the error. While a new source loads (the next page of a list), the
 /// last value remains visible.
 pub fn load<T, V>(
-    resource: Resource<Answer<T>>,
+    resource: Resource<ServerResult<T>>,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
 ) -> impl IntoView
 where
@@ -23,7 +23,7 @@ where
 
 /// As [`load`]. On an error it also links to the list of all objects of the kind.
 pub fn load_one<T, V>(
-    resource: Resource<Answer<T>>,
+    resource: Resource<ServerResult<T>>,
     all: ListLink,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
 ) -> impl IntoView
@@ -36,7 +36,7 @@ where
 
 /// As [`load`], for a part of a page with its own error message.
 pub fn load_with_error<T, V>(
-    resource: Resource<Answer<T>>,
+    resource: Resource<ServerResult<T>>,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
     say: impl Fn(Problem) -> AnyView + Clone + Send + Sync + 'static,
 ) -> impl IntoView

@@ -22,13 +22,13 @@ const SETTLE: Duration = Duration::from_millis(200);
 const LINES: usize = 12;
 
 /// A proposal, its version, and edits that are not saved yet.
-type Question = (ProposalId, i32, Vec<Edit>);
+type PreviewRequest = (ProposalId, i32, Vec<Edit>);
 
 /// A preview of edits.
 #[derive(Clone, Copy)]
 pub struct Preview {
-    question: Memo<Option<Question>>,
-    answer: RwSignal<Option<(Question, Foreseen)>>,
+    question: Memo<Option<PreviewRequest>>,
+    answer: RwSignal<Option<(PreviewRequest, Foreseen)>>,
     problem: RwSignal<Option<Problem>>,
 }
 
@@ -56,7 +56,7 @@ impl Preview {
         preview
     }
 
-    fn ask(self, question: Question) {
+    fn ask(self, question: PreviewRequest) {
         spawn_local(async move {
             let answer = calls::foresee(question.0, question.2.clone()).await;
             // The response to an outdated question.

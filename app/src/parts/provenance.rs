@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use super::icon::{Icon, icon};
 
 /// The maximum number of rows in a panel. The values page shows the rest.
-const ROWS: usize = 100;
+const MAX_ROWS: usize = 100;
 
 /// The first values with their path and source, and a link to all.
 #[component]
@@ -24,8 +24,8 @@ pub fn ProvenanceTable(
     if values.is_empty() {
         return view! { <p class="muted inside">"No data. " <a href=place>"Show the data of the next run"</a></p> }.into_any();
     }
-    let shown = values.len().min(ROWS);
-    let rows = values.into_iter().take(ROWS).map(|value| {
+    let shown = values.len().min(MAX_ROWS);
+    let rows = values.into_iter().take(MAX_ROWS).map(|value| {
         view! {
             <tr>
                 <td data-label="Path"><code>{value.path}</code></td>

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use api::calls::{Call, List, SERVER, SESSION_VARIABLE, TOKEN, list};
+use api::calls::{Call, List, SERVER_VARIABLE, SESSION_VARIABLE, TOKEN, list};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos::{ev, html};
@@ -113,7 +113,9 @@ fn note(calls: &[Call]) -> String {
         }
         _ => format!("{TOKEN} to an API token"),
     };
-    format!("Set {SERVER} to the URL of this server, and {by}. Replace the words in capitals.")
+    format!(
+        "Set {SERVER_VARIABLE} to the URL of this server, and {by}. Replace the words in capitals."
+    )
 }
 
 fn one(call: Call) -> impl IntoView {

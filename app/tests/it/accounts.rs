@@ -7,7 +7,7 @@ use api::people::{
     PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade,
     TokenView, TokenWish,
 };
-use api::second_factor::{FactorOptions, FactorPage, SecondFactor, TotpMade};
+use api::second_factor::{FactorOptions, SecondFactorPage, SecondFactor, TotpMade};
 use api::{At, Problem};
 use app::accounts::Accounts;
 use async_trait::async_trait;
@@ -39,8 +39,8 @@ pub fn some() -> Vec<PersonView> {
 }
 
 /// A session that has completed its second factor.
-pub fn factor() -> FactorPage {
-    FactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
+pub fn factor() -> SecondFactorPage {
+    SecondFactorPage { person: "ada".into(), state: SecondFactor::default(), set_up: None }
 }
 
 /// A confirmed and an unconfirmed passkey.
@@ -157,7 +157,7 @@ impl Accounts for Fake {
     async fn set_password(&self, _: PasswordWish) -> Result<(), Problem> {
         Err(none())
     }
-    async fn second_factor(&self) -> Result<FactorPage, Problem> {
+    async fn second_factor(&self) -> Result<SecondFactorPage, Problem> {
         self.read(|world| world.factor.clone())
     }
     async fn factor_options(&self) -> Result<FactorOptions, Problem> {
@@ -253,7 +253,7 @@ async fn second_factor_page_sets_up_an_app() {
         uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into(),
     };
     let fake = Fake::new(|world| {
-        world.factor = FactorPage { state: needed, set_up: Some(made), ..factor() }
+        world.factor = SecondFactorPage { state: needed, set_up: Some(made), ..factor() }
     });
     let page = get(&fake, "/second-factor").await;
     page.says(&[

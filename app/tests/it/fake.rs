@@ -6,9 +6,9 @@
 use std::sync::{Arc, Mutex};
 
 use api::catalog::{
-    BroughtVersion, DRAWN, Findings, ImportPage, ImportReport, ImportsWanted, Meant, RoleEdge,
-    RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion, RoleVertex,
-    RoleView, RoleWanted, RolesWanted,
+    BroughtVersion, Findings, ImportPage, ImportReport, ImportsWanted, MAX_GRAPH_ROLES, Meant,
+    RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion,
+    RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::*;
 use api::listing::{
@@ -120,7 +120,7 @@ pub struct World {
     pub node_proposal: NodeProposal,
     pub overseen: crate::oversight::Overseen,
     pub people: Vec<api::people::PersonView>,
-    pub factor: api::second_factor::FactorPage,
+    pub factor: api::second_factor::SecondFactorPage,
     pub passkeys: Vec<api::people::PasskeyView>,
     /// The error that every read returns, if set.
     pub problem: Option<Problem>,
@@ -1766,7 +1766,7 @@ impl Console for Fake {
                 flags: role.flags.clone(),
             };
             let roles: Vec<RoleVertex> = world.roles.iter().map(vertex).collect();
-            let count = if world.long { DRAWN + 1 } else { roles.len() };
+            let count = if world.long { MAX_GRAPH_ROLES + 1 } else { roles.len() };
             match (world.long, roles.len()) {
                 (true, _) | (_, 0) => RoleGraph { count, ..RoleGraph::default() },
                 _ => RoleGraph {

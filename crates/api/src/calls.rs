@@ -46,7 +46,7 @@ use crate::names::ROOT;
 use shell::quoted;
 
 /// Environment variable with the server's URL, for both commands.
-pub const SERVER: &str = "GANTRY_SERVER";
+pub const SERVER_VARIABLE: &str = "GANTRY_SERVER";
 /// Environment variable with an API token.
 pub const TOKEN: &str = "GANTRY_TOKEN";
 /// Environment variable with the path of a cookie file, as `curl -c` writes it at sign-in.
@@ -264,7 +264,7 @@ impl Call {
             Body::Json(body) => parts.push(format!("--json {}", quoted(&body.to_string()))),
             Body::File(name) => parts.push(format!("--json @{name}")),
         }
-        parts.push(format!("\"${SERVER}{ROOT}{}\"", self.path));
+        parts.push(format!("\"${SERVER_VARIABLE}{ROOT}{}\"", self.path));
         parts.join(" ")
     }
 }

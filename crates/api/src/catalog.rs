@@ -9,10 +9,10 @@ use engine::ids::{AttribName, BarclampName, DeploymentName, JigName, RoleName};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
-use crate::listing::{Cursor, Kind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
 
 /// Maximum number of roles in a graph of the catalog.
-pub const DRAWN: usize = 300;
+pub const MAX_GRAPH_ROLES: usize = 300;
 /// Maximum number of barclamp versions on a role's page.
 pub const MAX_VERSIONS: usize = 50;
 

@@ -27,7 +27,7 @@ use crate::workers::{WorkerPage, WorkerView};
 
 /// Type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyKind {
     Text,
     Number,
 }
@@ -42,7 +42,7 @@ pub trait Sort: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     fn as_str(self) -> &'static str;
 
     /// Types of a row's keys in this order. The last key is unique within the list.
-    fn keys(self) -> &'static [Kind];
+    fn keys(self) -> &'static [KeyKind];
 }
 
 /// A sort order: `name` ascending, `-name` descending.
@@ -211,7 +211,7 @@ impl InvalidCursor {
 }
 
 /// Separates keys. A `~` within a key is written `~0`, so no key contains the separator.
-const BETWEEN: &str = "~-";
+const SEPARATOR: &str = "~-";
 
 impl Cursor {
     /// The cursor after the row with these keys.
@@ -220,21 +220,21 @@ impl Cursor {
         match (order.is_usual(), keys.as_slice()) {
             // Short form for the default order with one key: the key itself.
             (true, [only]) => Self(only.clone()),
-            _ => Self(format!("{order}{BETWEEN}{}", keys.join(BETWEEN))),
+            _ => Self(format!("{order}{SEPARATOR}{}", keys.join(SEPARATOR))),
         }
     }
 
     /// The keys of the row, if the cursor is valid for this order.
     pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, InvalidCursor> {
         let kinds = order.by.keys();
-        let said = self.0.strip_prefix(&format!("{order}{BETWEEN}"));
+        let said = self.0.strip_prefix(&format!("{order}{SEPARATOR}"));
         let bare = said.is_none();
         let said = said.or_else(|| Some(&*self.0).filter(|_| order.is_usual() && kinds.len() == 1));
-        let parts: Vec<&str> = said.map(|said| said.split(BETWEEN).collect()).unwrap_or_default();
-        let key = |(part, kind): (&&str, &Kind)| match kind {
-            Kind::Text => Some(Key::Text(part.replace("~0", "~"))),
+        let parts: Vec<&str> = said.map(|said| said.split(SEPARATOR).collect()).unwrap_or_default();
+        let key = |(part, kind): (&&str, &KeyKind)| match kind {
+            KeyKind::Text => Some(Key::Text(part.replace("~0", "~"))),
             // In the short form the number is a row's own number, which is never negative.
-            Kind::Number => {
+            KeyKind::Number => {
                 part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number)
             }
         };
@@ -320,9 +320,9 @@ macro_rules! sort {
                 }
             }
 
-            fn keys(self) -> &'static [Kind] {
+            fn keys(self) -> &'static [KeyKind] {
                 match self {
-                    $(Self::$variant => &[$(Kind::$kind),+]),+
+                    $(Self::$variant => &[$(KeyKind::$kind),+]),+
                 }
             }
         }
@@ -346,7 +346,7 @@ sort! {
         /// Name of the state.
         State "state" [Text, Number],
         /// Duration. A run that has not ended counts as zero.
-        Took "took" [Number, Number],
+        Durations "took" [Number, Number],
     }
 }
 
@@ -637,7 +637,8 @@ mod tests {
     #[test]
     fn cursor_of_another_order_is_invalid() {
         let keys = |order: Order<RunSort>| -> Vec<Key> {
-            let one = |kind: &Kind| if *kind == Kind::Text { Key::from("1") } else { Key::from(1) };
+            let one =
+                |kind: &KeyKind| if *kind == KeyKind::Text { Key::from("1") } else { Key::from(1) };
             order.by.keys().iter().map(one).collect()
         };
         for from in every_order::<RunSort>() {

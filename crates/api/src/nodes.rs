@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::At;
 use crate::console::{RunSummary, StepState};
-use crate::listing::{Cursor, Kind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use engine::plan::Edit;
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, Kind, Order, PersonSort, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, PersonSort, Sort, sort};
 
 /// A password. It is never written to logs.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
@@ -487,7 +487,7 @@ sort! {
         /// Valid tokens first, then by time of creation.
         Holds "holds" [Number, Number, Text],
         /// Time of creation.
-        Made "made" [Number, Text],
+        CreatedResult "made" [Number, Text],
         Name "name" [Text, Text],
     }
 }

@@ -46,7 +46,7 @@ pub struct Finding {
 }
 
 /// Default value of `Retry-After`.
-pub const MOMENT: Duration = Duration::from_secs(5);
+pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Code of an error without a valid session or token.
 pub const SIGNED_OUT: &str = "signed_out";
@@ -141,9 +141,10 @@ impl Problem {
         Self::new(409, code, "Conflict", detail)
     }
 
-    /// Temporarily unavailable (503). The client can retry after [`MOMENT`].
+    /// Temporarily unavailable (503). The client can retry after [`DEFAULT_RETRY_AFTER`].
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self::new(503, "unavailable", "Temporarily unavailable", detail).again_after(MOMENT)
+        Self::new(503, "unavailable", "Temporarily unavailable", detail)
+            .again_after(DEFAULT_RETRY_AFTER)
     }
 
     /// The change may or may not have taken effect (503). There is no `Retry-After`: the client
@@ -196,7 +197,7 @@ mod tests {
         let waits =
             |millis| Problem::internal().again_after(Duration::from_millis(millis)).again_after;
         assert_eq!([0, 1, 1_000, 1_001, 59_000].map(waits), [1, 1, 1, 2, 59].map(Some));
-        assert_eq!(Problem::unavailable("").again_after, Some(MOMENT.as_secs()));
+        assert_eq!(Problem::unavailable("").again_after, Some(DEFAULT_RETRY_AFTER.as_secs()));
         assert_eq!(Problem::signed_out().again_after, None);
     }
 }

@@ -109,7 +109,7 @@ impl fmt::Debug for TotpMade {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FactorPage {
+pub struct SecondFactorPage {
     pub person: String,
     pub state: SecondFactor,
     /// The authenticator app that this session is setting up.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use crate::listing::{Cursor, Kind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
 
 /// Maximum number of values of one page.
 pub const MAX_VALUES: usize = 200;

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::At;
 use crate::console::{NoderoleRef, StepState};
-use crate::listing::{Cursor, Kind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
 
 /// Number of steps per reason if the query selects no reason.
-pub const FIRST: usize = 5;
+pub const STEPS_PER_REASON: usize = 5;
 /// Number of steps on a page of one reason.
 pub const PAGE: usize = 50;
 

@@ -43,7 +43,7 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
     let (read, disappeared) = match read_and_compare(folder, since) {
         Ok(examined) => examined,
         // A client that asked for JSON reads only standard output.
-        Err(Unread { place, error }) => {
+        Err(ReadError { place, error }) => {
             if json {
                 tell(&Err(Findings(vec![to_finding(place, &error)])), &[])?;
             }
@@ -65,7 +65,7 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
 type Read = Result<Import, Findings>;
 
 /// A folder or file that could not be read.
-struct Unread<'f> {
+struct ReadError<'f> {
     place: &'f Path,
     error: anyhow::Error,
 }
@@ -74,8 +74,8 @@ struct Unread<'f> {
 fn read_and_compare<'f>(
     folder: &'f Path,
     since: Option<&'f Path>,
-) -> Result<(Read, Vec<String>), Unread<'f>> {
-    let unread = |place| move |error| Unread { place, error };
+) -> Result<(Read, Vec<String>), ReadError<'f>> {
+    let unread = |place| move |error| ReadError { place, error };
     let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
     let Some(since) = since else { return Ok((read, Vec::new())) };
     let before = known(since).map_err(unread(since))?;

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use engine::reach::{Database, Policy};
-use migrations::{Purpose, Standing};
+use migrations::{RolePurpose, Standing};
 use sqlx::postgres::PgConnectOptions;
 use store::{Connecting, Store};
 
 /// Interval between attempts to reach an unavailable database.
-const AGAIN: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Reasons why a database can't be used.
-enum Trouble {
+enum OpenError {
     /// Temporary: the database does not answer or is starting.
     Temporary(anyhow::Error),
     /// Permanent: a person must change something.
@@ -32,12 +32,12 @@ pub enum Role {
     /// The owner of the tables.
     Owner,
     /// The role of the server or of the workers.
-    Program(Purpose),
+    Program(RolePurpose),
 }
 
 impl Role {
-    pub const SERVER: Self = Self::Program(Purpose::Server);
-    pub const WORKER: Self = Self::Program(Purpose::Worker);
+    pub const SERVER: Self = Self::Program(RolePurpose::Server);
+    pub const WORKER: Self = Self::Program(RolePurpose::Worker);
 
     fn variable(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ pub async fn open(url: &str, role: Role) -> Result<Store> {
     let (store, options) = create_store(url, role)?;
     match look(&store, &options, role).await {
         Ok(()) => Ok(store),
-        Err(Trouble::Temporary(why) | Trouble::Permanent(why)) => Err(why),
+        Err(OpenError::Temporary(why) | OpenError::Permanent(why)) => Err(why),
     }
 }
 
@@ -64,10 +64,10 @@ pub async fn open_with_retry(url: &str, role: Role) -> Result<Store> {
     loop {
         match look(&store, &options, role).await {
             Ok(()) => return Ok(store),
-            Err(Trouble::Permanent(why)) => return Err(why),
-            Err(Trouble::Temporary(why)) => tracing::warn!("waiting for the database: {why:#}"),
+            Err(OpenError::Permanent(why)) => return Err(why),
+            Err(OpenError::Temporary(why)) => tracing::warn!("waiting for the database: {why:#}"),
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -94,7 +94,7 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     url.parse().with_context(|| format!("{variable} is not a valid URL"))
 }
 
-async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), Trouble> {
+async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), OpenError> {
     let said = |error| told(error, options);
     // The owner of a table can disable its triggers.
     let owns: bool = sqlx::query_scalar(
@@ -106,17 +106,17 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
     .map_err(said)?;
     let name = options.get_username();
     if let (true, Role::Program(purpose)) = (owns, role) {
-        return Err(Trouble::Permanent(anyhow!(
+        return Err(OpenError::Permanent(anyhow!(
             "DATABASE_URL connects as {name}, which owns Gantry's tables and could disable their \
              guards. Set DATABASE_URL to the URL of the {}'s role, and GANTRY_OWNER_URL to this \
              one. Only `gantry migrate`, `gantry admin` and `gantry up` use the owner.",
             purpose.as_str()
         )));
     }
-    let unfit = |why: &str| Err(Trouble::Permanent(anyhow!("{why}")));
+    let unfit = |why: &str| Err(OpenError::Permanent(anyhow!("{why}")));
     match migrations::standing(store.pool())
         .await
-        .map_err(|error| Trouble::Permanent(error.into()))?
+        .map_err(|error| OpenError::Permanent(error.into()))?
     {
         Standing::Current => fits(store, name, owns, role).await,
         Standing::Empty => unfit(
@@ -151,8 +151,8 @@ pub fn reach(store: &Store, local: bool) -> Policy {
 }
 
 /// Rejects a role that belongs to another program.
-async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), Trouble> {
-    let wrong = |why: String| Err(Trouble::Permanent(anyhow!("{why}")));
+async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), OpenError> {
+    let wrong = |why: String| Err(OpenError::Permanent(anyhow!("{why}")));
     let Role::Program(purpose) = role else {
         return match owns {
             true => Ok(()),
@@ -162,9 +162,9 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
             )),
         };
     };
-    let of = async |purpose: Purpose| {
+    let of = async |purpose: RolePurpose| {
         let role = migrations::database_role(store.pool(), purpose).await;
-        role.map_err(|error| Trouble::Permanent(error.into()))
+        role.map_err(|error| OpenError::Permanent(error.into()))
     };
     let Some(own) = of(purpose).await? else {
         return wrong(
@@ -181,7 +181,9 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
             own.name
         ));
     }
-    for other in [Purpose::Server, Purpose::Worker].into_iter().filter(|other| *other != purpose) {
+    for other in
+        [RolePurpose::Server, RolePurpose::Worker].into_iter().filter(|other| *other != purpose)
+    {
         if of(other).await?.is_some_and(|role| role.is_own) {
             return wrong(format!(
                 "DATABASE_URL connects as {name}, which also has the rights of the {}'s role. Use \
@@ -194,7 +196,7 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), T
 }
 
 /// Explains a failed connection and how to solve the problem.
-fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
+fn told(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
     let role = options.get_username();
     let place = match options.get_socket() {
         Some(folder) => format!("in the folder {}", folder.display()),
@@ -227,7 +229,7 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> Trouble {
     };
     let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
     let why = anyhow::Error::new(error).context(message);
-    if lasts { Trouble::Permanent(why) } else { Trouble::Temporary(why) }
+    if lasts { OpenError::Permanent(why) } else { OpenError::Temporary(why) }
 }
 
 #[cfg(test)]
@@ -251,7 +253,7 @@ mod tests {
         assert!(!said.contains("geheim"), "{said}");
         let near =
             address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
-        let (Trouble::Temporary(why) | Trouble::Permanent(why)) =
+        let (OpenError::Temporary(why) | OpenError::Permanent(why)) =
             told(sqlx::Error::PoolTimedOut, &near);
         assert!(
             why.to_string().contains("in the folder /srv/gantry/socket does not answer"),

@@ -16,7 +16,7 @@ use crate::configuration;
 const PREFIX: &str = "GANTRY_";
 /// Variables of the client, of scripts on nodes, of builds and of tests. They are no settings.
 const OTHER_VARIABLES: [&str; 19] = [
-    api::calls::SERVER,
+    api::calls::SERVER_VARIABLE,
     api::calls::TOKEN,
     api::calls::SESSION_VARIABLE,
     "GANTRY_CONTEXT",
@@ -39,7 +39,7 @@ const OTHER_VARIABLES: [&str; 19] = [
 /// Prefixes of open sets of variables: a script's data, tests and benchmarks.
 const KNOWN_PREFIXES: [&str; 3] = ["GANTRY_DATA_", "GANTRY_TEST_", "GANTRY_BENCH_"];
 /// Maximum number of variables that get a warning of their own.
-const TOLD: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
 /// The warnings for the current environment.
 pub fn warnings(command: &Command) -> Vec<String> {
@@ -62,7 +62,7 @@ fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String>
         .filter(|name| is_unknown(name))
         .collect();
     strange.sort();
-    let more = strange.len().saturating_sub(TOLD);
+    let more = strange.len().saturating_sub(MAX_WARNINGS);
     let one = |name: &String| {
         let shown: String = name.chars().take(60).collect();
         let key = configuration::key_of(name);
@@ -76,7 +76,7 @@ fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String>
     };
     let rest = (more > 0)
         .then(|| format!("{more} more variables begin with {PREFIX} and are not settings"));
-    strange.iter().take(TOLD).map(one).chain(rest).collect()
+    strange.iter().take(MAX_WARNINGS).map(one).chain(rest).collect()
 }
 
 #[cfg(test)]
@@ -119,10 +119,10 @@ mod tests {
             Vec::<String>::new()
         );
         let many: Vec<String> =
-            (0..TOLD + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
+            (0..MAX_WARNINGS + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
         let told = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(told.len(), TOLD + 1);
-        assert!(told[TOLD].starts_with("3 more"), "{told:?}");
+        assert_eq!(told.len(), MAX_WARNINGS + 1);
+        assert!(told[MAX_WARNINGS].starts_with("3 more"), "{told:?}");
     }
 
     #[test]

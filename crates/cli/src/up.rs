@@ -40,7 +40,7 @@ const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for open database statements at a stop.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks of the child processes.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -185,7 +185,7 @@ async fn run_with_stores(
     // On loopback, every client is already on this host, so local nodes reveal nothing new.
     let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
     let control = Control::new(store.clone())
-        .keeping(data)
+        .with_data_folder(data)
         .with_address_policy(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
     seed(arguments, data, &control, &people, arguments.adds_demo_people(&place.0)).await?;
@@ -289,7 +289,7 @@ async fn look_after(
     mut stop: StopRequest,
     server: &tokio::task::JoinHandle<Result<()>>,
 ) -> Result<()> {
-    let mut look = tokio::time::interval(LOOK);
+    let mut look = tokio::time::interval(CHECK_INTERVAL);
     loop {
         // Stop requests also count while PostgreSQL restarts.
         let looked = async {

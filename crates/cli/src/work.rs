@@ -93,7 +93,7 @@ const MIN_LEASE_SECONDS: f64 = 2.0;
 const MIN_INTERVAL_SECONDS: f64 = 0.1;
 /// Maximum lease and interval in seconds. With more, a lost worker would block its runs for too
 /// long.
-const LONGEST: f64 = 3600.0;
+const MAX_SECONDS: f64 = 3600.0;
 
 fn lease(text: &str) -> Result<Duration, String> {
     seconds(text, MIN_LEASE_SECONDS)
@@ -104,10 +104,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn seconds(text: &str, min: f64) -> Result<Duration, String> {
-    let number: Option<f64> = text.parse().ok().filter(|n| (min..=LONGEST).contains(n));
+    let number: Option<f64> = text.parse().ok().filter(|n| (min..=MAX_SECONDS).contains(n));
     number
         .map(Duration::from_secs_f64)
-        .ok_or_else(|| format!("must be a number of seconds from {min} to {LONGEST}"))
+        .ok_or_else(|| format!("must be a number of seconds from {min} to {MAX_SECONDS}"))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ const LARGEST: u64 = 1 << 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Apply {
     #[command(flatten)]
-    files: Files,
+    files: FileArgs,
     #[command(flatten)]
     submit: Submit,
     /// Add to a proposal of other people: theirs is submitted with yours, and you can no longer
@@ -58,7 +58,7 @@ pub(crate) struct Submit {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Files {
+pub(crate) struct FileArgs {
     /// YAML file with declarations, or - for standard input; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     files: Vec<String>,
@@ -113,14 +113,14 @@ struct Ground {
 }
 
 /// A document with the edits computed from it.
-struct Worked {
+struct PlannedChange {
     declared: Declaration,
     ground: Ground,
     steps: Vec<Step>,
 }
 
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
-    let place = Wish { submit: &apply.submit, join: apply.join };
+    let place = ProposeOptions { submit: &apply.submit, join: apply.join };
     let worked = work_out(&client.server, &apply.files)?;
     // Check all proposals first, so that an error opens none of them.
     worked.iter().try_for_each(|one| check_join(&one.ground, &one.steps, place))?;
@@ -142,7 +142,7 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     done
 }
 
-pub(crate) fn diff(client: &Client, files: &Files) -> Outcome {
+pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     // As with diff(1), an error is not exit code 1.
     let worked = work_out(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
@@ -206,7 +206,7 @@ fn names_of(nodes: &BTreeMap<NodeId, String>) -> impl Iterator<Item = (NodeId, &
 }
 
 fn propose_and_print(client: &Client, ground: &Ground, place: &Place, steps: &[Step]) -> Outcome {
-    check_join(ground, steps, Wish { submit: &place.submit, join: place.join })?;
+    check_join(ground, steps, ProposeOptions { submit: &place.submit, join: place.join })?;
     let made = propose(client, ground, steps, &place.submit)?;
     if client.output.json { client.output.json(&made) } else { Ok(()) }
 }
@@ -234,14 +234,14 @@ fn of_others(server: &Server, open: &ProposalView, answer: &Value) -> Outcome<bo
 
 /// Options for the computed edits.
 #[derive(Debug, Clone, Copy)]
-struct Wish<'w> {
+struct ProposeOptions<'w> {
     submit: &'w Submit,
     join: bool,
 }
 
 /// Checks that the edits may be added to the open proposal. A proposal of other people needs
 /// `--join`, because their edits would be submitted too.
-fn check_join(ground: &Ground, steps: &[Step], wish: Wish<'_>) -> Outcome {
+fn check_join(ground: &Ground, steps: &[Step], wish: ProposeOptions<'_>) -> Outcome {
     let touches = !steps.is_empty() || wish.submit.submit;
     match ground.board.proposal.as_ref().filter(|_| touches && ground.of_others && !wish.join) {
         None => Ok(()),
@@ -414,7 +414,7 @@ fn lines(deployment: &str, steps: &[Step]) -> String {
     format!("{deployment}\n{lines}")
 }
 
-fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
+fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
     let mut all: Vec<Declaration> = Vec::new();
     for file in &files.files {
         let shown = if file == "-" { "standard input" } else { file };
@@ -450,7 +450,7 @@ fn work_out(server: &Server, files: &Files) -> Outcome<Vec<Worked>> {
         match present(server, &declared, &ground.board)? {
             Err(found) => wrong.extend(found),
             Ok(present) => match declare::edits(ground.board.id, &declared, &present) {
-                Ok(steps) => worked.push(Worked { declared, ground, steps }),
+                Ok(steps) => worked.push(PlannedChange { declared, ground, steps }),
                 Err(found) => wrong.extend(found),
             },
         }

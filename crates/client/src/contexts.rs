@@ -188,7 +188,7 @@ pub(crate) struct Said {
 
 /// The selected server with its credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chosen {
+pub(crate) struct SelectedServer {
     pub(crate) address: Address,
     pub(crate) key: Option<Key>,
     /// The context that the credentials come from.
@@ -197,7 +197,7 @@ pub(crate) struct Chosen {
 
 /// Selects the server. Options take precedence over the environment, and the environment over the
 /// current context. A server takes precedence over a context.
-pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
+pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<SelectedServer> {
     let token = || said.env_token.clone().map(Key::Token);
     let explicit_server = said.server.as_ref().or(if said.context.is_none() {
         said.env_server.as_ref()
@@ -211,7 +211,7 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
             .as_ref()
             .and_then(|name| contexts.contexts.get(name))
             .map(|context| context.key.clone());
-        return Ok(Chosen { address, key: token().or(kept), context });
+        return Ok(SelectedServer { address, key: token().or(kept), context });
     }
     let name = said
         .context
@@ -230,7 +230,7 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<Chosen> {
     // context.
     let token = if said.context.is_none() { token() } else { None };
     let own = token.is_none().then(|| name.clone());
-    Ok(Chosen { address, key: token.or_else(|| Some(context.key.clone())), context: own })
+    Ok(SelectedServer { address, key: token.or_else(|| Some(context.key.clone())), context: own })
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl fmt::Display for Wrong {
 
 /// A value with its position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Written<T> {
+pub(crate) struct Positioned<T> {
     pub(crate) is: T,
     pub(crate) at: At,
 }
@@ -51,13 +51,13 @@ pub(crate) struct Written<T> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Declaration {
     pub(crate) file: String,
-    pub(crate) deployment: Written<DeploymentName>,
+    pub(crate) deployment: Positioned<DeploymentName>,
     /// Node names by role, as written.
-    pub(crate) bindings: BTreeMap<RoleName, Written<Vec<Written<String>>>>,
+    pub(crate) bindings: BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>>,
     /// Data of the deployment's roles.
     pub(crate) data: BTreeMap<RoleName, Placed>,
     /// User data of noderoles, by node name as written.
-    pub(crate) node_data: BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>>,
+    pub(crate) node_data: BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>>,
     pub(crate) prune: bool,
 }
 
@@ -145,7 +145,7 @@ impl<'d> Reader<'d> {
         let node_data = self.node_data();
         let deployment =
             match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
-                Some(Ok(name)) => Written { is: name, at: self.document.place("/deployment") },
+                Some(Ok(name)) => Positioned { is: name, at: self.document.place("/deployment") },
                 Some(Err(error)) => {
                     self.say("/deployment", error.to_string());
                     return None;
@@ -188,7 +188,7 @@ impl<'d> Reader<'d> {
         text.parse().map_err(|error: T::Err| self.say(pointer, error.to_string())).ok()
     }
 
-    fn bindings(&mut self) -> BTreeMap<RoleName, Written<Vec<Written<String>>>> {
+    fn bindings(&mut self) -> BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>> {
         let mut all = BTreeMap::new();
         for (role, nodes, pointer) in
             self.entries("/bindings", "`bindings` must be a map: `ROLE: [NODE, ...]`.")
@@ -206,18 +206,18 @@ impl<'d> Reader<'d> {
                     continue;
                 }
             };
-            all.insert(role, Written { is: list, at });
+            all.insert(role, Positioned { is: list, at });
         }
         all
     }
 
-    fn nodes(&mut self, nodes: &[Value], pointer: &str) -> Vec<Written<String>> {
-        let mut list: Vec<Written<String>> = Vec::new();
+    fn nodes(&mut self, nodes: &[Value], pointer: &str) -> Vec<Positioned<String>> {
+        let mut list: Vec<Positioned<String>> = Vec::new();
         for (number, node) in nodes.iter().enumerate() {
             let pointer = format!("{pointer}/{number}");
             match node {
                 Value::String(node) if !node.is_empty() => {
-                    list.push(Written { is: node.clone(), at: self.document.place(&pointer) });
+                    list.push(Positioned { is: node.clone(), at: self.document.place(&pointer) });
                 }
                 _ => self.say(&pointer, "A node must be a string with its name."),
             }
@@ -244,7 +244,7 @@ impl<'d> Reader<'d> {
         all
     }
 
-    fn node_data(&mut self) -> BTreeMap<String, Written<BTreeMap<NoderoleKey, Placed>>> {
+    fn node_data(&mut self) -> BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>> {
         let mut all = BTreeMap::new();
         for (node, _, pointer) in
             self.entries("/node_data", "`node_data` must be a map: `NODE: {ROLE: {...}}`.")
@@ -257,7 +257,7 @@ impl<'d> Reader<'d> {
                 let value = self.object(value, &pointer);
                 roles.extend(role.zip(value));
             }
-            all.insert(node.clone(), Written { is: roles, at: self.document.place(&pointer) });
+            all.insert(node.clone(), Positioned { is: roles, at: self.document.place(&pointer) });
         }
         all
     }
@@ -496,7 +496,7 @@ impl Planner<'_> {
 
     fn wanted<'w>(
         &'w self,
-        nodes: &'w [Written<String>],
+        nodes: &'w [Positioned<String>],
     ) -> impl Iterator<Item = (NodeId, &'w str)> {
         nodes
             .iter()

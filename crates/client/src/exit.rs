@@ -48,9 +48,9 @@ pub(crate) enum Failure {
     /// The server rejected the request.
     Refused(Box<Problem>),
     /// The server rejected query parameters, which come from the command line.
-    Words(Box<Problem>),
+    InvalidQuery(Box<Problem>),
     /// The credentials are missing or invalid.
-    SignedOut(String),
+    NotSignedIn(String),
     /// The time limit is exceeded.
     TimedOut(String),
     /// The reader of standard output closed the pipe.
@@ -86,7 +86,7 @@ impl Failure {
                 if let Some(words) = problem.detail.strip_prefix(INVALID_QUERY_PREFIX) {
                     problem.detail = words.to_owned();
                 }
-                Self::Words(problem)
+                Self::InvalidQuery(problem)
             }
             other => other,
         }
@@ -109,11 +109,11 @@ impl Failure {
         match self {
             Self::Unread => 0,
             Self::Negative(_) => NOT_SO,
-            Self::Usage(_) | Self::Words(_) => CALLED_WRONGLY,
+            Self::Usage(_) | Self::InvalidQuery(_) => CALLED_WRONGLY,
             Self::Unreachable(_) => 3,
             Self::Nothing(_) => 4,
             Self::Refused(problem) => refused(problem),
-            Self::SignedOut(_) => 6,
+            Self::NotSignedIn(_) => 6,
             Self::TimedOut(_) => 124,
         }
     }
@@ -121,7 +121,7 @@ impl Failure {
     /// The error as JSON. A rejection has the server's problem details.
     pub(crate) fn as_json(&self) -> serde_json::Value {
         match self {
-            Self::Refused(problem) | Self::Words(problem) => {
+            Self::Refused(problem) | Self::InvalidQuery(problem) => {
                 serde_json::to_value(problem).unwrap_or_default()
             }
             other => serde_json::json!({"exit": other.code(), "detail": other.to_string()}),
@@ -148,9 +148,9 @@ impl fmt::Display for Failure {
             | Self::Usage(text)
             | Self::Unreachable(text)
             | Self::Nothing(text)
-            | Self::SignedOut(text)
+            | Self::NotSignedIn(text)
             | Self::TimedOut(text) => f.write_str(text),
-            Self::Refused(problem) | Self::Words(problem) => {
+            Self::Refused(problem) | Self::InvalidQuery(problem) => {
                 write!(f, "{}: {}", problem.title, problem.detail)?;
                 // Skip findings that only repeat the detail.
                 let mut more = problem.errors.iter().filter(|found| found.detail != problem.detail);
@@ -231,7 +231,7 @@ mod tests {
             (Failure::Usage(text("")), 2),
             (Failure::Unreachable(text("")), 3),
             (Failure::Nothing(text("")), 4),
-            (Failure::SignedOut(text("")), 6),
+            (Failure::NotSignedIn(text("")), 6),
             (Failure::TimedOut(text("")), 124),
         ];
         for (failure, number) in ends {

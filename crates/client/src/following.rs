@@ -27,7 +27,7 @@ use crate::lists::Client;
 use crate::names;
 use crate::output::{note, plain, steps};
 use crate::overview::pending_text;
-use crate::server::{News, Server, parse_answer};
+use crate::server::{EventStream, Server, parse_answer};
 use crate::terminal::ControlFilter;
 use crate::when::duration;
 
@@ -38,9 +38,9 @@ const PAUSE_FACTOR: u32 = 10;
 /// Maximum pause after a request.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// How long a server may be unreachable before the command fails.
-const AWAY: Duration = Duration::from_secs(120);
+const MAX_DISCONNECTED: Duration = Duration::from_secs(120);
 /// Time limit for fetching the pending reasons after a timeout.
-const REASONS: Duration = Duration::from_secs(5);
+const REASONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
@@ -149,7 +149,7 @@ pub(crate) struct Logs {
 }
 
 /// Progress bar for counted steps.
-const COUNTED: &str = "{bar:30} {pos}/{len} {elapsed} {wide_msg}";
+const PROGRESS_TEMPLATE: &str = "{bar:30} {pos}/{len} {elapsed} {wide_msg}";
 /// Progress line if there is nothing to count.
 const SPINNER_TEMPLATE: &str = "{elapsed} {wide_msg}";
 
@@ -165,7 +165,7 @@ struct Watcher {
     end: Option<Instant>,
     most: Duration,
     bar: ProgressBar,
-    news: News,
+    news: EventStream,
     /// Whether the server has answered at least once.
     reached: bool,
     disconnected_since: Option<Instant>,
@@ -182,7 +182,7 @@ impl Watcher {
         bar.enable_steady_tick(Duration::from_millis(250));
         let end =
             (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
-        let (server, news) = (client.server.until(end), News::of(&client.server, topics));
+        let (server, news) = (client.server.until(end), EventStream::of(&client.server, topics));
         Self {
             server,
             end,
@@ -199,7 +199,7 @@ impl Watcher {
     fn shows(&self, counts: &StateCounts) {
         let all = counts.blocked + counts.todo + counts.transition + counts.active + counts.error;
         // Zero of zero steps is not shown.
-        self.bar.set_style(style(if all > 0 { COUNTED } else { SPINNER_TEMPLATE }));
+        self.bar.set_style(style(if all > 0 { PROGRESS_TEMPLATE } else { SPINNER_TEMPLATE }));
         self.bar.set_length(all.unsigned_abs());
         self.bar.set_position(counts.active.unsigned_abs());
         self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
@@ -227,7 +227,7 @@ impl Watcher {
         }
         let since = *self.disconnected_since.get_or_insert_with(Instant::now);
         // A server that never answered does not exist. One that did may return.
-        let may_come_back = self.over() || (self.reached && since.elapsed() <= AWAY);
+        let may_come_back = self.over() || (self.reached && since.elapsed() <= MAX_DISCONNECTED);
         if !(failure.passes() && may_come_back) {
             return Err(failure);
         }
@@ -339,7 +339,7 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
 /// Reasons of pending steps, in a deployment or in all.
 fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
-    let server = client.server.until(Instant::now().checked_add(REASONS));
+    let server = client.server.until(Instant::now().checked_add(REASONS_TIMEOUT));
     let page: WaitingPage = server.read(&query.behind("/waiting"))?;
     Ok(pending_text(&page, client.output).trim_end().to_owned())
 }
@@ -605,8 +605,9 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         return find(client, logs.run, text, logs.any_case);
     }
     let Client { server, output } = client;
-    let mut news =
-        logs.follow.then(|| News::subscribe_while_read(server, &format!("run:{}", logs.run)));
+    let mut news = logs
+        .follow
+        .then(|| EventStream::subscribe_while_read(server, &format!("run:{}", logs.run)));
     // One filter for the whole log, because a sequence can span several pieces.
     let mut filter = ControlFilter::default();
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
@@ -624,7 +625,7 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
                     );
                     Instant::now()
                 });
-                if since.elapsed() > AWAY {
+                if since.elapsed() > MAX_DISCONNECTED {
                     return Err(Failure::Unreachable(format!(
                         "{why}\nTo continue at the same byte, use --since-byte {offset}"
                     )));

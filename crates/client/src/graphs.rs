@@ -12,13 +12,13 @@ use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, Look};
 
 use crate::address::Query;
 use crate::exit::Outcome;
-use crate::lists::{Again, Client};
+use crate::lists::{Client, WatchOption};
 use crate::names;
 use crate::output::{Paper, Table, outline, plain};
 
 /// The part of a graph to show, and the path to mark.
 #[derive(Debug, Args)]
-pub(crate) struct GraphWanted {
+pub(crate) struct GraphArgs {
     /// Roles whose noderoles are shown individually, separated by commas
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
@@ -50,10 +50,10 @@ pub(crate) struct GraphWanted {
     #[arg(long, value_name = "N", value_parser = names::target)]
     target: Option<i64>,
     #[command(flatten)]
-    again: Again,
+    again: WatchOption,
 }
 
-impl GraphWanted {
+impl GraphArgs {
     fn words(&self) -> Query {
         Query::default()
             .with("roles", &self.roles)
@@ -70,7 +70,7 @@ impl GraphWanted {
 }
 
 /// Prints the graph at a path of the API.
-pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphWanted) -> Outcome {
+pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphArgs) -> Outcome {
     let place = wanted.words().behind(place);
     client.show(wanted.again, || client.server.get(&place), text)
 }

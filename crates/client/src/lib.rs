@@ -74,7 +74,7 @@ pub enum Command {
     /// Propose the changes that files declare
     Apply(apply::Apply),
     /// Show the changes that `apply` would propose; exits 0 for none, 1 for some
-    Diff(apply::Files),
+    Diff(apply::FileArgs),
     /// Show and edit open proposals
     #[command(subcommand)]
     Proposal(plans::Proposal),
@@ -187,11 +187,11 @@ impl Options {
 #[must_use]
 pub fn with_options(program: clap::Command) -> clap::Command {
     #[derive(Debug, clap::Parser)]
-    struct Own {
+    struct ClientCommands {
         #[command(subcommand)]
         _command: Command,
     }
-    let own = <Own as clap::CommandFactory>::command();
+    let own = <ClientCommands as clap::CommandFactory>::command();
     let names: Vec<String> =
         own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
     let with =
@@ -254,7 +254,7 @@ fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
     let chosen = contexts::choose(&said, &contexts)?;
     if chosen.key.is_none() {
         let server = &chosen.address;
-        return Err(Failure::SignedOut(format!(
+        return Err(Failure::NotSignedIn(format!(
             "No credentials for {server}. Run `gantry context add NAME --server {server} \
              --link-file FILE`, or set GANTRY_TOKEN."
         )));

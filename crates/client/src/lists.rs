@@ -12,7 +12,7 @@ use crate::address::Query;
 use crate::exit::{Failure, Outcome};
 use crate::names::from_one;
 use crate::output::{Paper, Table, moment, note, said, steps};
-use crate::server::{News, Server, taken};
+use crate::server::{EventStream, Server, taken};
 
 /// Maximum time between requests without an event: the stream does not cover all data.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,12 +41,12 @@ pub(crate) struct ListOptions {
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
-    pub(crate) again: Again,
+    pub(crate) again: WatchOption,
 }
 
 /// Whether to repeat the request.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub(crate) struct Again {
+pub(crate) struct WatchOption {
     /// Show the result again whenever it changes; with --json one document per line
     #[arg(long)]
     watch: bool,
@@ -146,7 +146,7 @@ impl Client {
     /// Prints a resource. With `--watch`, prints it again whenever it changes.
     pub(crate) fn show(
         &self,
-        again: Again,
+        again: WatchOption,
         ask: impl Fn() -> Outcome<Value>,
         text: impl Fn(&Value, Paper) -> String,
     ) -> Outcome {
@@ -168,7 +168,7 @@ impl Client {
             false => output.anew(&text(value, output)),
         };
         tell(&shown)?;
-        let mut news = News::subscribe_while_read(&self.server, "");
+        let mut news = EventStream::subscribe_while_read(&self.server, "");
         let mut away = false;
         loop {
             news.wait(POLL_INTERVAL)?;

@@ -16,12 +16,12 @@ use ureq::http::Method;
 use crate::address::{Query, part};
 use crate::apply::{json_of, text_of};
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Again, Client, ListOptions};
+use crate::lists::{self, Client, ListOptions, WatchOption};
 use crate::names;
 use crate::output::{Paper, Table, moment, note, outline, plain, said, sanitize_lines};
 use crate::pages;
-use crate::plans::{Because, OnVersion};
-use crate::server::{With, taken};
+use crate::plans::{ExpectedVersion, ReasonArgs};
+use crate::server::{RequestOptions, taken};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Node {
@@ -44,7 +44,7 @@ pub(crate) enum Node {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Add one node, or the nodes of a file
     Add(Add),
@@ -60,25 +60,25 @@ pub(crate) enum Node {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// End the maintenance of a node
     In {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Remove a node that is in no blueprint
     Remove {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// List health checks of a node, newest first
     Looks {
@@ -131,7 +131,7 @@ pub(crate) enum NodeToken {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Create a token, which is shown only once
     Make {
@@ -144,7 +144,7 @@ pub(crate) enum NodeToken {
         #[arg(long, default_value_t = api::limits::DEFAULT_TOKEN_DAYS)]
         days: u32,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Revoke a token
     Revoke {
@@ -153,7 +153,7 @@ pub(crate) enum NodeToken {
         /// Id of the token, from the list of the node's tokens
         token: uuid::Uuid,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
 }
 
@@ -195,12 +195,12 @@ pub(crate) struct Add {
     /// Add the nodes of a file, all or none; - for standard input. Each line has a node: its name,
     /// then values of these options, for example web-7.rack1.example.com root=/srv/nodes/web-7
     /// (with host_key and key_version for --host-key and --key-version)
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ALONE)]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = SINGLE_NODE_OPTIONS)]
     file: Option<String>,
 }
 
 /// Options of a single node, which conflict with `--file`.
-const ALONE: [&str; 11] = [
+const SINGLE_NODE_OPTIONS: [&str; 11] = [
     "fqdn",
     "macs",
     "serial",
@@ -256,7 +256,7 @@ pub(crate) struct Edit {
     #[arg(long, conflicts_with_all = ["description", "macs", "serial", "version"])]
     propose: bool,
     #[command(flatten)]
-    on: OnVersion,
+    on: ExpectedVersion,
 }
 
 impl Edit {
@@ -308,13 +308,15 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     // The server knows full names and ids only, so short names are resolved here.
     let place =
         |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
-    let available = |node: &str, available: bool, because: &Because, on: OnVersion, told: &str| {
-        let body = json!({"available": available, "reason": because.reason});
-        let with = With { body: Some(body), if_match: on.tag(), accept: None };
-        let answer =
-            server.ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?.read()?;
-        output.either(&answer, &format!("Node {node} {told}."))
-    };
+    let available =
+        |node: &str, available: bool, because: &ReasonArgs, on: ExpectedVersion, told: &str| {
+            let body = json!({"available": available, "reason": because.reason});
+            let with = RequestOptions { body: Some(body), if_match: on.tag(), accept: None };
+            let answer = server
+                .ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?
+                .read()?;
+            output.either(&answer, &format!("Node {node} {told}."))
+        };
     match command {
         Node::List { filter, state, deployment, much } => {
             let query = Query::default()
@@ -361,10 +363,10 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         Node::Edit(edit) => {
             let (place, change) = (place(&edit.node)?, edit.change()?);
             let on = match edit.on.tag() {
-                None => server.ask(&Method::GET, &place, &With::default())?.etag,
+                None => server.ask(&Method::GET, &place, &RequestOptions::default())?.etag,
                 said => said,
             };
-            let with = With { body: Some(change), if_match: on, accept: None };
+            let with = RequestOptions { body: Some(change), if_match: on, accept: None };
             let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
             output.either(
                 &answer,
@@ -390,7 +392,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             maintenance",
         ),
         Node::Remove { node, on } => {
-            let with = With { if_match: on.tag(), ..With::default() };
+            let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
             let answer = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
             output.either(&answer, &format!("The record of {node} is deleted."))
         }
@@ -431,7 +433,7 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
             client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens)
         }
         NodeToken::Make { node, name, days, on } => {
-            let with = With {
+            let with = RequestOptions {
                 body: Some(json!({"name": name, "days": days})),
                 if_match: on.tag(),
                 accept: None,
@@ -441,7 +443,7 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
             print_new_token(client, &answer)
         }
         NodeToken::Revoke { node, token, on } => {
-            let with = With { if_match: on.tag(), ..With::default() };
+            let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
             let answer = server
                 .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
                 .read()?;
@@ -490,7 +492,7 @@ pub(crate) enum Noderole {
         /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Show the values that a run would see now, with their sources
     Data {
@@ -500,19 +502,19 @@ pub(crate) enum Noderole {
         #[arg(long)]
         own: bool,
         #[command(flatten)]
-        values: Values,
+        values: ValueArgs,
     },
     /// Retry a step after an error
     Retry {
         /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Values {
+pub(crate) struct ValueArgs {
     /// Part of the path, the value or the source
     #[arg(long, value_name = "TEXT")]
     find: Option<String>,
@@ -539,7 +541,7 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
 }
 
 /// Reads all values, page by page.
-fn data(client: &Client, path: &str, wanted: &Values, own: bool) -> Outcome {
+fn data(client: &Client, path: &str, wanted: &ValueArgs, own: bool) -> Outcome {
     let Client { server, output } = client;
     let mut query = Query::default().with("find", &wanted.find).with("own", own);
     let mut whole = server.get(&query.behind(path))?;
@@ -594,14 +596,14 @@ pub(crate) enum Run {
         /// Number of the run
         id: RunId,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Show the input of a run, with the sources of its values
     Data {
         /// Number of the run
         id: RunId,
         #[command(flatten)]
-        values: Values,
+        values: ValueArgs,
     },
     /// Cancel a run
     Cancel {
@@ -707,7 +709,7 @@ pub(crate) enum Role {
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Print a script of a role in the newest version of its barclamp, or any script by hash
     Script {
@@ -732,7 +734,7 @@ pub(crate) enum Role {
         #[arg(long, value_name = "NAME", conflicts_with = "barclamp")]
         role: Option<String>,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
 }
 
@@ -869,7 +871,7 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
             client.list(&lists::imports(), &Query::default().with("barclamp", barclamp), much)
         }
         Barclamp::Import { paths } => {
-            let mut gathered = Gathered::default();
+            let mut gathered = ImportFiles::default();
             for path in paths {
                 let base = if path.is_dir() {
                     path.as_path()
@@ -909,19 +911,19 @@ fn imported(answer: &Value) -> Vec<String> {
 }
 
 /// Limits of an import: files, and total bytes. The server's limits are lower.
-const MOST_FILES: usize = 2_000;
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_FILES: usize = 2_000;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Files to import, by path relative to their folder.
 #[derive(Debug, Default)]
-struct Gathered {
+struct ImportFiles {
     files: BTreeMap<String, String>,
     bytes: u64,
     /// Real paths of the folders on the path to the current one, to detect links that form a cycle.
     above: Vec<PathBuf>,
 }
 
-impl Gathered {
+impl ImportFiles {
     fn add(&mut self, path: &Path, base: &Path) -> Outcome {
         let hidden = path
             .file_name()
@@ -952,15 +954,15 @@ impl Gathered {
 
     fn file(&mut self, path: &Path, base: &Path) -> Outcome {
         let mut bytes = Vec::new();
-        let left = MOST_BYTES.saturating_sub(self.bytes);
+        let left = MAX_BYTES.saturating_sub(self.bytes);
         // Read one byte more than the limit, regardless of the file's size.
         let read =
             std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
         let read = read.map_err(|error| unread(path, &error))?;
         self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
-        if self.bytes > MOST_BYTES || self.files.len() >= MOST_FILES {
+        if self.bytes > MAX_BYTES || self.files.len() >= MAX_FILES {
             let much = format!(
-                "the import has more than {MOST_FILES} files or {MOST_BYTES} bytes. Name the \
+                "the import has more than {MAX_FILES} files or {MAX_BYTES} bytes. Name the \
                  barclamp's own folder."
             );
             return Err(wrong(path, &much));
@@ -1006,7 +1008,7 @@ mod tests {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let base = folder.path().join("demo");
-        let mut gathered = Gathered::default();
+        let mut gathered = ImportFiles::default();
         gathered.add(&base, &base).unwrap();
         assert_eq!(gathered.files.keys().collect::<Vec<_>>(), ["app/10.sh", "demo.yml"]);
         std::fs::write(base.join("bad"), [0xff]).unwrap();
@@ -1020,19 +1022,19 @@ mod tests {
         std::fs::create_dir_all(base.join("app")).unwrap();
         std::fs::write(base.join("demo.yml"), "a").unwrap();
         std::os::unix::fs::symlink(&base, base.join("app/again")).unwrap();
-        let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
+        let said = ImportFiles::default().add(&base, &base).unwrap_err().to_string();
         assert!(said.contains("app/again: the folder is a link to a folder around it"), "{said}");
         std::fs::remove_file(base.join("app/again")).unwrap();
         // A link to a sibling folder is not a cycle.
         std::fs::create_dir_all(folder.path().join("shared")).unwrap();
         std::fs::write(folder.path().join("shared/x.sh"), "x").unwrap();
         std::os::unix::fs::symlink(folder.path().join("shared"), base.join("shared")).unwrap();
-        let mut gathered = Gathered::default();
+        let mut gathered = ImportFiles::default();
         gathered.add(&base, &base).unwrap();
         assert_eq!(gathered.files.keys().collect::<Vec<_>>(), ["demo.yml", "shared/x.sh"]);
         // A large file is read only up to the limit.
         std::fs::File::create(base.join("huge")).unwrap().set_len(1 << 34).unwrap();
-        let said = Gathered::default().add(&base, &base).unwrap_err().to_string();
+        let said = ImportFiles::default().add(&base, &base).unwrap_err().to_string();
         assert!(said.contains("huge: the import has more than"), "{said}");
     }
 

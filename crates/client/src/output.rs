@@ -127,7 +127,7 @@ pub(crate) struct Table {
 
 /// Minimum width of a shortened column.
 const MIN_COLUMN_WIDTH: usize = 8;
-const BETWEEN: usize = 2;
+const COLUMN_GAP: usize = 2;
 
 impl Table {
     pub(crate) fn new(titles: impl IntoIterator<Item = &'static str>) -> Self {
@@ -163,7 +163,7 @@ impl Table {
         }
         let Some(most) = most else { return widths };
         loop {
-            let all = widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1);
+            let all = widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1);
             let over = all.saturating_sub(most);
             let Some(widest) =
                 widths.iter_mut().max().filter(|width| over > 0 && **width > MIN_COLUMN_WIDTH)
@@ -182,7 +182,7 @@ fn line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize]) -> String {
         format!("{cut}{}", " ".repeat(pad))
     };
     let cells: Vec<String> = cells.zip(widths).map(cell).collect();
-    cells.join(&" ".repeat(BETWEEN)).trim_end().to_owned()
+    cells.join(&" ".repeat(COLUMN_GAP)).trim_end().to_owned()
 }
 
 /// Formats the time in an answer.

@@ -13,7 +13,7 @@ use api::waiting::WaitingPage;
 
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Again, Client, ListOptions};
+use crate::lists::{self, Client, ListOptions, WatchOption};
 use crate::machines::Between;
 use crate::names;
 use crate::output::{Paper, Table, moment_of, note, outline, plain, said};
@@ -26,7 +26,7 @@ use crate::terminal;
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     #[command(flatten)]
-    pub(crate) again: Again,
+    pub(crate) again: WatchOption,
 }
 
 /// A search.
@@ -73,7 +73,7 @@ pub(crate) struct Waiting {
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     sort: Option<String>,
     #[command(flatten)]
-    again: Again,
+    again: WatchOption,
 }
 
 pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {

@@ -12,12 +12,12 @@ use uuid::Uuid;
 use crate::address::{Address, Query, part};
 use crate::contexts::{Contexts, Key, default_path};
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Again, Client, ListOptions};
+use crate::lists::{self, Client, ListOptions, WatchOption};
 use crate::machines::print_new_token;
 use crate::names;
 use crate::output::{note, outline, said};
-use crate::plans::OnVersion;
-use crate::server::With;
+use crate::plans::ExpectedVersion;
+use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Person {
@@ -40,14 +40,14 @@ pub(crate) enum Person {
         /// Name of the account
         name: String,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Add a person and create a one-time sign-in link
     Add {
         /// Name of the account
         name: String,
         #[command(flatten)]
-        grants: Grants,
+        grants: GrantArgs,
     },
     /// Replace all permissions of a person
     Grant {
@@ -56,21 +56,21 @@ pub(crate) enum Person {
         #[command(flatten)]
         grants: ReplaceGrantArgs,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Disable an account
     Disable {
         /// Name of the account
         name: String,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Enable a disabled account
     Enable {
         /// Name of the account
         name: String,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Confirm a person's access as a second admin, so that their approvals count at once
     Confirm {
@@ -87,19 +87,19 @@ pub(crate) enum Person {
         /// Name of the account
         name: String,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Grants {
+pub(crate) struct GrantArgs {
     /// viewer, operator, reviewer or admin; with @DEPLOYMENT only for it and its descendants;
     /// repeatable
     #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
     may: Vec<String>,
 }
 
-impl Grants {
+impl GrantArgs {
     fn json(&self) -> Value {
         grants_json(&self.may)
     }
@@ -167,8 +167,8 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     let Client { server, output } = client;
     let place =
         |name: &str| Ok::<_, Failure>(format!("/people/{}", part(&names::person(server, name)?)));
-    let post = |name: &str, what: &str, on: OnVersion| {
-        let with = With { body: Some(json!({})), if_match: on.tag(), accept: None };
+    let post = |name: &str, what: &str, on: ExpectedVersion| {
+        let with = RequestOptions { body: Some(json!({})), if_match: on.tag(), accept: None };
         server.ask(&Method::POST, &format!("{}/{what}", place(name)?), &with)?.read::<Value>()
     };
     match command {
@@ -188,10 +188,11 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Grant { name, grants, on } => {
             let place = place(name)?;
-            let seen = server.ask(&Method::GET, &place, &With::default())?;
+            let seen = server.ask(&Method::GET, &place, &RequestOptions::default())?;
             let before: Value = seen.read()?;
             let body = json!({"grants": grants_json(&grants.may)});
-            let with = With { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
+            let with =
+                RequestOptions { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
             let answer: Value =
                 server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             output.either(&answer, &told(name, &granted(&before), &granted(&answer)))
@@ -221,7 +222,8 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::ResetSecondFactor { name } => {
             let place = format!("{}/second-factor", place(name)?);
-            let answer: Value = server.ask(&Method::DELETE, &place, &With::default())?.read()?;
+            let answer: Value =
+                server.ask(&Method::DELETE, &place, &RequestOptions::default())?.read()?;
             output.either(
                 &answer,
                 &format!("The second factor of {name} is removed, and their sessions have ended."),
@@ -273,7 +275,7 @@ pub(crate) enum Service {
         /// Name of the service account
         name: String,
         #[command(flatten)]
-        grants: Grants,
+        grants: GrantArgs,
     },
 }
 
@@ -356,8 +358,9 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
             print_new_token(client, &server.post("/tokens", Value::Object(body))?)
         }
         Token::Revoke { id } => {
-            let answer =
-                server.ask(&Method::DELETE, &format!("/tokens/{id}"), &With::default())?.read()?;
+            let answer = server
+                .ask(&Method::DELETE, &format!("/tokens/{id}"), &RequestOptions::default())?
+                .read()?;
             output.either(&answer, &format!("Token {id} is revoked."))
         }
     }
@@ -377,7 +380,7 @@ pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
     match command {
         Passkey::Revoke { id } => {
             let answer = server
-                .ask(&Method::DELETE, &format!("/passkeys/{id}"), &With::default())?
+                .ask(&Method::DELETE, &format!("/passkeys/{id}"), &RequestOptions::default())?
                 .read()?;
             output.either(&answer, &format!("Passkey {id} is revoked."))
         }
@@ -423,23 +426,23 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
         Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
         Session::End { id } => {
             let answer = server
-                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &With::default())?
+                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &RequestOptions::default())?
                 .read()?;
             output.either(&answer, "The session ended.")
         }
         Session::EndOthers => {
             let answer: Value =
-                server.ask(&Method::DELETE, "/me/sessions", &With::default())?.read()?;
+                server.ask(&Method::DELETE, "/me/sessions", &RequestOptions::default())?.read()?;
             output.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
         }
         Session::DismissNotices => {
             let answer: Value =
-                server.ask(&Method::DELETE, "/me/notices", &With::default())?.read()?;
+                server.ask(&Method::DELETE, "/me/notices", &RequestOptions::default())?.read()?;
             output.either(&answer, "The notices are dismissed.")
         }
         Session::RemoveTotp => {
             let answer: Value =
-                server.ask(&Method::DELETE, "/me/totp", &With::default())?.read()?;
+                server.ask(&Method::DELETE, "/me/totp", &RequestOptions::default())?.read()?;
             output.either(&answer, "The authenticator app is removed.")
         }
         Session::Password => {
@@ -457,7 +460,7 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
                     ));
                 }
             };
-            let with = With { body: Some(body), ..With::default() };
+            let with = RequestOptions { body: Some(body), ..RequestOptions::default() };
             let answer = server.ask(&Method::PUT, "/me/password", &with)?;
             // The session continues with a new cookie.
             if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
@@ -506,7 +509,7 @@ mod tests {
 
     #[test]
     fn grant_may_name_a_deployment() {
-        let grants = Grants { may: vec!["viewer".into(), "operator@web".into()] };
+        let grants = GrantArgs { may: vec!["viewer".into(), "operator@web".into()] };
         assert_eq!(
             grants.json(),
             json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}])

@@ -18,12 +18,12 @@ use api::console::{Board, Carriers, Comparison, Discussion, Opened, Replanned, S
 use crate::address::{Query, part};
 use crate::apply::read_edits;
 use crate::exit::{Failure, Outcome};
-use crate::graphs::{self, GraphWanted};
-use crate::lists::{self, Again, Client, ListOptions};
+use crate::graphs::{self, GraphArgs};
+use crate::lists::{self, Client, ListOptions, WatchOption};
 use crate::names;
 use crate::output::{Paper, Table, moment_of, outline, plain, said, sanitize_lines, steps};
 use crate::pages;
-use crate::server::{Server, With, taken};
+use crate::server::{RequestOptions, Server, taken};
 
 /// Valid priorities of a deployment.
 const PRIORITY_RANGE: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
@@ -46,14 +46,14 @@ pub(crate) enum Deployment {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Show the graph of noderoles in topological order
     Graph {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        wanted: GraphWanted,
+        wanted: GraphArgs,
     },
     /// List all nodes of a role; the board has only the first of many
     Carriers {
@@ -68,7 +68,7 @@ pub(crate) enum Deployment {
         #[arg(long, value_name = "NAME")]
         node: Option<String>,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Open a proposal on a deployment, or join the open one
     Propose {
@@ -80,14 +80,14 @@ pub(crate) enum Deployment {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
     },
     /// End the hold of a deployment
     Release {
         /// Name of the deployment
         name: String,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
     },
     /// Set the priority of a deployment's runs
     Priority {
@@ -97,7 +97,7 @@ pub(crate) enum Deployment {
         #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITY_RANGE))]
         priority: i32,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
     },
     /// Propose to restore a deployment's state at an earlier blueprint
     Restore {
@@ -113,7 +113,7 @@ pub(crate) enum Deployment {
 }
 
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Because {
+pub(crate) struct ReasonArgs {
     /// Reason, which everyone can read
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
@@ -312,7 +312,7 @@ pub(crate) enum Proposal {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Show the data of a noderole with the proposal's edits
     Noderole {
@@ -321,44 +321,44 @@ pub(crate) enum Proposal {
         /// NODE/ROLE, for example n1/app
         noderole: String,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Append edits, all or none
     Edit {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
-        edits: Edits,
+        edits: EditsArgs,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Preview further edits without adding them
     Foresee {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
-        edits: Edits,
+        edits: EditsArgs,
     },
     /// Undo the last edit
     Undo {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Redo the last undone edit
     Redo {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Discard a proposal
     Discard {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Submit a proposal for review
     Submit {
@@ -368,7 +368,7 @@ pub(crate) enum Proposal {
         #[arg(long, value_name = "TEXT")]
         title: String,
         #[command(flatten)]
-        on: OnVersion,
+        on: ExpectedVersion,
     },
     /// Show the planning report, stage by stage
     Report {
@@ -378,13 +378,13 @@ pub(crate) enum Proposal {
 }
 
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct OnVersion {
+pub(crate) struct ExpectedVersion {
     /// Expected version, from show; fails if there is a newer one [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<i32>,
 }
 
-impl OnVersion {
+impl ExpectedVersion {
     /// The version as an `If-Match` header, if one was given.
     pub(crate) fn tag(self) -> Option<String> {
         self.version.map(|version| format!("\"{version}\""))
@@ -392,7 +392,7 @@ impl OnVersion {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Edits {
+pub(crate) struct EditsArgs {
     /// JSON file with a list of edits, or - for standard input
     #[arg(short, long = "file", value_name = "FILE")]
     file: String,
@@ -400,7 +400,7 @@ pub(crate) struct Edits {
 
 pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
     let Client { server, output } = client;
-    let on_version = |id: &ProposalId, on: &OnVersion, what: &str, mut body: Value| {
+    let on_version = |id: &ProposalId, on: &ExpectedVersion, what: &str, mut body: Value| {
         body["version"] = match on.version {
             Some(version) => json!(version),
             None => taken(&mut server.get(&format!("/proposals/{id}"))?, "version"),
@@ -597,7 +597,7 @@ pub(crate) enum Review {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Show the differences of a review
     Diff {
@@ -627,7 +627,7 @@ pub(crate) enum Review {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        wanted: GraphWanted,
+        wanted: GraphArgs,
     },
     /// Show the impact of a commit: steps that would start, stop and wait
     Consequences {
@@ -652,14 +652,14 @@ pub(crate) enum Review {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
     },
     /// Reject a review
     Reject {
         /// Number of the review
         id: ReviewId,
         #[command(flatten)]
-        because: Because,
+        because: ReasonArgs,
     },
     /// Commit a review as the next blueprint
     Commit {
@@ -1176,7 +1176,7 @@ pub(crate) enum Target {
         #[arg(value_parser = names::target)]
         number: i64,
         #[command(flatten)]
-        again: Again,
+        again: WatchOption,
     },
     /// Compare two blueprints, by number or by hash of the root
     Compare {
@@ -1257,7 +1257,7 @@ pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
         )));
     }
     let body = api.body.as_deref().map(crate::apply::json_of).transpose()?;
-    let with = With { body, if_match: api.if_match.clone(), accept: None };
+    let with = RequestOptions { body, if_match: api.if_match.clone(), accept: None };
     let text = client.server.ask(&api.method, &api.path, &with)?.text;
     match serde_json::from_str::<Value>(&text) {
         Ok(value) => client.output.json(&value),

@@ -34,10 +34,10 @@ const ROOT: &str = api::names::ROOT;
 /// are answered within 30.
 const READ_TIMEOUT: Duration = Duration::from_secs(45);
 /// Delays before retries after a lost connection.
-const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(600)];
 /// Maximum total delay that the server can ask for, in addition to any time limit. Rate limits
 /// refill within a minute.
-const PATIENCE: Duration = Duration::from_secs(90);
+const MAX_TOTAL_DELAY: Duration = Duration::from_secs(90);
 /// Delay before a retry while the first request is still under way, if the server gives none.
 const IN_PROGRESS_DELAY: Duration = Duration::from_secs(1);
 /// Maximum size of a response, in bytes.
@@ -55,14 +55,14 @@ pub(crate) struct Server {
 
 /// A successful response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) etag: Option<String>,
     /// Cookie of a new or renewed session.
     pub(crate) session: Option<Secret>,
     pub(crate) text: String,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
         let unlike = |error| Failure::unlike(&format!("{error}"));
         serde_json::from_str(&self.text).map_err(unlike)
@@ -81,7 +81,7 @@ pub(crate) fn taken(answer: &mut Value, word: &str) -> Value {
 
 /// Optional parts of a request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct With {
+pub(crate) struct RequestOptions {
     pub(crate) body: Option<Value>,
     pub(crate) if_match: Option<String>,
     pub(crate) accept: Option<&'static str>,
@@ -131,41 +131,53 @@ impl Server {
 
     /// Sends a GET request and returns a wire type.
     pub(crate) fn read<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
-        self.question(path, &With::default())?.read()
+        self.question(path, &RequestOptions::default())?.read()
     }
 
     pub(crate) fn text(&self, path: &str) -> Outcome<String> {
-        let with = With { accept: Some("text/plain"), ..With::default() };
+        let with = RequestOptions { accept: Some("text/plain"), ..RequestOptions::default() };
         Ok(self.question(path, &with)?.text)
     }
 
     /// Sends a GET request whose query comes from the command line.
-    fn question(&self, path: &str, with: &With) -> Outcome<Answer> {
+    fn question(&self, path: &str, with: &RequestOptions) -> Outcome<ApiResponse> {
         self.ask(&Method::GET, path, with).map_err(Failure::of_words)
     }
 
     pub(crate) fn post(&self, path: &str, body: Value) -> Outcome<Value> {
-        self.ask(&Method::POST, path, &With { body: Some(body), ..With::default() })?.read()
+        self.ask(
+            &Method::POST,
+            path,
+            &RequestOptions { body: Some(body), ..RequestOptions::default() },
+        )?
+        .read()
     }
 
     /// Sends a request below `/api/v1`, with retries. Returns an error for a rejection.
-    pub(crate) fn ask(&self, method: &Method, path: &str, with: &With) -> Outcome<Answer> {
+    pub(crate) fn ask(
+        &self,
+        method: &Method,
+        path: &str,
+        with: &RequestOptions,
+    ) -> Outcome<ApiResponse> {
         let key = (*method == Method::POST).then(Uuid::new_v4);
         let again = *method == Method::GET || key.is_some();
-        let mut waits = AGAIN.iter().filter(|_| again);
-        let mut patience = if again { PATIENCE } else { Duration::ZERO };
+        let mut waits = RETRY_DELAYS.iter().filter(|_| again);
+        let mut patience = if again { MAX_TOTAL_DELAY } else { Duration::ZERO };
         loop {
             let sent = self.send(method, path, with, key).and_then(|answer| self.taken(answer));
             match sent {
-                Err(Sent::Lost(why)) if !waits.next().is_some_and(|wait| self.waited(*wait)) => {
+                Err(RequestError::Lost(why))
+                    if !waits.next().is_some_and(|wait| self.waited(*wait)) =>
+                {
                     return Err(self.unreachable(&why));
                 }
-                Err(Sent::Lost(_)) => {}
-                Err(Sent::RetryLater(failure, wait)) => match patience.checked_sub(wait) {
+                Err(RequestError::Lost(_)) => {}
+                Err(RequestError::RetryLater(failure, wait)) => match patience.checked_sub(wait) {
                     Some(rest) if self.waited(wait) => patience = rest,
                     _ => return Err(failure),
                 },
-                Err(Sent::No(failure)) => return Err(failure),
+                Err(RequestError::No(failure)) => return Err(failure),
                 Ok(answer) => return Ok(answer),
             }
         }
@@ -183,9 +195,9 @@ impl Server {
         &self,
         method: &Method,
         path: &str,
-        with: &With,
+        with: &RequestOptions,
         key: Option<Uuid>,
-    ) -> Result<Response<Body>, Sent> {
+    ) -> Result<Response<Body>, RequestError> {
         let place = if path.starts_with(ROOT) { path.to_owned() } else { format!("{ROOT}{path}") };
         let mut request = Request::builder().method(method).uri(format!("{}{place}", self.address));
         request = request
@@ -206,7 +218,7 @@ impl Server {
             request = request.header("if-match", version);
         }
         let wrong = |error: ureq::http::Error| {
-            Sent::No(Failure::Usage(format!(
+            RequestError::No(Failure::Usage(format!(
                 "Invalid request: {error}. Check the path, and the token or session."
             )))
         };
@@ -235,7 +247,7 @@ impl Server {
         self.agent.run(self.agent.configure_request(request).timeout_global(left).build())
     }
 
-    fn taken(&self, answer: Response<Body>) -> Result<Answer, Sent> {
+    fn taken(&self, answer: Response<Body>) -> Result<ApiResponse, RequestError> {
         let header = |name: &str| {
             answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
         };
@@ -251,7 +263,7 @@ impl Server {
             .read_to_string()
             .map_err(lost)?;
         if status.is_success() {
-            return Ok(Answer { etag, session, text });
+            return Ok(ApiResponse { etag, session, text });
         }
         let problem = kind
             .starts_with("application/problem+json")
@@ -274,8 +286,8 @@ impl Server {
         };
         Err(match later {
             // A delay of zero must not overload the server.
-            Some(wait) => Sent::RetryLater(failure, wait.max(AGAIN[0])),
-            None => Sent::No(failure),
+            Some(wait) => RequestError::RetryLater(failure, wait.max(RETRY_DELAYS[0])),
+            None => RequestError::No(failure),
         })
     }
 
@@ -292,19 +304,19 @@ impl Server {
             .map_err(|error| Failure::Usage(format!("Invalid request: {error}.")))?;
         // No retry: a link is valid only once.
         let answer = self.agent.run(request).map_err(|error| match lost(error) {
-            Sent::Lost(why) => self.unreachable(&why),
-            Sent::No(failure) | Sent::RetryLater(failure, _) => failure,
+            RequestError::Lost(why) => self.unreachable(&why),
+            RequestError::No(failure) | RequestError::RetryLater(failure, _) => failure,
         })?;
         if answer.status().is_redirection() {
             return session_cookie(&answer).ok_or_else(|| {
-                Failure::SignedOut(
+                Failure::NotSignedIn(
                     "The server created no session. Ask for another link and try again.".into(),
                 )
             });
         }
         match self.taken(answer) {
-            Err(Sent::No(failure) | Sent::RetryLater(failure, _)) => Err(failure),
-            Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
+            Err(RequestError::No(failure) | RequestError::RetryLater(failure, _)) => Err(failure),
+            Err(RequestError::Lost(why)) => Err(self.unreachable(&why)),
             Ok(_) => Err(Failure::Unreachable(format!(
                 "Server {} is not a Gantry server: it created no session.",
                 self.address
@@ -318,23 +330,27 @@ impl Server {
         path: &str,
         accept: &'static str,
     ) -> Outcome<impl Read + Send + use<>> {
-        let with = With { accept: Some(accept), ..With::default() };
+        let with = RequestOptions { accept: Some(accept), ..RequestOptions::default() };
         let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| {
             match answer.status().is_success() {
                 true => Ok(answer),
-                false => self.taken(answer).and(Err(Sent::Lost("the answer is empty".into()))),
+                false => {
+                    self.taken(answer).and(Err(RequestError::Lost("the answer is empty".into())))
+                }
             }
         });
         match sent {
             Ok(answer) => Ok(answer.into_body().into_reader()),
-            Err(Sent::Lost(why)) => Err(self.unreachable(&why)),
-            Err(Sent::No(failure) | Sent::RetryLater(failure, _)) => Err(failure.of_words()),
+            Err(RequestError::Lost(why)) => Err(self.unreachable(&why)),
+            Err(RequestError::No(failure) | RequestError::RetryLater(failure, _)) => {
+                Err(failure.of_words())
+            }
         }
     }
 }
 
 /// Reasons for a request without success.
-enum Sent {
+enum RequestError {
     /// The connection was lost. The request may have arrived.
     Lost(String),
     /// The server asks to retry after this time. The request had no effect.
@@ -342,15 +358,15 @@ enum Sent {
     No(Failure),
 }
 
-fn lost(error: ureq::Error) -> Sent {
+fn lost(error: ureq::Error) -> RequestError {
     let why = match error {
         ureq::Error::BodyExceedsLimit(_) => {
-            return Sent::No(Failure::Unreachable(format!(
+            return RequestError::No(Failure::Unreachable(format!(
                 "The answer is larger than {LARGEST} bytes. Request a part of it."
             )));
         }
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => {
-            return Sent::No(Failure::Usage(format!("Invalid request: {error}.")));
+            return RequestError::No(Failure::Usage(format!("Invalid request: {error}.")));
         }
         ureq::Error::Io(error) => error.to_string(),
         ureq::Error::HostNotFound => "host not found".to_owned(),
@@ -358,7 +374,7 @@ fn lost(error: ureq::Error) -> Sent {
         ureq::Error::Timeout(_) => "no answer in time".to_owned(),
         other => other.to_string(),
     };
-    Sent::Lost(why)
+    RequestError::Lost(why)
 }
 
 /// The session cookie of a response, in the form of a request.
@@ -376,16 +392,16 @@ fn session_cookie(answer: &Response<Body>) -> Option<Secret> {
 }
 
 /// Reports events of the live stream. Without a stream, it reports at a fixed interval.
-pub(crate) struct News {
+pub(crate) struct EventStream {
     heard: Receiver<Heard>,
     listens: bool,
 }
 
 enum Heard {
-    Something,
+    Event,
     /// The stream is interrupted.
     Disconnected,
-    Listening,
+    Connected,
     /// The reader of standard output closed the pipe.
     Unread,
 }
@@ -395,14 +411,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Events within this time are reported together.
 const BATCH_WINDOW: Duration = Duration::from_millis(150);
 
-impl News {
+impl EventStream {
     /// Subscribes to topics, or to all if none is given. The thread ends at the first message after
     /// this value is dropped.
     pub(crate) fn of(server: &Server, topics: &str) -> Self {
         Self::told(server, topics).0
     }
 
-    /// Like [`News::of`], but also reports when the reader of standard output closes the pipe. For
+    /// Like [`EventStream::of`], but also reports when the reader of standard output closes the pipe. For
     /// continuous output.
     pub(crate) fn subscribe_while_read(server: &Server, topics: &str) -> Self {
         let (news, tell) = Self::told(server, topics);
@@ -433,7 +449,7 @@ impl News {
     pub(crate) fn wait(&mut self, most: Duration) -> Outcome {
         let most = if self.listens { most } else { most.min(POLL_INTERVAL) };
         match self.heard.recv_timeout(most) {
-            Ok(Heard::Something) => {}
+            Ok(Heard::Event) => {}
             Ok(other) => return self.handle(&other),
             Err(RecvTimeoutError::Timeout) => return Ok(()),
             Err(RecvTimeoutError::Disconnected) => {
@@ -444,7 +460,7 @@ impl News {
         std::thread::sleep(BATCH_WINDOW);
         loop {
             match self.heard.try_recv() {
-                Ok(Heard::Something) => {}
+                Ok(Heard::Event) => {}
                 Ok(other) => return self.handle(&other),
                 Err(_) => return Ok(()),
             }
@@ -455,8 +471,8 @@ impl News {
         match heard {
             Heard::Unread => return Err(Failure::Unread),
             Heard::Disconnected => self.listens = false,
-            Heard::Listening => self.listens = true,
-            Heard::Something => {}
+            Heard::Connected => self.listens = true,
+            Heard::Event => {}
         }
         Ok(())
     }
@@ -474,13 +490,13 @@ fn listen(
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
         return tell.send(Heard::Disconnected).ok();
     };
-    tell.send(Heard::Listening).ok()?;
+    tell.send(Heard::Connected).ok()?;
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { break };
         match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
             Some(("id", place)) => place.clone_into(after),
             Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => {
-                match tell.try_send(Heard::Something) {
+                match tell.try_send(Heard::Event) {
                     Err(TrySendError::Disconnected(_)) => return None,
                     // A full channel already has an event that the receiver has not read.
                     Ok(()) | Err(TrySendError::Full(_)) => {}
@@ -575,7 +591,10 @@ mod tests {
         let (server, asked) = saying(vec![never, long, busy()]);
         assert_eq!(server.get("/x").unwrap_err().code(), 5);
         assert_eq!(server.get("/x").unwrap_err().code(), 3);
-        assert_eq!(server.ask(&Method::DELETE, "/x", &With::default()).unwrap_err().code(), 5);
+        assert_eq!(
+            server.ask(&Method::DELETE, "/x", &RequestOptions::default()).unwrap_err().code(),
+            5
+        );
         assert_eq!(asked.try_iter().count(), 3);
     }
 

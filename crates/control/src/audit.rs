@@ -23,7 +23,7 @@ use crate::words::{self, at};
 use crate::{Control, cursor};
 
 /// Links that an export reads per query.
-const PART: i64 = 500;
+const LINKS_PER_QUERY: i64 = 500;
 /// Unsealed entries are counted up to this limit.
 const MAX_COUNTED_UNSEALED: i64 = 1_000;
 
@@ -100,7 +100,9 @@ impl Control {
         let (mut broken, mut seen) = (None, 0);
         while broken.is_none() && seen < MAX_VERIFIED_LINKS {
             let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
-            let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
+            let part = reading::sealed(&mut connection, behind, LINKS_PER_QUERY)
+                .await
+                .map_err(from_store)?;
             if part.is_empty() {
                 break;
             }
@@ -139,7 +141,8 @@ impl Control {
     pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
-        let part = reading::sealed(&mut connection, behind, PART).await.map_err(from_store)?;
+        let part =
+            reading::sealed(&mut connection, behind, LINKS_PER_QUERY).await.map_err(from_store)?;
         let after =
             part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
         Ok((part, after))

@@ -2,7 +2,7 @@
 //!
 //! Planning ten thousand nodes takes one core for a second, and a client that disconnects does not
 //! stop it. Therefore a process has one permit per core. Up to [`WAITING`] more tasks wait for a
-//! permit, for at most [`PATIENCE`]; further requests get 503. The work owns its permit, not the
+//! permit, for at most [`MAX_WAIT`]; further requests get 503. The work owns its permit, not the
 //! client that requested it.
 //!
 //! Viewer is enough to request such work, because a board with an open proposal is planned for each
@@ -35,7 +35,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 /// Tasks that may wait for a permit, in addition to the running tasks.
 pub(crate) const WAITING: usize = 128;
 /// Maximum time to wait for a permit.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
 /// One person may have one in this many of the tasks that run or wait.
 const SHARE_DIVISOR: usize = 4;
 
@@ -56,7 +56,7 @@ impl Shares {
     /// The limits in force.
     pub const NOW: Self = Self {
         waiting: WAITING,
-        patience: PATIENCE,
+        patience: MAX_WAIT,
         shares: SHARE_DIVISOR,
         reviews_per_person: (1 + WAITING) / SHARE_DIVISOR,
     };
@@ -65,7 +65,7 @@ impl Shares {
 /// The permits of this process. All `Control`s share them, because they share its cores.
 pub(crate) static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    Arc::new(Places::new(cores.max(2), WAITING, PATIENCE))
+    Arc::new(Places::new(cores.max(2), WAITING, MAX_WAIT))
 });
 
 /// How CPU-bound work is limited, and the person that it counts for.

@@ -52,13 +52,13 @@ struct Scene<'a> {
     planned: Option<&'a Planned>,
     alive: BTreeMap<NodeId, bool>,
     names: Names<'a>,
-    drawn: Drawn<'a>,
+    drawn: PlanIndex<'a>,
 }
 
 /// A plan, indexed by noderole. A board has many rows and a plan many steps, so the plan is
 /// searched only once.
 #[derive(Default)]
-struct Drawn<'a> {
+struct PlanIndex<'a> {
     /// New noderoles, by deployment and role.
     bound: BTreeMap<(DeploymentId, &'a RoleName), Vec<&'a Bound>>,
     /// The role that requires each implicitly added noderole.
@@ -69,7 +69,7 @@ struct Drawn<'a> {
     going: BTreeSet<NoderoleId>,
 }
 
-impl<'a> Drawn<'a> {
+impl<'a> PlanIndex<'a> {
     fn of(planned: &'a Planned) -> Self {
         let mut bound: BTreeMap<_, Vec<&Bound>> = BTreeMap::new();
         for new in &planned.effects.bound {
@@ -337,7 +337,7 @@ impl<'a> Scene<'a> {
         alive: impl IntoIterator<Item = (NodeId, bool)>,
         names: Names<'a>,
     ) -> Self {
-        let drawn = planned.map(Drawn::of).unwrap_or_default();
+        let drawn = planned.map(PlanIndex::of).unwrap_or_default();
         Self { present, deployment, planned, alive: alive.into_iter().collect(), names, drawn }
     }
 

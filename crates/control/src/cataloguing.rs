@@ -25,7 +25,7 @@ use crate::words::{self, at};
 use crate::{Control, cursor};
 
 /// Newest versions of a barclamp that a board offers, in addition to the version in use.
-const OFFERED: usize = 10;
+const MAX_OFFERED: usize = 10;
 
 /// Versions per page of the catalog.
 const PAGE: usize = 100;
@@ -203,7 +203,7 @@ pub(crate) fn choices(
         let shown = all
             .into_iter()
             .enumerate()
-            .filter(move |(n, (_, hash))| *n < OFFERED || used == Some(*hash));
+            .filter(move |(n, (_, hash))| *n < MAX_OFFERED || used == Some(*hash));
         shown.map(move |(_, (version, hash))| (barclamp.clone(), version, hash))
     });
     let choice = |(barclamp, version, hash): (BarclampName, String, Hash)| {

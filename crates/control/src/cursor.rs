@@ -6,7 +6,7 @@ use api::listing::{Cursor, InvalidCursor, Key, Order, Sort};
 use crate::words::{plain, sentence};
 
 /// Maximum length of a cursor in bytes: a title of maximum length and its encoding.
-const LONGEST: usize = 2_000;
+const MAX_CURSOR_LENGTH: usize = 2_000;
 
 /// The sort keys of the row after which the page starts; `None` for the first page.
 pub(crate) fn behind<S: Sort>(
@@ -16,7 +16,7 @@ pub(crate) fn behind<S: Sort>(
     let place = place.filter(|place| !place.as_str().is_empty());
     let Some(place) = place else { return Ok(None) };
     plain(place.as_str())?;
-    if place.as_str().len() > LONGEST {
+    if place.as_str().len() > MAX_CURSOR_LENGTH {
         return Err(Problem::invalid("Invalid cursor. Use the `next` value of the previous page."));
     }
     place.keys(order).map(Some).map_err(refused)

@@ -25,7 +25,7 @@ use crate::beside::Beside;
 use crate::problems::from_store;
 
 /// Scripts that a warning lists by name.
-const TOLD: usize = 50;
+const MAX_LISTED: usize = 50;
 /// Scripts that one query reads. At the maximum script size, this is 8 MiB.
 const AT_ONCE: usize = 32;
 
@@ -154,8 +154,8 @@ fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Dec
         })
     };
     let mut scripts: Vec<DeceivingScript> = places.into_iter().filter_map(script).collect();
-    let more = scripts.len().saturating_sub(TOLD);
-    scripts.truncate(TOLD);
+    let more = scripts.len().saturating_sub(MAX_LISTED);
+    scripts.truncate(MAX_LISTED);
     Deceiving { scripts, more }
 }
 

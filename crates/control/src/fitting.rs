@@ -51,10 +51,10 @@ impl Control {
             .flat_map(|(n, edit)| meant.misfits(n, edit))
             .take(NAMED)
             .collect();
-        let Some(worst) = found.first() else { return Ok(()) };
+        let Some(worst_state) = found.first() else { return Ok(()) };
         let detail = format!(
             "Value {} {}. Use data that matches the role's schema. See GET /api/v1/barclamps.",
-            worst.at, worst.detail
+            worst_state.at, worst_state.detail
         );
         let mut problem =
             Problem::new(422, "data_unfit", "The data does not match the role's schema", detail);

@@ -49,7 +49,7 @@ const MILLISECOND_WEIGHT: u64 = 1 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// Show the graph without it, with a note. Pages use this.
-    Told,
+    Note,
     /// Refuse the request. API clients use this, because a client would take the whole graph for
     /// the requested part.
     Refused,
@@ -63,14 +63,14 @@ struct Scene {
     names: BTreeMap<DeploymentId, DeploymentName>,
     /// Noderoles without a page: they do not exist yet, or no longer.
     new: BTreeSet<NoderoleId>,
-    rewired: Rewired,
+    rewired: EdgeChanges,
     /// The target shown, if it is not the current one, and a note about it.
     then: Option<(BlueprintNumber, String)>,
 }
 
 /// The edges that a change adds and removes, as (parent, child).
 #[derive(Default)]
-struct Rewired {
+struct EdgeChanges {
     added: BTreeSet<(NoderoleId, NoderoleId)>,
     /// The kind of each removed edge, and whether its child is removed too.
     gone: BTreeMap<(NoderoleId, NoderoleId), (EdgeKind, bool)>,
@@ -121,7 +121,7 @@ impl Control {
         {
             looks.extend(look(&state).map(|look| (id, look)));
         }
-        let (new, rewired) = (BTreeSet::new(), Rewired::default());
+        let (new, rewired) = (BTreeSet::new(), EdgeChanges::default());
         let scene = Scene { items, looks, names: names(&present), new, rewired, then: None };
         scene.has(wish, lost)?;
         let took = scene.durations(&mut connection, wish).await?;
@@ -218,7 +218,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
         }
         looks.insert(noderole.id, look);
     }
-    let rewired = Rewired::of(difference);
+    let rewired = EdgeChanges::of(difference);
     // Removed noderoles come from the old documents, all others from the new ones.
     let changed: BTreeSet<NoderoleId> = looks.keys().copied().collect();
     let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
@@ -250,7 +250,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
     Scene { items, looks, names: names(present), new, rewired, then: None }
 }
 
-impl Rewired {
+impl EdgeChanges {
     fn of(difference: &Difference) -> Self {
         let mut rewired = Self::default();
         for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
@@ -330,7 +330,7 @@ fn blueprint_items(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
 }
 
 /// The duration of each noderole's last run, in milliseconds.
-type Took = BTreeMap<NoderoleId, u64>;
+type Durations = BTreeMap<NoderoleId, u64>;
 
 impl Scene {
     /// A deployment as of an earlier target. Step states are known only for the current target, so
@@ -373,7 +373,7 @@ impl Scene {
                     .iter()
                     .map(|(id, found)| (*id, found.name.clone()))
                     .collect(),
-                rewired: Rewired::default(),
+                rewired: EdgeChanges::default(),
                 then: Some((target, said)),
             })
         });
@@ -399,7 +399,7 @@ impl Scene {
 
     /// Returns an error if the graph lacks a requested vertex and `lost` is `Refused`.
     fn has(&self, wish: &GraphWish, lost: Lost) -> Result<(), Problem> {
-        if lost == Lost::Told {
+        if lost == Lost::Note {
             return Ok(());
         }
         let (from, to) = match &wish.trail {
@@ -422,9 +422,9 @@ impl Scene {
         &self,
         connection: &mut PgConnection,
         wish: &GraphWish,
-    ) -> Result<Took, Problem> {
+    ) -> Result<Durations, Problem> {
         if wish.trail != Some(TrailWish::Longest(Length::Time)) {
-            return Ok(Took::new());
+            return Ok(Durations::new());
         }
         let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         Ok(reading::run_durations(connection, &all)
@@ -438,7 +438,7 @@ impl Scene {
         mut self,
         deployment: DeploymentId,
         wish: &GraphWish,
-        took: &Took,
+        took: &Durations,
         cursor: i64,
     ) -> Result<GraphView, Problem> {
         let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
@@ -551,7 +551,7 @@ impl Scene {
     }
 
     /// The trail to mark, and its description for the response.
-    fn trail(&self, wish: &GraphWish, took: &Took) -> (PathSet, Option<GraphTrail>) {
+    fn trail(&self, wish: &GraphWish, took: &Durations) -> (PathSet, Option<GraphTrail>) {
         match &wish.trail {
             None | Some(TrailWish::From(_)) => (PathSet::default(), None),
             Some(TrailWish::Between(from, to)) => {
@@ -607,7 +607,7 @@ impl Scene {
         )
     }
 
-    fn told(&self, way: &[NoderoleId], length: Length, took: &Took) -> GraphTrail {
+    fn told(&self, way: &[NoderoleId], length: Length, took: &Durations) -> GraphTrail {
         let known: BTreeMap<NoderoleId, &Item> =
             self.items.iter().map(|item| (item.id, item)).collect();
         let waypoint = |id: &NoderoleId| {

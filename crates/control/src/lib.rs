@@ -126,7 +126,7 @@ impl Control {
     /// Sets the data folder of this process. Node root folders must not overlap it, because it
     /// contains the database, for example.
     #[must_use]
-    pub fn keeping(self, data: &Path) -> Self {
+    pub fn with_data_folder(self, data: &Path) -> Self {
         Self { data: Some(data.into()), ..self }
     }
 

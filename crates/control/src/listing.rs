@@ -6,7 +6,7 @@
 //! not wait for the reader without a plan does not wait for them with it either.
 //!
 //! Every page has a badge with the number of reviews that wait for its reader. It is the most
-//! frequent request. Therefore it waits for plans only for a moment, counts at most [`COUNTED`],
+//! frequent request. Therefore it waits for plans only for a moment, counts at most [`MAX_COUNT`],
 //! and says when there may be more. It never counts too many.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use api::reviews::{
     Fate, MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
 };
 use engine::gate::access::Access;
-use engine::gate::standing::{Turn, turn};
+use engine::gate::standing::{ReviewAction, turn};
 use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Signing, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
@@ -37,7 +37,7 @@ use crate::words::{self, at};
 use crate::{Control, cursor};
 
 /// The badge counts up to this number.
-pub const COUNTED: usize = 100;
+pub const MAX_COUNT: usize = 100;
 /// Open submissions that one count or one page examines.
 const LOOKED: usize = 1_000;
 /// How long the badge waits for plans.
@@ -105,10 +105,10 @@ impl Reader<'_> {
         self.places.get(&id).unwrap_or(NOWHERE)
     }
 
-    fn turn(&self, facts: &Facts) -> Option<Turn> {
+    fn turn(&self, facts: &Facts) -> Option<ReviewAction> {
         let commits = commits(self.actor, self.places(facts.submission));
         let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
-        turn.filter(|turn| *turn != Turn::Judge || require_no_token(self.actor).is_ok())
+        turn.filter(|turn| *turn != ReviewAction::Judge || require_no_token(self.actor).is_ok())
     }
 }
 
@@ -169,13 +169,13 @@ impl Control {
                     }
                 }
             }
-            if count > COUNTED {
-                return Ok(Waiting { count: COUNTED, more: true });
+            if count > MAX_COUNT {
+                return Ok(Waiting { count: MAX_COUNT, more: true });
             }
             if unknown.is_empty() || Instant::now() >= end {
                 return Ok(Waiting { count, more: beyond || !unknown.is_empty() });
             }
-            unknown.truncate(COUNTED + 1 - count);
+            unknown.truncate(MAX_COUNT + 1 - count);
             // An impact calculation that fails is logged; the next page requests it again.
             if unknown == asked {
                 return Ok(Waiting { count, more: true });

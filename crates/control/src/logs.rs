@@ -27,12 +27,12 @@ pub const MAX_SEARCHED: u64 = 8 << 20;
 /// Maximum number of hits in one response.
 pub const HITS: usize = 200;
 /// Maximum number of pieces in one part. Bytes that are not text result in many small pieces.
-const PIECES: usize = 4_000;
+const MAX_PIECES: usize = 4_000;
 /// Bytes that one query of a search reads.
 const BYTES_PER_QUERY: u64 = 1 << 20;
 /// Stored pieces that one query reads. A worker's pieces have 8 to 64 KiB; pieces of lines that are
 /// shown early are smaller.
-const ROWS: u32 = 4_096;
+const PIECES_PER_QUERY: u32 = 4_096;
 /// A longer line is searched in parts.
 const MAX_LINE: usize = 64 * 1024;
 /// Displayed characters of a hit's line, and how many of them precede the hit.
@@ -59,11 +59,11 @@ impl Control {
         let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
         let until = from.saturating_add(MAX_LOG_PART as i64);
         let span = (from.unsigned_abs(), until.unsigned_abs());
-        let read = running::read_log_range(self.store.pool(), id, span.0, span.1, ROWS)
+        let read = running::read_log_range(self.store.pool(), id, span.0, span.1, PIECES_PER_QUERY)
             .await
             .map_err(from_store)?;
         let ended = row.run.ended_at.is_some();
-        let mut cut = Cut::at(from, offset < 0);
+        let mut cut = PartDecoder::at(from, offset < 0);
         for piece in &read {
             if !cut.take(piece, until) {
                 break;
@@ -97,9 +97,10 @@ impl Control {
         let until = end.min(begin.offset.saturating_add(MAX_SEARCHED));
         while read < until && !search.is_full() {
             let span = until.min(read + BYTES_PER_QUERY);
-            let pieces = running::read_log_range(self.store.pool(), id, read, span, ROWS)
-                .await
-                .map_err(from_store)?;
+            let pieces =
+                running::read_log_range(self.store.pool(), id, read, span, PIECES_PER_QUERY)
+                    .await
+                    .map_err(from_store)?;
             if pieces.is_empty() {
                 break;
             }
@@ -127,7 +128,7 @@ fn fresh(piece: &Stored, from: u64) -> &[u8] {
 }
 
 /// Decodes bytes to text.
-struct Cut {
+struct PartDecoder {
     pieces: Vec<LogPiece>,
     next: i64,
     /// The start of a character that continues in the next stored piece.
@@ -137,7 +138,7 @@ struct Cut {
     midway: bool,
 }
 
-impl Cut {
+impl PartDecoder {
     fn at(from: i64, midway: bool) -> Self {
         Self {
             pieces: Vec::new(),
@@ -154,7 +155,7 @@ impl Cut {
         let body = fresh(piece, here.unsigned_abs());
         let room = usize::try_from(until - here).unwrap_or(0);
         let body = &body[..body.len().min(room)];
-        if body.is_empty() || self.pieces.len() >= PIECES {
+        if body.is_empty() || self.pieces.len() >= MAX_PIECES {
             return false;
         }
         let began = if self.open.is_empty() { piece.at } else { self.open_at };
@@ -177,7 +178,7 @@ impl Cut {
     }
 
     fn push(&mut self, text: &str, bytes: usize, when: OffsetDateTime) {
-        if bytes == 0 || self.pieces.len() >= PIECES {
+        if bytes == 0 || self.pieces.len() >= MAX_PIECES {
             // This piece and all that follow come with the next part.
             return;
         }
@@ -383,7 +384,7 @@ mod tests {
             .collect();
         let (mut text, mut next) = (String::new(), 0);
         while next < log.len() as i64 {
-            let mut cut = Cut::at(next, false);
+            let mut cut = PartDecoder::at(next, false);
             for row in rows.iter().filter(|row| row.at_offset + row.body.len() as i64 > next) {
                 if !cut.take(row, next + part) {
                     break;
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn tail_starts_with_a_complete_character() {
         let log = "世界\n".as_bytes();
-        let mut cut = Cut::at(1, true);
+        let mut cut = PartDecoder::at(1, true);
         assert!(cut.take(&stored(0, log), 100));
         let (pieces, next) = cut.finish(true, log.len() as i64);
         assert_eq!((pieces[0].offset, pieces[0].text.as_str(), next), (3, "界\n", 7));

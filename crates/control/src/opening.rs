@@ -63,7 +63,7 @@ impl Control {
 }
 
 /// The documents that a review changes, each with the hash of its change.
-struct Changes {
+struct ReviewChanges {
     proposal: ProposalId,
     contents: BTreeMap<Anchor, Hash>,
 }
@@ -71,7 +71,7 @@ struct Changes {
 async fn opened(
     on: &mut PgConnection,
     actor: &Actor,
-    changes: &Changes,
+    changes: &ReviewChanges,
 ) -> Result<Opened, Problem> {
     let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
     let mut found = Opened { all: changes.contents.len(), ..Opened::default() };
@@ -85,7 +85,7 @@ async fn opened(
     Ok(found)
 }
 
-async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<Changes, Problem> {
+async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<ReviewChanges, Problem> {
     let mut connection = control.connection().await?;
     let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| no_review(id))?;
@@ -97,5 +97,5 @@ async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<Chang
         tracing::error!(%error, "cannot write a change as JSON");
         Problem::internal()
     })?;
-    Ok(Changes { proposal: row.proposal, contents })
+    Ok(ReviewChanges { proposal: row.proposal, contents })
 }

@@ -20,7 +20,7 @@ use store::reading::{self, InTheWay, Tally, Whose};
 use crate::blueprints::to_blueprint_summary;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::waiting::EVERYWHERE;
+use crate::waiting::DEFAULT_LIMITS;
 use crate::words::at;
 use crate::{Control, done};
 
@@ -122,7 +122,7 @@ impl Control {
             reading::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Target(number))
+            false => reading::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Target(number))
                 .await
                 .map_err(from_store)?,
         };
@@ -155,7 +155,7 @@ impl Control {
         let steps = reading::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, EVERYWHERE, Whose::Deployment(id))
+            false => reading::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Deployment(id))
                 .await
                 .map_err(from_store)?,
         };
@@ -180,14 +180,14 @@ impl Control {
                 return Ok(view);
             }
             // Poll less often if counting takes long.
-            let pause = LOOK.max((now - asked) * 10);
+            let pause = POLL_INTERVAL.max((now - asked) * 10);
             tokio::time::sleep_until((now + pause).min(end)).await;
         }
     }
 }
 
 /// How often to poll a target while waiting.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 fn all(steps: &StateCounts) -> i64 {
     steps.blocked + steps.todo + steps.transition + steps.active + steps.error

@@ -81,7 +81,7 @@ pub const VISIT_PRECISION: Duration = Duration::from_secs(60);
 /// Validity of the one-time links that a start prints: one working day.
 pub const START_LINK_VALIDITY: Duration = Duration::from_secs(12 * 3600);
 
-const TIMES: SessionTimeouts = SessionTimeouts {
+const SESSION_TIMES: SessionTimeouts = SessionTimeouts {
     idle: SESSION_IDLE,
     absolute: SESSION_ABSOLUTE,
     visit_interval: VISIT_PRECISION,
@@ -161,14 +161,14 @@ pub(crate) fn hash_of(token: &str) -> TokenHash {
 
 /// The origin of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Visitor {
+pub struct ClientInfo {
     /// The client's address, if known.
     pub address: Option<IpAddr>,
     /// The client's user agent.
     pub user_agent: String,
 }
 
-impl Visitor {
+impl ClientInfo {
     fn noted(&self) -> people::Origin {
         let shown = self.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT);
         people::Origin {
@@ -328,7 +328,7 @@ impl People {
         let person = self.actor_by_name(name).await?.person;
         let session = Token::random()?;
         let mut transaction = self.begin_as(None).await?;
-        people::insert_session(&mut transaction, person, &session.hash(), TIMES)
+        people::insert_session(&mut transaction, person, &session.hash(), SESSION_TIMES)
             .await
             .map_err(failed)?;
         let detail = json!({"by": "owner"});
@@ -410,7 +410,7 @@ impl People {
     pub async fn sign_in(
         &self,
         token: &str,
-        visitor: &Visitor,
+        visitor: &ClientInfo,
         before: Option<&str>,
     ) -> Result<NewSession, Problem> {
         self.attempts.check(&network(visitor.address)).map_err(too_many_from_address)?;
@@ -420,9 +420,14 @@ impl People {
         }
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let begun =
-            people::begin_session_by_link(&mut transaction, token, &session.hash(), TIMES, &origin)
-                .await;
+        let begun = people::begin_session_by_link(
+            &mut transaction,
+            token,
+            &session.hash(),
+            SESSION_TIMES,
+            &origin,
+        )
+        .await;
         let Some((person, asks)) = begun.map_err(failed)? else {
             let why =
                 people::link_error(&mut transaction, &hash_of(token)).await.map_err(failed)?;
@@ -436,7 +441,7 @@ impl People {
         })
     }
 
-    fn refuse(&self, visitor: &Visitor, why: LinkError) -> Problem {
+    fn refuse(&self, visitor: &ClientInfo, why: LinkError) -> Problem {
         tracing::warn!(address = ?visitor.address, ?why, "a sign-in with a link was rejected");
         self.attempts.note(network(visitor.address));
         let (code, detail) = match why {
@@ -474,7 +479,7 @@ impl People {
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if note_due {
-            people::record_visit(self.store.pool(), &hash_of(token), TIMES)
+            people::record_visit(self.store.pool(), &hash_of(token), SESSION_TIMES)
                 .await
                 .map_err(failed)?;
         }
@@ -492,7 +497,7 @@ impl People {
                 row.map(|row| Actor::reload_bearer(row, token))
             }
             (None, Some(session)) => {
-                let row = people::session(self.store.pool(), &session.hash, TIMES)
+                let row = people::session(self.store.pool(), &session.hash, SESSION_TIMES)
                     .await
                     .map_err(failed)?;
                 row.map(|row| {
@@ -510,7 +515,7 @@ impl People {
             return Ok(None);
         }
         let hash = hash_of(token);
-        let row = people::session(self.store.pool(), &hash, TIMES).await.map_err(failed)?;
+        let row = people::session(self.store.pool(), &hash, SESSION_TIMES).await.map_err(failed)?;
         Ok(row.map(|row| {
             let credential = Token(token.to_owned());
             let session = Session::of(&row, hash, credential);
@@ -724,7 +729,7 @@ mod tests {
         async fn session(&self) -> Token {
             let link = self.link().await;
             self.people
-                .sign_in(link.reveal(), &Visitor::default(), None)
+                .sign_in(link.reveal(), &ClientInfo::default(), None)
                 .await
                 .expect("a session")
                 .session
@@ -736,7 +741,7 @@ mod tests {
 
         async fn refused(&self, link: &Token) -> Problem {
             self.people
-                .sign_in(link.reveal(), &Visitor::default(), None)
+                .sign_in(link.reveal(), &ClientInfo::default(), None)
                 .await
                 .expect_err("a refusal")
         }
@@ -757,9 +762,9 @@ mod tests {
         let link = house.link().await;
         let tries = (0..8).map(|_| {
             let (people, link) = (house.people.clone(), link.clone());
-            tokio::spawn(
-                async move { people.sign_in(link.reveal(), &Visitor::default(), None).await },
-            )
+            tokio::spawn(async move {
+                people.sign_in(link.reveal(), &ClientInfo::default(), None).await
+            })
         });
         let mut sessions = Vec::new();
         for one in tries.collect::<Vec<_>>() {
@@ -993,7 +998,7 @@ mod tests {
     async fn repeated_failures_throttle_the_address() {
         let house = House::new().await;
         let visitor =
-            Visitor { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
+            ClientInfo { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
         for _ in 0..MOST_FAILURES {
             let problem =
                 house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
@@ -1005,7 +1010,7 @@ mod tests {
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
         assert!(problem.detail.contains("links do not work"), "{problem}");
         assert!(
-            house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_ok(),
+            house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.is_ok(),
             "the link is not used up, and other addresses can sign in"
         );
     }

@@ -2,7 +2,7 @@
 //! proposal's edits.
 //!
 //! Skeleton and catalog (the [`Ground`]) are large and change rarely. So they have a stamp and are
-//! sent only if the browser does not have them. A ground larger than [`LARGEST`] is never sent;
+//! sent only if the browser does not have them. A ground larger than [`MAX_PARTS`] is never sent;
 //! then the page asks the server to plan each drag.
 //!
 //! The response contains the hash of the edits' effects. A browser that computes another hash
@@ -28,7 +28,7 @@ use crate::problems::{from_store, no_proposal, no_review};
 
 /// Maximum number of parts (nodes, noderoles, edges and roles) in a ground for browsers, about ten
 /// megabytes.
-const LARGEST: usize = 100_000;
+const MAX_PARTS: usize = 100_000;
 
 impl Control {
     /// The planning report of an open proposal, stage by stage.
@@ -108,7 +108,7 @@ impl Control {
             let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
             let ground = match known != Some(stamp.clone()) {
-                true => Ground::of(&present.skeleton, &present.catalog, &versions, LARGEST),
+                true => Ground::of(&present.skeleton, &present.catalog, &versions, MAX_PARTS),
                 false => None,
             };
             Ok::<_, Problem>(Some(PlannerView {

@@ -151,9 +151,9 @@ impl Control {
         id: ReviewId,
     ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
         let mut connection = self.connection().await?;
-        let (came, went) = intent::replans(&mut connection, id).await.map_err(from_store)?;
+        let (came, outgoing) = intent::replans(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        Ok((self.told(by, came).await?, self.told(by, went).await?))
+        Ok((self.told(by, came).await?, self.told(by, outgoing).await?))
     }
 
     /// A replanning for display, with the difference between the two submissions.

@@ -10,7 +10,7 @@ use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::ids::{BlueprintNumber, ProposalId};
 use engine::plan::Scope;
-use engine::plan::restore::{Missing, Now, RestoreError, restore};
+use engine::plan::restore::{Missing, RestoreError, RestoreInput, restore};
 use serde_json::json;
 use sqlx::PgConnection;
 use store::intent::{self, EditRow, LeftOutRow, MAX_LEFT_OUT};
@@ -59,7 +59,11 @@ impl Control {
         let now = present.clone();
         let found = by.work(move || {
             let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
-            restore(Now { blueprint, skeleton, catalog, bare: &|node| now.bare(node) }, &then, id)
+            restore(
+                RestoreInput { blueprint, skeleton, catalog, bare: &|node| now.bare(node) },
+                &then,
+                id,
+            )
         });
         let found = found.await?.map_err(|error| not_restorable(&error))?;
         if found.edits.is_empty() && found.missing.is_empty() {

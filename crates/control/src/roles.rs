@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::Problem;
 use api::catalog::{
-    DRAWN, ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_VERSIONS, Meant, RoleEdge,
+    MAX_GRAPH_ROLES, ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_VERSIONS, Meant, RoleEdge,
     RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion,
     RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
@@ -309,7 +309,7 @@ impl Control {
             shown = &shown & &around;
         }
         let count = shown.len();
-        if count > DRAWN {
+        if count > MAX_GRAPH_ROLES {
             return Ok(RoleGraph { count, ..RoleGraph::default() });
         }
         let places: BTreeMap<usize, usize> =
@@ -348,13 +348,13 @@ impl Control {
             _ => None,
         };
         let mut connection = self.connection().await?;
-        let most = i64::try_from(IMPORTS).unwrap_or(i64::MAX).saturating_add(1);
+        let most = i64::try_from(IMPORTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
         let mut rows =
             intent::import_reports(&mut connection, barclamp, wanted.sort.descending, last, most)
                 .await
                 .map_err(from_store)?;
-        let more = rows.len() > IMPORTS;
-        rows.truncate(IMPORTS);
+        let more = rows.len() > IMPORTS_PER_PAGE;
+        rows.truncate(IMPORTS_PER_PAGE);
         let next = rows
             .last()
             .filter(|_| more)
@@ -370,7 +370,7 @@ impl Control {
 }
 
 /// Imports per page. Each may have a thousand lines.
-const IMPORTS: usize = 20;
+const IMPORTS_PER_PAGE: usize = 20;
 
 /// The versions of a role's barclamp that contain the role, newest first.
 fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {

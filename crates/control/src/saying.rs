@@ -12,7 +12,7 @@ use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
 use engine::blueprint::secret_uses::SecretChange;
 use engine::cluster::NodeDoc;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
-use engine::plan::effects::{Moved, Why};
+use engine::plan::effects::{NodeMove, Why};
 use engine::plan::{Effects, NumberedEdit};
 
 use crate::change::Planned;
@@ -20,9 +20,9 @@ use crate::present::Present;
 use crate::words::{self, Names, some_of};
 
 /// Maximum number of reasons for re-runs in a summary.
-const REASONS: usize = 5;
+const MAX_REASONS: usize = 5;
 /// Maximum number of lines in a summary.
-const LINES: usize = 40;
+const MAX_LINES: usize = 40;
 /// Maximum number of lines per severe kind. One further line counts the rest.
 const MAX_GROUPS: usize = 4;
 
@@ -55,7 +55,7 @@ impl Said {
     /// The severe lines, and the others up to the limit.
     pub fn bounded(self) -> Vec<String> {
         let Self { grave: mut lines, mut rest } = self;
-        let room = LINES.saturating_sub(lines.len());
+        let room = MAX_LINES.saturating_sub(lines.len());
         let more = rest.len().saturating_sub(room);
         rest.truncate(room);
         lines.extend(rest);
@@ -123,7 +123,7 @@ pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
     let mut rest = comes(names, effects);
     rest.extend(
         reasons
-            .take(REASONS)
+            .take(MAX_REASONS)
             .map(|reason| format!("Runs steps again: {}", words::sentence(reason))),
     );
     rest.extend(waits(effects));
@@ -273,7 +273,7 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines
 }
 
-fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e Moved>) -> Vec<String> {
+fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e NodeMove>) -> Vec<String> {
     let mut moves: Grouped<(DeploymentId, DeploymentId)> = BTreeMap::new();
     for moved in all {
         moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
@@ -452,8 +452,8 @@ mod tests {
     fn severe_lines_are_never_cut() {
         let said = Said { grave: lines(3), rest: lines(100) }.bounded();
         assert_eq!(
-            (said.len(), said[LINES].as_str()),
-            (LINES + 1, "And 63 more. The list of changes shows all of them.")
+            (said.len(), said[MAX_LINES].as_str()),
+            (MAX_LINES + 1, "And 63 more. The list of changes shows all of them.")
         );
         assert_eq!(said[..3], lines(3));
         let said = Said { grave: lines(60), rest: lines(2) };

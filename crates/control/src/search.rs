@@ -26,20 +26,20 @@ use crate::words;
 /// How well a name matches; less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    Whole,
-    Beginning,
-    Part,
+    Exact,
+    Prefix,
+    Substring,
 }
 
 /// How a name matches the text, both in lower case. `None`: no match.
 fn fit(name: &str, text: &str) -> Option<Fit> {
     if name == text {
-        return Some(Fit::Whole);
+        return Some(Fit::Exact);
     }
     if name.starts_with(text) {
-        return Some(Fit::Beginning);
+        return Some(Fit::Prefix);
     }
-    name.contains(text).then_some(Fit::Part)
+    name.contains(text).then_some(Fit::Substring)
 }
 
 /// The best hits up to the limit, and whether there are more.
@@ -191,7 +191,7 @@ mod tests {
         let found =
             names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
         assert_eq!(best(found.collect()), (vec!["app", "apple", "the-app"], false));
-        let many = (0..20).map(|n| ((Fit::Part, format!("{n:02}")), n));
+        let many = (0..20).map(|n| ((Fit::Substring, format!("{n:02}")), n));
         assert_eq!(best(many.collect()), ((0..8).collect(), true));
     }
 }

@@ -17,7 +17,7 @@ use store::running::{self, MOST_REPORTS, Report, Reported, Reporter};
 use uuid::Uuid;
 
 use crate::machines::{Seen, check_object, node_deployment, still, tell};
-use crate::people::{Actor, MAX_TOKEN_LENGTH, Permission, Token, Visitor, hash_of};
+use crate::people::{Actor, ClientInfo, MAX_TOKEN_LENGTH, Permission, Token, hash_of};
 use crate::problems::from_store;
 use crate::words::{self, at};
 use crate::{Control, done};
@@ -148,7 +148,7 @@ impl Control {
     ///
     /// # Errors
     /// 401 if the token is unknown, revoked or expired.
-    pub async fn itself(&self, token: &str, visitor: &Visitor) -> Result<Itself, Problem> {
+    pub async fn itself(&self, token: &str, visitor: &ClientInfo) -> Result<Itself, Problem> {
         let unknown = || {
             Problem::new(
                 401,

@@ -10,7 +10,7 @@ use api::people::{Signature, SignatureRequest};
 use engine::gate::signature::{Nonce, Statement, check};
 use engine::gate::{Signing, VerdictKind};
 use engine::ids::{PersonId, ReviewId};
-use passkeys::Site;
+use passkeys::RelyingParty;
 use sqlx::PgConnection;
 use store::intent::VerdictRow;
 use store::passkeys as rows;
@@ -66,7 +66,7 @@ impl Control {
     pub async fn verdict_options(
         &self,
         actor: &Actor,
-        site: &Site,
+        site: &RelyingParty,
         id: ReviewId,
         kind: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {

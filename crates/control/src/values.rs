@@ -32,7 +32,7 @@ use crate::{Control, cursor};
 /// Maximum number of results per page.
 const RESULTS_PER_PAGE: usize = 50;
 /// Maximum number of data sets per page for which edits are searched.
-const SETTINGS: usize = 50;
+const MAX_SETTINGS: usize = 50;
 
 fn corrupt(error: impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "cannot read a row");
@@ -380,10 +380,10 @@ async fn add_edits(
     let settings: BTreeSet<Setting> = shown
         .iter()
         .filter_map(|(source, _)| setting(source, steps.get(&source.step)?))
-        .take(SETTINGS * 4)
+        .take(MAX_SETTINGS * 4)
         .collect();
     let mut sets = BTreeMap::new();
-    for setting in settings.into_iter().take(SETTINGS) {
+    for setting in settings.into_iter().take(MAX_SETTINGS) {
         let rows = reading::sets(on, &setting, upto).await.map_err(from_store)?;
         sets.insert(setting, rows);
     }

@@ -33,15 +33,15 @@ use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
 /// Maximum number of files whose text is compared.
-const FILES: usize = 64;
+const MAX_FILES: usize = 64;
 /// Bytes read per file.
-const BYTES: i32 = 64 * 1024;
+const BYTES_PER_FILE: i32 = 64 * 1024;
 /// Displayed characters per line.
-const LINE: usize = 4_000;
+const MAX_LINE_LENGTH: usize = 4_000;
 /// Suffix for a last line without a line end.
 const NO_LINE_END: &str = " [no line end]";
 /// Unchanged lines of context around changes.
-const AROUND: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// One side of a change: the documents that it touches, and the blueprint with all others.
 #[derive(Clone, Copy)]
@@ -159,14 +159,16 @@ pub(crate) async fn changes(
         Some((content, files(was, is)))
     });
     let known: Vec<_> = known.collect();
-    let compared = known.iter().flat_map(|(_, files)| files).take(FILES);
+    let compared = known.iter().flat_map(|(_, files)| files).take(MAX_FILES);
     let wanted: BTreeSet<Hash> = compared.flat_map(|file| [file.old, file.new]).flatten().collect();
     let wanted: Vec<Hash> = wanted.into_iter().collect();
     let heads = match wanted.is_empty() {
         true => BTreeMap::new(),
         false => {
             let mut connection = control.connection().await?;
-            intent::script_heads(&mut connection, &wanted, BYTES).await.map_err(from_store)?
+            intent::script_heads(&mut connection, &wanted, BYTES_PER_FILE)
+                .await
+                .map_err(from_store)?
         }
     };
     by.work(move || told(known, &heads)).await
@@ -181,7 +183,7 @@ fn told(
     let told = known.into_iter().map(|(content, files)| {
         let files = files.into_iter().map(|file| {
             seen += 1;
-            let text = match seen > FILES {
+            let text = match seen > MAX_FILES {
                 true => FileText::Left,
                 false => difference_of(file.head(file.old, heads), file.head(file.new, heads)),
             };
@@ -268,7 +270,7 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
         (was.iter().map(String::as_str).collect(), is.iter().map(String::as_str).collect());
     let difference = TextDiff::from_slices(&was, &is);
     let mut told = Vec::new();
-    for (n, group) in difference.grouped_ops(AROUND).iter().enumerate() {
+    for (n, group) in difference.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if n > 0 {
             told.push(FileLine { mark: LineMark::Gap, number: None, text: String::new() });
         }
@@ -284,7 +286,7 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
         }));
     }
     // A cut line hides its effect just as a cut file does.
-    let long = |line: &&str| line.chars().nth(LINE).is_some();
+    let long = |line: &&str| line.chars().nth(MAX_LINE_LENGTH).is_some();
     let cut = was_cut || is_cut || was.iter().any(long) || is.iter().any(long);
     FileText::Lines { lines: told, cut }
 }
@@ -318,9 +320,9 @@ fn lines(head: &ScriptHead) -> Option<(Vec<String>, bool)> {
 
 /// A line for display: invisible characters and direction marks are spelled out.
 fn shown(line: &str) -> String {
-    let line_start: String = line.chars().take(LINE).collect();
+    let line_start: String = line.chars().take(MAX_LINE_LENGTH).collect();
     let mut shown = text::shown(&line_start).replace('\r', "<U+000D>");
-    let more = line.chars().count().saturating_sub(LINE);
+    let more = line.chars().count().saturating_sub(MAX_LINE_LENGTH);
     if more > 0 {
         shown.push_str(&format!(" [{more} more characters are not shown]"));
     }
@@ -374,7 +376,7 @@ mod tests {
     fn hidden_characters_and_binary_files_are_marked() {
         assert_eq!(told(None, Some("rm \u{202e}x\r\n")), "+1rm <U+202E>x<U+000D>\n");
         assert_eq!(told(Some("a\0b"), Some("a")), "no text");
-        let long = "y".repeat(LINE + 7) + "\n";
+        let long = "y".repeat(MAX_LINE_LENGTH + 7) + "\n";
         assert!(told(None, Some(&long)).ends_with("y [7 more characters are not shown]\ncut"));
     }
 

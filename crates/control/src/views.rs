@@ -32,7 +32,7 @@ use crate::change::{counting, plan_on_pool, would_join};
 use crate::people::{Actor, Permission};
 use crate::present::Present;
 use crate::problems::{from_store, no_run};
-use crate::waiting::{EVERYWHERE, node_named};
+use crate::waiting::{DEFAULT_LIMITS, node_named};
 use crate::words::{self, at, count};
 use crate::{Control, cursor};
 
@@ -234,11 +234,17 @@ impl Control {
         })
     }
 
-    fn own_data(&self, present: &Present, row: &NoderoleRow, role: &Role, name: &RoleName) -> Own {
+    fn own_data(
+        &self,
+        present: &Present,
+        row: &NoderoleRow,
+        role: &Role,
+        name: &RoleName,
+    ) -> OwnLayers {
         let deployment =
             present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
         let role_data = deployment.and_then(|d| d.doc.roles.get(name)).map(|r| r.data.clone());
-        Own {
+        OwnLayers {
             template: role.template.clone(),
             deployment_role: role_data.unwrap_or(Value::Null),
             system: row.noderole.system_data.clone(),
@@ -338,7 +344,7 @@ impl Control {
         let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else {
             return Ok(Vec::new());
         };
-        let reasons = why_not(&view, EVERYWHERE, step);
+        let reasons = why_not(&view, DEFAULT_LIMITS, step);
         let by = reasons.iter().filter_map(|reason| match reason {
             Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
             _ => None,
@@ -494,14 +500,14 @@ fn data_below_user(
 }
 
 /// Owned copies of a noderole's data layers.
-struct Own {
+struct OwnLayers {
     template: Value,
     deployment_role: Value,
     system: Value,
     user: Value,
 }
 
-impl Own {
+impl OwnLayers {
     fn own<'a>(&'a self, _: &Role) -> OwnData<'a> {
         OwnData {
             template: &self.template,

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::console::{NoderoleRef, StepState};
 use api::listing::{Cursor, Key};
-use api::waiting::{FIRST, Freeing, PAGE, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use api::waiting::{
+    Freeing, PAGE, STEPS_PER_REASON, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted,
+};
 use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
 use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
@@ -25,7 +27,7 @@ use crate::{Control, done};
 
 /// The global run limit is a setting of the workers and unknown here, so only their capacity
 /// counts.
-pub(crate) const EVERYWHERE: Limits = Limits { running: u32::MAX, batch: 10 };
+pub(crate) const DEFAULT_LIMITS: Limits = Limits { running: u32::MAX, batch: 10 };
 /// Maximum number of runs that are named if a concurrency group is full.
 const NAMED: usize = 3;
 
@@ -48,14 +50,14 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let filter = parse_filter(&present, wanted)?;
-        let page = if filter.wait.is_some() { PAGE } else { FIRST };
+        let page = if filter.wait.is_some() { PAGE } else { STEPS_PER_REASON };
         let mut transaction = self.begin().await?;
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *transaction)
             .await
             .map_err(|e| from_store(e.into()))?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
-        let found = reading::waiting(&mut transaction, EVERYWHERE, &filter, page)
+        let found = reading::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
         let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
@@ -156,7 +158,7 @@ async fn facts<'p>(
     let mut in_the_way = BTreeSet::new();
     for step in &todo {
         in_the_way.extend(
-            why_not(&view, EVERYWHERE, *step)
+            why_not(&view, DEFAULT_LIMITS, *step)
                 .iter()
                 .flat_map(|why| blocking_steps(&view, *step, why)),
         );
@@ -211,7 +213,7 @@ impl Facts<'_> {
 
     fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
         let step = StepId(row.step);
-        let mut reasons = why_not(&self.view, EVERYWHERE, step);
+        let mut reasons = why_not(&self.view, DEFAULT_LIMITS, step);
         reasons.sort_by_key(Reason::wait);
         if reasons.is_empty() {
             return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));

@@ -39,7 +39,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Control;
-use crate::beside::{PATIENCE, Place, Places, WAITING};
+use crate::beside::{MAX_WAIT, Place, Places, WAITING};
 use crate::change::{self, Planned, counting, plan};
 use crate::commit::unlike;
 use crate::lint::{self, Jigs, On};
@@ -426,7 +426,7 @@ impl Default for Kept {
         Self {
             under: RwLock::default(),
             worked_out: AtomicU64::default(),
-            turns: Places::new(1, WAITING, PATIENCE),
+            turns: Places::new(1, WAITING, MAX_WAIT),
             walk: Arc::default(),
         }
     }

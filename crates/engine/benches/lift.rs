@@ -20,7 +20,7 @@ use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::restore::{Now, restore};
+use engine::plan::restore::{RestoreInput, restore};
 use engine::plan::{Edit, NumberedEdit, lift, materialise, resolve};
 use serde_json::json;
 use uuid::Uuid;
@@ -183,7 +183,12 @@ fn main() {
         [("from nothing", &blueprint, &full), ("to nothing", &full, &blueprint)]
     {
         let skeleton = Skeleton::of(now, [], &catalog).unwrap();
-        let now = Now { blueprint: now, skeleton: &skeleton, catalog: &catalog, bare: &|_| None };
+        let now = RestoreInput {
+            blueprint: now,
+            skeleton: &skeleton,
+            catalog: &catalog,
+            bare: &|_| None,
+        };
         let back = restore(now, then, WEB).unwrap();
         let taken = best(3, || drop(black_box(restore(now, then, WEB).unwrap())));
         let (edits, missing) = (back.edits.len(), back.missing.len());

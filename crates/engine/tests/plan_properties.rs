@@ -39,7 +39,7 @@ use engine::plan::effects::{Bound, Why};
 use engine::plan::ground::versions;
 use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::restore::{Now, Restore, State, Wanted, restore};
+use engine::plan::restore::{Restore, RestoreInput, State, Wanted, restore};
 use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, materialise, resolve};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -351,7 +351,7 @@ impl World {
 
     fn restore(&self, then: &Self, n: usize) -> Restore {
         let skeleton = self.skeleton();
-        let now = Now {
+        let now = RestoreInput {
             blueprint: &self.blueprint,
             skeleton: &skeleton,
             catalog: &self.catalog,

@@ -11,7 +11,7 @@ use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::restore::{Now, Restore, restore};
+use engine::plan::restore::{Restore, RestoreInput, restore};
 use engine::plan::{Edit, MAX_LISTED, NumberedEdit, materialise, resolve};
 use serde_json::json;
 use uuid::Uuid;
@@ -112,7 +112,7 @@ fn taken(blueprint: &Blueprint, catalog: &Catalog, edits: &[Edit]) -> Blueprint 
 
 fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {
     let skeleton = Skeleton::of(now, [], catalog).unwrap();
-    let now = Now { blueprint: now, skeleton: &skeleton, catalog, bare: &|_| None };
+    let now = RestoreInput { blueprint: now, skeleton: &skeleton, catalog, bare: &|_| None };
     restore(now, then, WEB).unwrap()
 }
 

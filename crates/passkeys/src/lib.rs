@@ -44,14 +44,14 @@ pub enum PasskeyError {
 
 /// The address at which users open Gantry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
+pub struct RelyingParty {
     /// The host name (WebAuthn: relying party ID).
     pub rp_id: String,
     /// Scheme, host and port.
     pub origin: String,
 }
 
-impl Site {
+impl RelyingParty {
     /// Parses an address such as `https://gantry.example.com`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub struct RegisteredCredential {
 /// (`PublicKeyCredentialCreationOptionsJSON`) and the state for [`register`]. An authenticator with
 /// a credential in `registered` refuses to create another.
 pub fn registration(
-    site: &Site,
+    site: &RelyingParty,
     person: PersonId,
     name: &str,
     registered: &[Vec<u8>],
@@ -100,7 +100,7 @@ pub fn registration(
 
 /// Finishes a registration with the browser's response (`PublicKeyCredential.toJSON()`).
 pub fn register(
-    site: &Site,
+    site: &RelyingParty,
     state: &Value,
     answer: &Value,
 ) -> Result<RegisteredCredential, PasskeyError> {
@@ -121,7 +121,7 @@ pub fn register(
 
 /// Returns the options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a
 /// challenge with one of these credentials.
-pub fn request(site: &Site, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
+pub fn request(site: &RelyingParty, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
     let allowed = credential_ids
         .iter()
         .map(|id| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) }));
@@ -157,7 +157,7 @@ pub fn verified(
     challenge: Hash,
     assertion: &Assertion,
 ) -> Result<u32, PasskeyError> {
-    let site = Site { rp_id: passkey.rp_id.clone(), origin: passkey.origin.clone() };
+    let site = RelyingParty { rp_id: passkey.rp_id.clone(), origin: passkey.origin.clone() };
     let corrupt = |error: serde_json::Error| PasskeyError::Corrupt(error.to_string());
     let credential: Credential =
         serde_json::from_value(passkey.credential.clone()).map_err(corrupt)?;
@@ -220,7 +220,7 @@ mod tests {
     const ORIGIN: &str = "http://localhost:7780";
 
     fn registered(authenticator: &Authenticator) -> Passkey {
-        let site = Site::of(ORIGIN).unwrap();
+        let site = RelyingParty::of(ORIGIN).unwrap();
         let person = PersonId(Uuid::from_u128(1));
         let (options, state) = registration(&site, person, "bo", &[]).unwrap();
         let made = register(&site, &state, &authenticator.create(ORIGIN, &options)).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     fn registered_passkey_signs_one_challenge() {
         let authenticator = Authenticator::new();
         let passkey = registered(&authenticator);
-        let (challenge, site) = (Hash::of_bytes(b"statement"), Site::of(ORIGIN).unwrap());
+        let (challenge, site) = (Hash::of_bytes(b"statement"), RelyingParty::of(ORIGIN).unwrap());
         let options = request(&site, challenge, &[authenticator.credential_id().to_vec()]);
         let (id, signed) = assertion(&authenticator.get(ORIGIN, &options)).unwrap();
         assert_eq!(id, authenticator.credential_id());
@@ -257,7 +257,7 @@ mod tests {
         let authenticator = Authenticator::new();
         let passkey = registered(&authenticator);
         let challenge = Hash::of_bytes(b"statement");
-        let options = request(&Site::of(ORIGIN).unwrap(), challenge, &[]);
+        let options = request(&RelyingParty::of(ORIGIN).unwrap(), challenge, &[]);
         let (_, signed) =
             assertion(&authenticator.without_verification().get(ORIGIN, &options)).unwrap();
         let rejected = verified(&passkey, challenge, &signed).unwrap_err();
@@ -267,17 +267,20 @@ mod tests {
     #[test]
     fn address_without_host_name_is_rejected() {
         for origin in ["http://127.0.0.1:7780", "http://[::1]:7780", "not an address"] {
-            assert!(matches!(Site::of(origin), Err(PasskeyError::NoHostName(_))), "{origin}");
+            assert!(
+                matches!(RelyingParty::of(origin), Err(PasskeyError::NoHostName(_))),
+                "{origin}"
+            );
         }
         assert_eq!(
-            Site::of("https://gantry.example.com/").unwrap().origin,
+            RelyingParty::of("https://gantry.example.com/").unwrap().origin,
             "https://gantry.example.com"
         );
     }
 
     #[test]
     fn malformed_answers_are_rejected() {
-        let site = Site::of(ORIGIN).unwrap();
+        let site = RelyingParty::of(ORIGIN).unwrap();
         let (_, state) = registration(&site, PersonId(Uuid::nil()), "bo", &[]).unwrap();
         for answer in [
             json!(null),

@@ -16,7 +16,7 @@ use crate::{ADMIN_ROLE, Durability, Error, OWNER_ROLE, PROGRAM_ROLES, Settings};
 pub(crate) const PORT: u16 = 5432;
 
 /// File for the user's own settings.
-const LOCAL: &str = "local.conf";
+const LOCAL_FILE: &str = "local.conf";
 
 const HEADER: &str = "# Gantry overwrites this file at every start. Put your own settings into \
      local.conf in this folder.\n";
@@ -77,7 +77,7 @@ fn server(socket_dir: &Path, settings: &Settings) -> String {
              log_checkpoints = off\n"
         }
     });
-    let _ = writeln!(text, "include_if_exists = '{LOCAL}'");
+    let _ = writeln!(text, "include_if_exists = '{LOCAL_FILE}'");
     text
 }
 

@@ -49,7 +49,7 @@ pub enum Error {
         "The folder {} is not empty and has no private database. Choose another folder.",
         folder.display()
     )]
-    Foreign { folder: PathBuf },
+    NotEmpty { folder: PathBuf },
     /// The folder belongs to another user.
     #[error(
         "The folder {} belongs to account {owner}, not to {me}. Start Gantry as {owner}, or choose \
@@ -77,7 +77,7 @@ pub enum Error {
     )]
     NoUnprivilegedAccount,
     #[error("The program {program} failed ({status}):\n{output}")]
-    Program { program: String, status: String, output: String },
+    ProgramFailed { program: String, status: String, output: String },
     /// The server did not start.
     #[error("PostgreSQL did not start: {reason}\nThe end of its log:\n{log}")]
     NotStarted {

@@ -244,7 +244,7 @@ fn require_own_folder(root: &Path) -> Result<(), Error> {
     if entries.next().is_none() || root.join("lock").is_file() {
         return Ok(());
     }
-    Err(Error::Foreign { folder: root.to_owned() })
+    Err(Error::NotEmpty { folder: root.to_owned() })
 }
 
 fn acquire_lock(root: &Path) -> Result<File, Error> {
@@ -319,7 +319,7 @@ fn run(mut command: std::process::Command, program: &str, folder: &Path) -> Resu
     }
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Err(Error::Program {
+    Err(Error::ProgramFailed {
         program: program.to_owned(),
         status: output.status.to_string(),
         output: text,

@@ -179,7 +179,7 @@ async fn foreign_folder_is_rejected() {
     let folder = shared_folder();
     fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
     let refused = PrivatePostgres::start(Settings::durable(folder.path())).await;
-    assert!(matches!(refused, Err(Error::Foreign { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
 }
 
 #[tokio::test]

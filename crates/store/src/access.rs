@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// The maximum number of changes in a list.
-pub const LISTED: i64 = 20;
+pub const MAX_LISTED: i64 = 20;
 
 /// A change of a person's access, for their page.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -78,7 +78,7 @@ pub async fn listed(
          WHERE c.person_id = $1 ORDER BY c.id DESC LIMIT $2",
     )
     .bind(person.0)
-    .bind(LISTED)
+    .bind(MAX_LISTED)
     .fetch_all(on)
     .await?;
     Ok(rows)
@@ -134,7 +134,7 @@ pub async fn notices(
          WHERE c.person_id = $1 AND c.kind = 'reset' AND c.dismissed_at IS NULL ORDER BY c.id DESC LIMIT $2",
     )
     .bind(person.0)
-    .bind(LISTED)
+    .bind(MAX_LISTED)
     .fetch_all(on)
     .await?;
     Ok(rows)

@@ -31,7 +31,7 @@ pub const STATEMENT_TIME: &str = "60s";
 /// Settings of each session. Without them, a client that vanishes could keep its locks for hours,
 /// until TCP notices. A lost APPLY lock would stop everything. Gantry's longest statement, a commit
 /// of 200,000 steps, takes eight seconds.
-const SETTINGS: [(&str, &str); 6] = [
+const SESSION_SETTINGS: [(&str, &str); 6] = [
     // Compiling a claim takes longer than running it.
     ("jit", "off"),
     ("statement_timeout", STATEMENT_TIME),
@@ -112,8 +112,9 @@ impl Store {
     ///
     /// The URL is invalid.
     pub fn open(how: &Connecting) -> Result<Self, StoreError> {
-        let options =
-            PgConnectOptions::from_str(&how.url)?.application_name("gantry").options(SETTINGS);
+        let options = PgConnectOptions::from_str(&how.url)?
+            .application_name("gantry")
+            .options(SESSION_SETTINGS);
         let pool = PgPoolOptions::new()
             .max_connections(how.connections)
             .acquire_timeout(how.wait)

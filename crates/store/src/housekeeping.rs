@@ -33,7 +33,7 @@ pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
 /// which references it.
 const WORKER_RETENTION_DAYS: i32 = 7;
 /// The maximum number of workers that one round deletes.
-const WORKERS: i64 = 500;
+const WORKER_DELETE_BATCH: i64 = 500;
 
 /// Deletes workers that are long gone and have no run. Returns their number.
 pub async fn delete_old_workers(pool: &PgPool) -> Result<u64, StoreError> {
@@ -44,7 +44,7 @@ pub async fn delete_old_workers(pool: &PgPool) -> Result<u64, StoreError> {
            ORDER BY w.lease_until LIMIT $2 FOR UPDATE SKIP LOCKED)",
     )
     .bind(WORKER_RETENTION_DAYS)
-    .bind(WORKERS)
+    .bind(WORKER_DELETE_BATCH)
     .execute(pool)
     .await?;
     Ok(gone.rows_affected())

@@ -19,7 +19,7 @@ pub const LEASE: Duration = Duration::from_secs(120);
 /// The retention of answers.
 pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of rows that one round deletes.
-pub const FORGOTTEN: i64 = 1_000;
+pub const DELETE_BATCH: i64 = 1_000;
 /// The maximum number of keys per person. Old keys are not deleted for new ones.
 pub const MAX_KEYS: i64 = 10_000;
 
@@ -37,7 +37,7 @@ pub struct Key {
 pub enum OmitReason {
     /// It contains a secret.
     Secret,
-    Large,
+    TooLarge,
 }
 
 /// A stored answer.
@@ -55,7 +55,7 @@ pub enum Claimed {
     /// Execute the request, then call [`store_response`] or [`release_key`] with this id.
     Yours(Uuid),
     /// The request was answered before.
-    Answered(Kept),
+    Completed(Kept),
     /// Another server executes the request, for at most this number of seconds.
     UnderWay(u64),
     /// The key was used for another request.
@@ -118,10 +118,10 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     };
     let withheld = match row.withheld.as_deref() {
         Some("secret") => OmitReason::Secret,
-        _ => OmitReason::Large,
+        _ => OmitReason::TooLarge,
     };
     let headers = row.headers.unwrap_or_default();
-    Ok(Claimed::Answered(Kept {
+    Ok(Claimed::Completed(Kept {
         status: status.unsigned_abs(),
         headers,
         body: row.body.ok_or(withheld),
@@ -172,7 +172,7 @@ pub async fn store_response(
     let (body, withheld) = match &kept.body {
         Ok(body) => (Some(body.as_slice()), None),
         Err(OmitReason::Secret) => (None, Some("secret")),
-        Err(OmitReason::Large) => (None, Some("large")),
+        Err(OmitReason::TooLarge) => (None, Some("large")),
     };
     let done = sqlx::query(
         "UPDATE idempotency SET status = $4, headers = $5, body = $6, withheld = $7 \
@@ -201,14 +201,14 @@ pub async fn release_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Resul
     Ok(())
 }
 
-/// Deletes keys past their retention and returns their number, at most [`FORGOTTEN`].
+/// Deletes keys past their retention and returns their number, at most [`DELETE_BATCH`].
 pub async fn delete_expired_keys(pool: &PgPool) -> Result<u64, StoreError> {
     let gone = sqlx::query(
         "DELETE FROM idempotency WHERE (person_id, key) IN (SELECT person_id, key FROM idempotency \
          WHERE claimed_at < now() - make_interval(secs => $1) ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
     )
     .bind(KEPT.as_secs_f64())
-    .bind(FORGOTTEN)
+    .bind(DELETE_BATCH)
     .execute(pool)
     .await?;
     Ok(gone.rows_affected())

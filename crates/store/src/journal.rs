@@ -86,7 +86,7 @@ pub struct Entry {
 
 /// A part of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct Batch {
     /// In journal order.
     pub entries: Vec<Entry>,
     /// The start of the next part. It may be after the last entry, because events of an unknown
@@ -119,7 +119,7 @@ pub async fn cursor(db: impl PgExecutor<'_>) -> Result<i64, StoreError> {
 type Row = (i64, bool, Option<i64>, Option<i64>, Option<String>, Option<String>, Option<Value>);
 
 /// The events after a position, at most `limit`.
-pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, StoreError> {
+pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Batch, StoreError> {
     // One statement, so that the horizon and the events come from one snapshot.
     let rows: Vec<Row> = sqlx::query_as(
         "WITH line AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid)
@@ -136,7 +136,7 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Part, St
     .fetch_all(pool)
     .await?;
     let (horizon, held_back) = rows.first().map_or((after.xid, false), |row| (row.0, row.1));
-    let mut part = Part { entries: Vec::new(), next: after, more: false, horizon, held_back };
+    let mut part = Batch { entries: Vec::new(), next: after, more: false, horizon, held_back };
     let mut read = 0;
     for (_, _, xid, id, topic, kind, body) in rows {
         let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) =
@@ -243,7 +243,7 @@ mod tests {
         Live::Target { target: BlueprintNumber(number) }
     }
 
-    fn lives(part: &Part) -> Vec<Live> {
+    fn lives(part: &Batch) -> Vec<Live> {
         part.entries.iter().map(|entry| entry.live.clone()).collect()
     }
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// Transactions of other tests in the same cluster briefly hold back the horizon.
-    async fn eventually(db: &TestDatabase, after: Position, count: usize) -> Part {
+    async fn eventually(db: &TestDatabase, after: Position, count: usize) -> Batch {
         for _ in 0..400 {
             let part = read(db.app(), after, 10).await.expect("the journal");
             if part.entries.len() >= count {

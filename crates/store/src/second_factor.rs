@@ -13,12 +13,12 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// The length of a secret in bytes.
-pub const SECRET: usize = 20;
+pub const SECRET_BYTES: usize = 20;
 
 /// A secret with the database's time. `Debug` omits the secret, so that it never appears in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Totp {
-    pub secret: [u8; SECRET],
+    pub secret: [u8; SECRET_BYTES],
     /// Seconds since 1970.
     pub now: u64,
 }
@@ -83,7 +83,7 @@ fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
 pub async fn begin_totp(
     on: &mut PgConnection,
     person: PersonId,
-    secret: &[u8; SECRET],
+    secret: &[u8; SECRET_BYTES],
 ) -> Result<bool, StoreError> {
     let sql = "DELETE FROM totp WHERE person_id = $1 AND confirmed_at IS NULL";
     sqlx::query(sql).bind(person.0).execute(&mut *on).await?;

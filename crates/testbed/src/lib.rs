@@ -31,12 +31,12 @@ use serde_json::{Value, json};
 /// The port of all nodes. Only their addresses differ.
 pub const PORT: u16 = 2222;
 /// Maximum number of nodes in a testbed.
-pub const MOST: usize = 200;
+pub const MAX_NODES: usize = 200;
 /// Name of the secret with the accepted key. Its version is 1, and workers may use it only for
 /// connections to nodes.
 pub const KEY: &str = "testbed";
 
-const READY: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Running nodes. Dropping them stops the servers.
 pub struct Testbed {
@@ -67,8 +67,8 @@ impl Testbed {
     /// output).
     pub fn start(folder: &Path, secrets: &Path, count: usize) -> Result<Self> {
         ensure!(
-            (1..=MOST).contains(&count),
-            "A testbed has 1 to {MOST} nodes, not {count}. Choose a valid number."
+            (1..=MAX_NODES).contains(&count),
+            "A testbed has 1 to {MAX_NODES} nodes, not {count}. Choose a valid number."
         );
         let programs = Programs::find()?;
         for folder in [folder, &secrets.join(KEY)] {
@@ -160,7 +160,7 @@ impl Node {
             let begun = Instant::now();
             while self.is_server(pid) {
                 ensure!(
-                    begun.elapsed() < READY,
+                    begun.elapsed() < READY_TIMEOUT,
                     "The old SSH server of {} (process {pid}) does not stop. Kill it, then try again.",
                     self.name
                 );
@@ -225,7 +225,7 @@ impl Node {
             if listens && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
                 return Ok(());
             }
-            if ended.is_some() || begun.elapsed() > READY {
+            if ended.is_some() || begun.elapsed() > READY_TIMEOUT {
                 bail!(
                     "The SSH server of {} on {address} does not start: {}",
                     self.name,
@@ -382,7 +382,7 @@ mod tests {
             if all.len() == count {
                 return all;
             }
-            assert!(begun.elapsed() < READY, "found {all:?}, expected {count}");
+            assert!(begun.elapsed() < READY_TIMEOUT, "found {all:?}, expected {count}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

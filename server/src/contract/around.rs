@@ -58,12 +58,12 @@ impl Rules {
             reads: operation.method == Method::GET,
             accepts_idempotency_key: document::accepts_idempotency_key(
                 &operation.method,
-                sketch.asker,
+                sketch.caller,
             ),
             secret: operation.op.secret,
         };
         debug_assert!(
-            of.accepts_idempotency_key || !of.secret || sketch.asker != Asker::Person,
+            of.accepts_idempotency_key || !of.secret || sketch.caller != Asker::Person,
             "an operation that returns a secret must be a POST"
         );
         Self { state: state.clone(), of: Arc::new(of) }

@@ -131,7 +131,7 @@ impl Draft {
             item.insert("description".into(), op.about.into());
         }
         item.insert("tags".into(), json!([tag(operation.path)]));
-        item.insert("security".into(), security(operation, sketch.asker));
+        item.insert("security".into(), security(operation, sketch.caller));
         item.insert("responses".into(), answers(operation, sketch));
         Self {
             path: format!("{ROOT}{}", operation.path),
@@ -161,8 +161,8 @@ fn changes(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn security(operation: &Operation, asker: Asker) -> Value {
-    let who = match asker {
+fn security(operation: &Operation, caller: Asker) -> Value {
+    let who = match caller {
         Asker::Anonymous => return json!([]),
         Asker::Person => &["session", "token"][..],
         Asker::Machine => &["machine"][..],
@@ -181,8 +181,8 @@ pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether requests may have an idempotency key.
-pub(crate) fn accepts_idempotency_key(method: &Method, asker: Asker) -> bool {
-    *method == Method::POST && asker == Asker::Person
+pub(crate) fn accepts_idempotency_key(method: &Method, caller: Asker) -> bool {
+    *method == Method::POST && caller == Asker::Person
 }
 
 fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
@@ -205,7 +205,7 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     if operation.op.on_version {
         parameters.push(shared("IfMatch"));
     }
-    if accepts_idempotency_key(&operation.method, sketch.asker) {
+    if accepts_idempotency_key(&operation.method, sketch.caller) {
         parameters.push(shared("IdempotencyKey"));
     }
     if is_tagged(operation, sketch) {
@@ -236,7 +236,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     if sketch.located {
         headers.insert("Location".into(), header("Location"));
     }
-    if accepts_idempotency_key(&operation.method, sketch.asker) {
+    if accepts_idempotency_key(&operation.method, sketch.caller) {
         headers.insert("Idempotency-Replayed".into(), header("IdempotencyReplayed"));
     }
     let mut content = Map::new();
@@ -278,14 +278,14 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
         }
     };
     // Tokens of people and machines are rate-limited, as is the use of keys.
-    on(sketch.asker != Asker::Anonymous, &[401, 403, 429]);
+    on(sketch.caller != Asker::Anonymous, &[401, 403, 429]);
     on(changes, &[403, 409]);
     on(places(operation.path).next().is_some(), &[404]);
     // A query or a body may name an unknown resource.
     on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
     on(sketch.body.is_some(), &[408, 413, 415]);
     on(op.on_version, &[412]);
-    on(accepts_idempotency_key(&operation.method, sketch.asker), &[409, 422]);
+    on(accepts_idempotency_key(&operation.method, sketch.caller), &[409, 422]);
     on(true, op.also);
     statuses
 }

@@ -51,7 +51,7 @@ pub(crate) enum Asker {
 /// The parts of an operation's description that its types define.
 pub(crate) struct Sketch<'f> {
     pub forms: &'f mut Forms,
-    pub asker: Asker,
+    pub caller: Asker,
     /// Schemas of the path parameters, in order.
     pub places: Vec<Value>,
     /// Schemas of the query parameters, and whether each is required.
@@ -68,7 +68,7 @@ impl<'f> Sketch<'f> {
     pub(crate) fn new(forms: &'f mut Forms) -> Self {
         Self {
             forms,
-            asker: Asker::default(),
+            caller: Asker::default(),
             places: Vec::new(),
             query: BTreeMap::new(),
             body: None,
@@ -135,7 +135,7 @@ impl Asks for Client {
 
 impl Asks for SignedIn {
     fn ask(sketch: &mut Sketch<'_>) {
-        sketch.asker = Asker::Person;
+        sketch.caller = Asker::Person;
     }
 }
 

@@ -10,19 +10,19 @@ use serde_json::json;
 
 use super::listening::Listening;
 use super::matrix::World;
-use super::streaming::Tab;
+use super::streaming::StreamClient;
 use super::*;
 
 const PASSWORD: &str = "canary-password-aurora-4711";
 const WRONG_PASSWORD: &str = "canary-guess-borealis-4712";
 
 /// Where each credential was found, and the source of each expected one.
-struct Cage {
-    house: House,
+struct LeakCheck {
+    house: TestServer,
     canaries: Vec<(&'static str, String)>,
 }
 
-impl Cage {
+impl LeakCheck {
     #[track_caller]
     fn check(&self, place: &str, text: &str) {
         for (name, canary) in &self.canaries {
@@ -75,7 +75,7 @@ impl Cage {
 
 /// An admin with a password and two tokens, with the admin's session, another person's session, and
 /// the unused link of a new person. Also changes, reviews and runs, one of which got a secret.
-async fn caged() -> (Cage, String, BTreeSet<String>) {
+async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
     let world = World::new().await;
     let (readable, run) = (world.readable().await, world.places[0]["run"].clone());
     let noderole = world.places[0]["noderole"].clone();
@@ -131,7 +131,7 @@ async fn caged() -> (Cage, String, BTreeSet<String>) {
         ("the session before", value(&old_cookie)),
         ("somebody else's session", value(&second)),
     ];
-    (Cage { house, canaries }, root, readable)
+    (LeakCheck { house, canaries }, root, readable)
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn credentials_are_leaked_nowhere() {
     );
     cage.check("the metrics", metrics.text());
     for stream in streams {
-        let mut tab = Tab::open_at(&cage.house, &root, stream, "").await;
+        let mut tab = StreamClient::open_at(&cage.house, &root, stream, "").await;
         let mut told = vec![tab.next().await.expect("a beat").text()];
         let files = json!({"files": {"b.yml": format!("barclamp: {{name: b{}, version: '1', description: x}}\nroles: []\n", stream.len())}});
         cage.house.tell("/api/v1/barclamps", &root, files).await.json();

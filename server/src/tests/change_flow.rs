@@ -11,17 +11,17 @@ use serde_json::json;
 use store::running::{self, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
 
-use super::streaming::Tab;
+use super::streaming::StreamClient;
 use super::*;
 
-const LONG: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_secs(600);
 const BARCLAMP: &str = "
 barclamp: {name: house, version: '1', description: For tests}
 roles:
   - {name: app, jig: noop}
 ";
 
-impl House {
+impl TestServer {
     /// Creates the deployments `web` and `edge`, which may bind `app`, one node, and a reviewer.
     /// Returns the reviewer.
     pub(super) async fn furnish(&self) -> PersonId {
@@ -48,7 +48,7 @@ impl House {
 
 #[tokio::test]
 async fn change_is_proposed_reviewed_and_run_over_rest() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
 
@@ -221,7 +221,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
 }
 
 /// Commits a step on a node without a health check. Returns the node.
-pub(super) async fn committed(house: &House) -> NodeId {
+pub(super) async fn committed(house: &TestServer) -> NodeId {
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
@@ -259,7 +259,7 @@ pub(super) async fn committed(house: &House) -> NodeId {
 }
 
 /// A worker with these jigs.
-pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
+pub(super) async fn working(house: &TestServer, jigs: &[&str]) -> WorkerId {
     let worker = WorkerId(Uuid::new_v4());
     let hello = NewWorker {
         id: worker,
@@ -270,29 +270,30 @@ pub(super) async fn working(house: &House, jigs: &[&str]) -> WorkerId {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(house.db.worker(), &hello, LONG).await.expect("a worker");
+    running::ensure_worker(house.db.worker(), &hello, LEASE).await.expect("a worker");
     running::confirm_worker(house.db.worker(), worker).await.expect("a worker");
     worker
 }
 
 /// Commits, claims and leases a step. Returns the run and its worker.
-pub(super) async fn under_way(house: &House) -> (RunId, WorkerId) {
+pub(super) async fn under_way(house: &TestServer) -> (RunId, WorkerId) {
     let node = committed(house).await;
     let worker = working(house, &["noop"]).await;
     running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
     let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
-    let leased =
-        running::lease_runs(house.db.worker(), worker, &["noop"], 10, LONG).await.expect("a lease");
+    let leased = running::lease_runs(house.db.worker(), worker, &["noop"], 10, LEASE)
+        .await
+        .expect("a lease");
     assert_eq!((claimed.runs.len(), leased.len()), (1, 1));
     (claimed.runs[0], worker)
 }
 
 #[tokio::test]
 async fn growing_log_is_streamed_and_downloaded() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
-    let mut tab = Tab::open(&house, &cookie, &format!("topics=run:{run}"), "").await;
+    let mut tab = StreamClient::open(&house, &cookie, &format!("topics=run:{run}"), "").await;
     let length = |live: Live| match live {
         Live::Run { run: told, state, log_bytes, .. } if told == run => (state, log_bytes),
         other => panic!("{other:?}"),
@@ -362,7 +363,7 @@ async fn growing_log_is_streamed_and_downloaded() {
 
 #[tokio::test]
 async fn graph_svg_is_self_contained() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
@@ -424,7 +425,7 @@ async fn graph_svg_is_self_contained() {
 
 #[tokio::test]
 async fn catalog_is_paged() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let file = |n: usize| {
@@ -460,7 +461,7 @@ async fn catalog_is_paged() {
 
 #[tokio::test]
 async fn cancel_requires_permission() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, _) = under_way(&house).await;
     let eve = NewPerson::human("eve", [Permission::Viewer]);
     let eve = house.people.create_person(None, &eve).await.expect("a person");
@@ -476,7 +477,7 @@ async fn cancel_requires_permission() {
 
 #[tokio::test]
 async fn targets_are_compared_as_json_and_text() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let page = house.send_get("/api/v1/targets", &ada).await.json();
@@ -529,7 +530,7 @@ async fn targets_are_compared_as_json_and_text() {
 
 #[tokio::test]
 async fn script_is_read_by_its_hash() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let script = format!("#!/bin/sh\necho {} <script>\n", "x".repeat(10_000));

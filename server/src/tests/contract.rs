@@ -11,7 +11,7 @@ const STORED_DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/open
 
 #[tokio::test]
 async fn committed_openapi_document_is_current() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let served =
         house.ask(house.get("/api/v1/openapi.json").body(Body::empty()).expect("a request")).await;
     assert_eq!(served.header(header::CONTENT_TYPE), "application/json");
@@ -96,7 +96,7 @@ fn routed(router: &Router) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn every_route_is_documented() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let paths = document["paths"].as_object().expect("paths");
     let described = paths.iter().flat_map(|(path, item)| {
@@ -155,7 +155,7 @@ fn openapi_document_is_complete() {
 /// Operations that create something without a URL of its own. Verdicts and comments are part of
 /// their review, imports of the catalog, passkeys of the account. Each of several nodes has its own
 /// URL. A link or an app's secret is shown once.
-const NOWHERE: [&str; 8] = [
+const WITHOUT_LOCATION: [&str; 8] = [
     "giveVerdict",
     "openThread",
     "replyToThread",
@@ -179,12 +179,12 @@ fn creating_operations_return_a_location() {
             nowhere.insert(operation.op.id);
         }
     }
-    assert_eq!(nowhere, BTreeSet::from(NOWHERE));
+    assert_eq!(nowhere, BTreeSet::from(WITHOUT_LOCATION));
 }
 
 #[tokio::test]
 async fn location_of_created_resource_works() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let root =
         house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
@@ -217,7 +217,7 @@ async fn location_of_created_resource_works() {
 
 #[tokio::test]
 async fn unchanged_response_returns_304() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let ask = async |path: &str, headers: &[(&str, &str)]| {
@@ -260,7 +260,7 @@ async fn unchanged_response_returns_304() {
 
 #[tokio::test]
 async fn unsupported_if_match_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let ask = async |path: &str, body: Value| {
@@ -289,7 +289,7 @@ async fn unsupported_if_match_is_rejected() {
 
 #[tokio::test]
 async fn version_in_if_match_needs_no_body() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let opened = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
@@ -319,7 +319,7 @@ async fn version_in_if_match_needs_no_body() {
 
 #[tokio::test]
 async fn unknown_query_parameter_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let ada = house.cookie().await;
     for (path, known) in [
         ("/api/v1/runs?stat=running", "before"),
@@ -334,7 +334,7 @@ async fn unknown_query_parameter_is_rejected() {
 
 #[tokio::test]
 async fn unsupported_method_returns_405() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     for (method, path) in
@@ -355,7 +355,7 @@ async fn unsupported_method_returns_405() {
 
 #[tokio::test]
 async fn lists_filter_by_parameters() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, _) = (house.cookie().await, bo);
     let of = async |path: &str| house.send_get(&format!("/api/v1/{path}"), &ada).await.json();

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn cross_site_request_changes_nothing() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let paths = ["/sign-out", "/api/v1/nodes", "/call/sign-out", "/sign-in", "/nothing"];
     let headers: [&[(&str, &str)]; 4] = [
@@ -41,7 +41,7 @@ async fn cross_site_request_changes_nothing() {
 
 #[tokio::test]
 async fn unknown_host_name_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     for host in ["evil.example:7780", "127.0.0.1.evil.example", ""] {
         let request = Request::get("/sign-in")
             .header(header::HOST, host)
@@ -97,7 +97,7 @@ fn statuses(answers: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn ambiguous_request_head_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\n{more}\r\n");
     let near = format!("Host: {NEAR}\r\n");
     for (what, head, status) in [
@@ -120,7 +120,7 @@ async fn ambiguous_request_head_is_rejected() {
 
 #[tokio::test]
 async fn request_head_above_its_limit_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let head = |more: usize| {
         // Many headers, because each one grows the read buffer.
         let headers: String =
@@ -128,22 +128,25 @@ async fn request_head_above_its_limit_is_rejected() {
         format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n{headers}\r\n")
     };
     for (size, status) in [
-        (limits::HEAD - 1024, "200"),
-        (limits::HEAD, "431"),
-        (limits::HEAD + 8192, "431"),
-        (limits::HEAD * 4, "431"),
+        (limits::MAX_HEAD_BYTES - 1024, "200"),
+        (limits::MAX_HEAD_BYTES, "431"),
+        (limits::MAX_HEAD_BYTES + 8192, "431"),
+        (limits::MAX_HEAD_BYTES * 4, "431"),
     ] {
         let answer = raw(&house.router, head(size).as_bytes()).await;
         assert_eq!(statuses(&answer), [status], "{size}: {answer}");
     }
-    let one = format!("GET /healthz?{} HTTP/1.1\r\nHost: {NEAR}\r\n\r\n", "a".repeat(limits::HEAD));
+    let one = format!(
+        "GET /healthz?{} HTTP/1.1\r\nHost: {NEAR}\r\n\r\n",
+        "a".repeat(limits::MAX_HEAD_BYTES)
+    );
     let answer = raw(&house.router, one.as_bytes()).await;
     assert!(matches!(statuses(&answer)[..], ["431" | "414"]), "{answer}");
 }
 
 #[tokio::test]
 async fn request_body_with_two_lengths_is_never_two_requests() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n\r\n");
     let post = |headers: &str, body: &str| {
         format!("POST /sign-out HTTP/1.1\r\nHost: {NEAR}\r\nX-Gantry: 1\r\n{headers}\r\n{body}")
@@ -169,7 +172,7 @@ async fn request_body_with_two_lengths_is_never_two_requests() {
 /// The snapshot lists the client, request and error of each case: `snapshots/`.
 #[tokio::test]
 async fn refusals_have_one_form() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let id = "00000000-0000-0000-0000-000000000001";
     let too_large = format!(r#"{{"fqdn":"{}","root":""}}"#, "x".repeat(limits::MAX_BODY_BYTES));
@@ -230,7 +233,7 @@ async fn refusals_have_one_form() {
 /// An error quotes only the beginning of long input, followed by the remedy.
 #[tokio::test]
 async fn error_quotes_only_start_of_input() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
     let long = "x".repeat(5_000);
@@ -247,7 +250,7 @@ async fn error_quotes_only_start_of_input() {
 
 #[tokio::test]
 async fn wrong_method_lists_allowed_ones() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let answer = house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await;
     assert_eq!(
@@ -262,7 +265,7 @@ async fn wrong_method_lists_allowed_ones() {
 
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
         state.streams = crate::places::Places::new(0, 1);
     })
     .await;
@@ -311,9 +314,10 @@ async fn retryable_errors_have_retry_after() {
 /// A server with other limits over the same database, and the cookie of a session.
 async fn server_with_limits(
     change: impl FnOnce(&mut AppState),
-) -> (House, AppState, Router, String) {
+) -> (TestServer, AppState, Router, String) {
     let mut known = None;
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
+    let house =
+        TestServer::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
     let cookie = house.cookie().await;
     let mut state = known.expect("a state");
     change(&mut state);
@@ -366,7 +370,7 @@ async fn requests_beyond_limit_get_503() {
 /// A server at its limits still answers health checks and metrics.
 #[tokio::test]
 async fn full_server_answers_health_and_metrics() {
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     })
     .await;
@@ -457,7 +461,7 @@ async fn possibly_executed_request_has_no_retry_after() {
 /// pages.
 #[tokio::test]
 async fn missing_permission_names_people_to_ask() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let add = |name: &str, may| NewPerson::human(name, may);
     let eve = house
         .people
@@ -499,7 +503,7 @@ async fn missing_permission_names_people_to_ask() {
 /// An invalid name in a path is not looked up.
 #[tokio::test]
 async fn invalid_name_returns_404() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
     // A list reports the invalid parameter.
@@ -526,7 +530,7 @@ async fn invalid_name_returns_404() {
 
 #[tokio::test]
 async fn only_imports_accept_large_bodies() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let json =
         serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::MAX_BODY_BYTES)}})
@@ -538,7 +542,7 @@ async fn only_imports_accept_large_bodies() {
 
 #[tokio::test]
 async fn browsers_get_error_pages() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let cookie = house.cookie().await;
     let page = house.visit("/nothing/here", &cookie).await;
@@ -575,7 +579,10 @@ fn documented_limits_match_the_code() {
     let minutes = control::people::FAILURE_WINDOW.as_secs() / 60;
     let failing = format!("{} in {minutes} minutes", control::people::FAILED_SIGN_INS);
     let lines = [
-        format!("| a request's first line and headers | {} KiB | 431 |", limits::HEAD / kib),
+        format!(
+            "| a request's first line and headers | {} KiB | 431 |",
+            limits::MAX_HEAD_BYTES / kib
+        ),
         format!("| a request's body | {} MiB |", limits::MAX_BODY_BYTES / mib),
         format!(
             "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
@@ -662,7 +669,7 @@ fn documented_limits_match_the_code() {
         ),
         format!(
             "| {}; {} | the answer is how it is now",
-            limits::WAITING,
+            limits::MAX_WAITING,
             limits::MAX_WAITING_PER_PERSON
         ),
         format!("then the newest of the others) | {} |", api::limits::LISTED_TOKENS),
@@ -687,8 +694,11 @@ fn documented_limits_match_the_code() {
             "| until a request's body is there | {} seconds | 408;",
             limits::BODY_TIMEOUT.as_secs()
         ),
-        format!("| until an answer begins | {} seconds |", limits::REQUEST.as_secs()),
-        format!("| open answers after the order to stop | {} seconds |", limits::GRACE.as_secs()),
+        format!("| until an answer begins | {} seconds |", limits::REQUEST_TIMEOUT.as_secs()),
+        format!(
+            "| open answers after the order to stop | {} seconds |",
+            limits::SHUTDOWN_GRACE.as_secs()
+        ),
         format!(
             "| {} hours; 7 days | sign in again |",
             control::people::SESSION_IDLE.as_secs() / 3600
@@ -719,7 +729,7 @@ fn documented_limits_match_the_code() {
 
 #[tokio::test]
 async fn every_response_has_security_headers() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     for path in [
         "/sign-in",
@@ -770,7 +780,7 @@ async fn every_response_has_security_headers() {
 
 #[tokio::test]
 async fn page_scripts_use_the_policy_nonce() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let mut nonces = std::collections::BTreeSet::new();
     for _ in 0..3 {
         let page = house.visit("/sign-in", "").await;
@@ -805,7 +815,7 @@ fn count_preloads(page: &str) -> usize {
 
 #[tokio::test]
 async fn site_files_are_compressed_and_public() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let packed = house
         .get("/pkg/a1b2/gantry.js")
         .header(header::ACCEPT_ENCODING, "br")
@@ -854,7 +864,7 @@ async fn site_files_are_compressed_and_public() {
 
 #[tokio::test]
 async fn page_links_files_of_its_build() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let page = house.visit("/sign-in", "").await;
     let head = page.text().split("</head>").next().expect("a head");
     for file in [
@@ -871,7 +881,7 @@ async fn page_links_files_of_its_build() {
 
 #[tokio::test]
 async fn client_request_id_is_ignored() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let request =
         house.get("/healthz").header("x-request-id", "theirs\tand more").body(Body::empty());
     let answer = house.ask(request.expect("a request")).await;
@@ -880,7 +890,7 @@ async fn client_request_id_is_ignored() {
 
 #[tokio::test]
 async fn database_outage_fails_only_readiness() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     assert_eq!(house.send_get("/readyz", "").await.status, StatusCode::OK);
     house.db.set_connections_allowed(false).await.expect("to keep out");

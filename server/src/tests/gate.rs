@@ -7,7 +7,7 @@ mod starting;
 
 use serde_json::json;
 
-use super::streaming::Tab;
+use super::streaming::StreamClient;
 use super::*;
 
 /// The interfaces that accept commands.
@@ -31,7 +31,7 @@ fn no(status: u16, code: &str) -> Outcome {
     (status, code.to_owned())
 }
 
-impl House {
+impl TestServer {
     pub(super) async fn post_form(&self, path: &str, cookie: &str, form: &str) -> Answer {
         let request = self
             .post(path)
@@ -199,7 +199,7 @@ impl House {
 
 #[tokio::test]
 async fn every_interface_enforces_the_gate() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo_is = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
     let eve = house
@@ -311,7 +311,7 @@ async fn every_interface_enforces_the_gate() {
 
 #[tokio::test]
 async fn parameters_never_widen_an_approval() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
@@ -374,7 +374,7 @@ async fn parameters_never_widen_an_approval() {
 
 #[tokio::test]
 async fn crafted_ids_return_404() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
@@ -415,7 +415,7 @@ async fn crafted_ids_return_404() {
 
 #[tokio::test]
 async fn cross_site_verdict_and_commit_are_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
@@ -473,14 +473,14 @@ async fn commit_after_lost_permission_is_rejected() {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
     let web = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, web).await;
     house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    let mut tab = Tab::open(&house, &ada, "", "").await;
+    let mut tab = StreamClient::open(&house, &ada, "", "").await;
 
     house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
     house.refuses(&ada, id, &no(403, "forbidden"), "with the page still open").await;
@@ -497,7 +497,7 @@ async fn commit_after_lost_permission_is_rejected() {
 
 #[tokio::test]
 async fn irreversible_commit_requires_the_name() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();

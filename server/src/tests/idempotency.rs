@@ -6,7 +6,7 @@ use super::*;
 
 const NODES: &str = "/api/v1/nodes";
 
-impl House {
+impl TestServer {
     async fn keyed(&self, path: &str, cookie: &str, key: &str, body: Value) -> Answer {
         let mut request = self.post_json(path, cookie, body.to_string());
         request.headers_mut().insert("idempotency-key", key.parse().expect("a value"));
@@ -32,7 +32,7 @@ fn node(name: &str) -> Value {
 
 #[tokio::test]
 async fn repeated_request_is_executed_once() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let admin =
         NewPerson::human("cy", [Permission::Viewer, Permission::Operator, Permission::Admin]);
@@ -93,7 +93,7 @@ async fn repeated_request_is_executed_once() {
 
 #[tokio::test]
 async fn abandoned_claim_expires() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let held = json!({"held": true, "reason": "a while"});
@@ -129,7 +129,7 @@ async fn abandoned_claim_expires() {
 /// The expected version and the token are part of the request.
 #[tokio::test]
 async fn version_and_token_distinguish_requests() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let path = house.node_tokens_path(&ada).await;
@@ -163,7 +163,7 @@ async fn version_and_token_distinguish_requests() {
 #[tokio::test]
 async fn long_request_renews_its_claim() {
     use store::idempotency::{Claimed, Key, claim_key, renew_claim};
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let mut on = house.db.app().acquire().await.expect("a connection");
     let key = Key { person: house.ada, key: "long".into(), request: [7; 32] };
     let Claimed::Yours(claim) = claim_key(&mut on, &key).await.expect("a claim") else {
@@ -189,7 +189,7 @@ async fn long_request_renews_its_claim() {
 
 #[tokio::test]
 async fn response_with_secret_is_not_stored() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let path = house.node_tokens_path(&ada).await;

@@ -5,7 +5,7 @@ use super::*;
 
 #[tokio::test]
 async fn unknown_sort_order_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
     for (path, known) in [
@@ -46,7 +46,7 @@ async fn unknown_sort_order_is_rejected() {
 
 #[tokio::test]
 async fn node_filter_matches_literally() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
     let found = async |text: &str| {
@@ -61,7 +61,7 @@ async fn node_filter_matches_literally() {
 
 #[tokio::test]
 async fn cursor_of_other_sort_order_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
     for (good, bad) in [
@@ -111,7 +111,7 @@ async fn cursor_of_other_sort_order_is_rejected() {
 
 #[tokio::test]
 async fn stale_cursor_returns_documented_409() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
     let asked =
@@ -126,7 +126,7 @@ async fn stale_cursor_returns_documented_409() {
 
 #[tokio::test]
 async fn role_and_role_graph_are_returned() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     committed(&house).await;
     let ada = house.cookie().await;
     let roles = house.send_get("/api/v1/roles", &ada).await.json();
@@ -151,7 +151,7 @@ async fn role_and_role_graph_are_returned() {
 /// PostgreSQL can't search for NUL. Sending one must never cause a server error.
 #[tokio::test]
 async fn nul_character_causes_no_server_error() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     committed(&house).await;
     let root =
         house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;

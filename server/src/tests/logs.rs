@@ -16,7 +16,7 @@ const CHUNK_BYTES: i64 = 8192;
 const LINES: i64 = CHUNK_BYTES / 128;
 
 /// Writes a log with this number of chunks, as workers store them.
-async fn write(house: &House, run: RunId, pieces: i64) -> i64 {
+async fn write(house: &TestServer, run: RunId, pieces: i64) -> i64 {
     sqlx::query(
         "INSERT INTO run_log (run_id, at_offset, body)
          SELECT $1, n * 8192, convert_to((
@@ -55,7 +55,7 @@ async fn rows_read(pool: &PgPool) -> i64 {
 }
 
 async fn check_log_opens_at_end(pieces: i64) {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
     let length = write(&house, run, pieces).await;
@@ -105,7 +105,7 @@ async fn log_of_1_gib_opens_at_end() {
 
 #[tokio::test]
 async fn offset_after_log_end_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
     let length = write(&house, run, 2).await;
@@ -124,7 +124,7 @@ async fn offset_after_log_end_is_rejected() {
 /// The audit must not record a cancellation that did not happen.
 #[tokio::test]
 async fn canceling_unknown_run_is_not_audited() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
     let noted = async || -> i64 {
@@ -143,7 +143,7 @@ async fn canceling_unknown_run_is_not_audited() {
     assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
 
-async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFound {
+async fn search(house: &TestServer, run: RunId, cookie: &str, query: &str) -> LogFound {
     let path = format!("/api/v1/runs/{run}/log/search?{query}");
     serde_json::from_value(house.send_get(&path, cookie).await.json()).expect("an answer")
 }
@@ -151,7 +151,7 @@ async fn search(house: &House, run: RunId, cookie: &str, query: &str) -> LogFoun
 #[tokio::test]
 async fn search_reads_large_log_in_bounded_parts() {
     const PIECES: i64 = 4_096;
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
     let length = write(&house, run, PIECES).await;
@@ -197,7 +197,7 @@ async fn search_reads_large_log_in_bounded_parts() {
 
 #[tokio::test]
 async fn search_hits_are_paged() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, _) = under_way(&house).await;
     let cookie = house.cookie().await;
     write(&house, run, 10).await;
@@ -230,7 +230,7 @@ async fn search_hits_are_paged() {
 
 #[tokio::test]
 async fn interrupted_download_resumes_exactly() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, worker) = under_way(&house).await;
     let cookie = house.cookie().await;
     let mut log: Vec<u8> = "größer 世界 🚀\n".repeat(20_000).into_bytes();
@@ -287,7 +287,7 @@ async fn interrupted_download_resumes_exactly() {
 #[tokio::test]
 async fn downloads_are_limited() {
     let mut known = None;
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
         state.downloads = crate::places::Places::new(2, 1);
         known = Some(state.downloads.clone());
     })

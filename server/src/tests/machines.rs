@@ -9,7 +9,7 @@ use super::*;
 const HOST_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 
-impl House {
+impl TestServer {
     /// Adds a node and returns its name.
     async fn machine(&self, cookie: &str) -> String {
         let ssh = json!({"addresses": ["10.0.3.7"], "key": "deploy/ssh", "host_key": HOST_KEY});
@@ -41,7 +41,7 @@ impl House {
 
 #[tokio::test]
 async fn node_change_requires_current_version() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let path = house.machine(&ada).await;
@@ -122,7 +122,7 @@ async fn node_change_requires_current_version() {
 
 #[tokio::test]
 async fn connection_in_a_blueprint_needs_a_proposal() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let (n1, web) = (house.n1(&ada).await, house.id_of("web", &ada).await);
@@ -158,7 +158,7 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
 
 #[tokio::test]
 async fn node_name_works_everywhere() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     house.machine(&ada).await;
@@ -193,8 +193,8 @@ async fn node_name_works_everywhere() {
 
 #[tokio::test]
 async fn node_list_is_added_atomically() {
-    const MANY: &str = "/api/v1/nodes/many";
-    let house = House::new().await;
+    const ADD_MANY: &str = "/api/v1/nodes/many";
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let text = |text: &str| json!({"text": text});
@@ -214,7 +214,7 @@ async fn node_list_is_added_atomically() {
     };
     let wrong =
         "m1.rack1.example.com root=/srv/m1\nm2 root=/srv/m2\n\nm3.rack1.example.com rot=/srv/m3";
-    let wrong = house.tell(MANY, &ada, text(wrong)).await.problem();
+    let wrong = house.tell(ADD_MANY, &ada, text(wrong)).await.problem();
     assert_eq!(
         (&wrong["status"], lines(&wrong)),
         (&json!(400), vec![json!("line 2"), json!("line 4")]),
@@ -225,9 +225,9 @@ async fn node_list_is_added_atomically() {
     let good = format!(
         "# rack 1\nm1.rack1.example.com root=/srv/m1\nm2.rack1.example.com ssh=10.0.3.7 key=deploy/ssh host_key=\"{HOST_KEY}\""
     );
-    assert_eq!(house.tell(MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(house.tell(ADD_MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
     let keyed = async || {
-        let mut request = house.post_json(MANY, &ada, text(&good).to_string());
+        let mut request = house.post_json(ADD_MANY, &ada, text(&good).to_string());
         request.headers_mut().insert("idempotency-key", "rack-1".parse().expect("a value"));
         house.ask(request).await
     };
@@ -241,7 +241,7 @@ async fn node_list_is_added_atomically() {
     assert_eq!(there().await, names);
     let again = keyed().await;
     assert_eq!((again.json(), again.header("idempotency-replayed")), (made.json(), "true"));
-    let twice = house.tell(MANY, &ada, text(&good)).await.problem();
+    let twice = house.tell(ADD_MANY, &ada, text(&good)).await.problem();
     assert_eq!(
         (&twice["code"], lines(&twice)),
         (&json!("nodes_refused"), vec![json!("line 2"), json!("line 3")])
@@ -251,14 +251,14 @@ async fn node_list_is_added_atomically() {
     let long = "#".repeat(api::limits::INVENTORY_BYTES + 1);
     for refused in [json!({}), json!({"text": ""}), json!({"nodes": []}), text(&many), text(&long)]
     {
-        assert_eq!(house.tell(MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
+        assert_eq!(house.tell(ADD_MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(there().await, names);
 }
 
 #[tokio::test]
 async fn node_list_counts_each_address() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let line = |n: usize| {
@@ -289,7 +289,7 @@ async fn node_list_counts_each_address() {
 /// Over REST (single node, text list, change) and on the page.
 #[tokio::test]
 async fn record_of_refused_address_is_rejected_everywhere() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let path = house.machine(&ada).await;
@@ -346,7 +346,7 @@ fn rest_routes() -> Vec<(Method, String)> {
 
 #[tokio::test]
 async fn node_token_only_permits_reports() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let path = house.machine(&ada).await;

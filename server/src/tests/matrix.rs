@@ -58,17 +58,17 @@ pub(super) const ALL: [Who; 11] = [
 
 /// The permission that an endpoint requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum Requirement {
     /// None.
     Open,
     /// A node's token, which no client here has.
     Machine,
     /// A connection from this machine, which no client here has.
-    Near,
+    LocalConnection,
     /// A session or a token.
     SignedIn,
     /// A session.
-    InPerson,
+    Session,
     /// Viewer.
     Look,
     /// Viewer, in a session.
@@ -93,7 +93,7 @@ pub(super) enum Takes {
     AdministerInSession,
 }
 
-impl Takes {
+impl Requirement {
     pub(super) fn lets(self, who: Who, own: bool) -> bool {
         let is_operator = matches!(who, Operator | ServiceToken | FullToken)
             || (own && matches!(who, ScopedOperator | ScopedToken));
@@ -102,9 +102,9 @@ impl Takes {
         let admin = matches!(who, Admin | FullToken);
         match self {
             Self::Open => true,
-            Self::Machine | Self::Near => false,
+            Self::Machine | Self::LocalConnection => false,
             Self::SignedIn => who != Nobody,
-            Self::InPerson => who != Nobody && !token,
+            Self::Session => who != Nobody && !token,
             Self::Look => !matches!(who, Nobody | Nothing),
             Self::ViewInSession => !matches!(who, Nobody | Nothing) && !token,
             Self::Operate => is_operator,
@@ -124,7 +124,7 @@ impl Takes {
 struct Row {
     method: Method,
     path: &'static str,
-    takes: Takes,
+    takes: Requirement,
     /// The kinds of its ids, in order.
     of: &'static [&'static str],
     query: &'static str,
@@ -134,7 +134,7 @@ struct Row {
 fn row(
     method: Method,
     path: &'static str,
-    takes: Takes,
+    takes: Requirement,
     of: &'static [&'static str],
     body: Value,
 ) -> Row {
@@ -142,22 +142,22 @@ fn row(
     Row { method, path, takes, of, query, body }
 }
 
-fn get(path: &'static str, takes: Takes, of: &'static [&'static str]) -> Row {
+fn get(path: &'static str, takes: Requirement, of: &'static [&'static str]) -> Row {
     row(Method::GET, path, takes, of, Value::Null)
 }
 
-fn post(path: &'static str, takes: Takes, of: &'static [&'static str], body: Value) -> Row {
+fn post(path: &'static str, takes: Requirement, of: &'static [&'static str], body: Value) -> Row {
     row(Method::POST, path, takes, of, body)
 }
 
 fn table() -> Vec<Row> {
-    use Takes::*;
+    use Requirement::*;
     let why = || json!({"reason": "because"});
     let (delete, put, patch) = (Method::DELETE, Method::PUT, Method::PATCH);
     let mut rows = vec![
         get("/healthz", Open, &[]),
         get("/readyz", Open, &[]),
-        get("/metrics", Near, &[]),
+        get("/metrics", LocalConnection, &[]),
         get("/api/v1/openapi.json", Open, &[]),
         get("/api/v1/overview", Look, &[]),
         get("/api/v1/search?q=a", Look, &[]),
@@ -346,7 +346,7 @@ fn table() -> Vec<Row> {
 }
 
 fn of_people() -> Vec<Row> {
-    use Takes::*;
+    use Requirement::*;
     let (delete, put, patch) = (Method::DELETE, Method::PUT, Method::PATCH);
     vec![
         get("/api/v1/people", Administer, &[]),
@@ -361,7 +361,7 @@ fn of_people() -> Vec<Row> {
             json!({"grants": [{"permission": "viewer"}]}),
         ),
         post("/api/v1/people/{id}/confirm", AdministerInSession, &["victim"], Value::Null),
-        row(delete.clone(), "/api/v1/me/notices", InPerson, &[], Value::Null),
+        row(delete.clone(), "/api/v1/me/notices", Session, &[], Value::Null),
         row(
             delete.clone(),
             "/api/v1/people/{id}/second-factor",
@@ -369,16 +369,16 @@ fn of_people() -> Vec<Row> {
             &["victim"],
             Value::Null,
         ),
-        row(delete.clone(), "/api/v1/passkeys/{id}", InPerson, &["victim_session"], Value::Null),
+        row(delete.clone(), "/api/v1/passkeys/{id}", Session, &["victim_session"], Value::Null),
         post(
             "/api/v1/passkeys/{id}/confirm",
-            InPerson,
+            Session,
             &["victim_session"],
             json!({"nonce": "0", "answer": {}}),
         ),
-        post("/api/v1/passkeys/{id}/confirm/options", InPerson, &["victim_session"], Value::Null),
-        post("/api/v1/me/passkeys", InPerson, &[], json!({"name": "x", "answer": {}})),
-        post("/api/v1/me/passkeys/options", InPerson, &[], Value::Null),
+        post("/api/v1/passkeys/{id}/confirm/options", Session, &["victim_session"], Value::Null),
+        post("/api/v1/me/passkeys", Session, &[], json!({"name": "x", "answer": {}})),
+        post("/api/v1/me/passkeys/options", Session, &[], Value::Null),
         post(
             "/api/v1/submissions/{id}/verdicts/options",
             ViewInSession,
@@ -386,28 +386,28 @@ fn of_people() -> Vec<Row> {
             json!({"kind": "approve"}),
         ),
         get("/api/v1/me/second-factor", SignedIn, &[]),
-        post("/api/v1/me/second-factor", InPerson, &[], json!({"code": "123456"})),
-        post("/api/v1/me/second-factor/options", InPerson, &[], Value::Null),
-        post("/api/v1/me/totp", InPerson, &[], Value::Null),
-        post("/api/v1/me/totp/confirm", InPerson, &[], json!({"code": "12345"})),
-        row(delete.clone(), "/api/v1/me/totp", InPerson, &[], Value::Null),
-        post("/second-factor", InPerson, &[], Value::Null),
+        post("/api/v1/me/second-factor", Session, &[], json!({"code": "123456"})),
+        post("/api/v1/me/second-factor/options", Session, &[], Value::Null),
+        post("/api/v1/me/totp", Session, &[], Value::Null),
+        post("/api/v1/me/totp/confirm", Session, &[], json!({"code": "12345"})),
+        row(delete.clone(), "/api/v1/me/totp", Session, &[], Value::Null),
+        post("/second-factor", Session, &[], Value::Null),
         post("/api/v1/people/{id}/link", AdministerInSession, &["victim"], Value::Null),
         post("/api/v1/people/{id}/disable", AdministerInSession, &["victim"], Value::Null),
         post("/api/v1/people/{id}/enable", AdministerInSession, &["victim"], Value::Null),
         get("/api/v1/me/sessions", SignedIn, &[]),
         // Of another person with viewer permission only. `check_foreign_resources` checks the results.
-        row(delete.clone(), "/api/v1/me/sessions/{id}", InPerson, &["victim_session"], Value::Null),
-        row(put, "/api/v1/me/password", InPerson, &[], json!({"new": "too short"})),
+        row(delete.clone(), "/api/v1/me/sessions/{id}", Session, &["victim_session"], Value::Null),
+        row(put, "/api/v1/me/password", Session, &[], json!({"new": "too short"})),
         get("/api/v1/tokens", SignedIn, &[]),
         get("/api/v1/tokens?person=$victim", Administer, &[]),
         post("/api/v1/tokens", AdministerInSession, &[], json!({"name": "x", "scopes": ["admin"]})),
-        row(delete.clone(), "/api/v1/tokens/{id}", InPerson, &["victim_token"], Value::Null),
-        row(delete, "/api/v1/me/sessions", InPerson, &[], Value::Null),
+        row(delete.clone(), "/api/v1/tokens/{id}", Session, &["victim_token"], Value::Null),
+        row(delete, "/api/v1/me/sessions", Session, &[], Value::Null),
         post("/sign-in", Open, &[], Value::Null),
         // A token has no session to end, so nothing happens.
         post("/sign-out", SignedIn, &[], Value::Null),
-        post("/sign-out/everywhere", InPerson, &[], Value::Null),
+        post("/sign-out/everywhere", Session, &[], Value::Null),
     ]
 }
 
@@ -439,7 +439,7 @@ const NEVER_SUCCEED: [(&str, &str); 17] = [
 ];
 
 /// The endpoints of a router, parsed from its `Debug` output.
-pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
+pub(super) async fn endpoints(house: &TestServer) -> BTreeSet<(String, String)> {
     let routes = format!("{:?}", house.routes);
     let paths: BTreeSet<&str> = routes.split('"').filter(|text| text.starts_with('/')).collect();
     let mut found = BTreeSet::new();
@@ -470,7 +470,7 @@ pub(super) async fn endpoints(house: &House) -> BTreeSet<(String, String)> {
 pub(super) type Credentials = BTreeMap<Who, (&'static str, String)>;
 
 pub(super) struct World {
-    pub(super) house: House,
+    pub(super) house: TestServer,
     pub(super) everybody: Credentials,
     /// Ids in `web` and in `edge`.
     pub(super) places: [BTreeMap<&'static str, String>; 2],
@@ -480,7 +480,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
-        let house = House::new().await;
+        let house = TestServer::new().await;
         house.furnish().await;
         let ada = house.cookie().await;
         let cy = house.person("cy", [Permission::Reviewer]).await;
@@ -711,7 +711,7 @@ impl World {
     }
 }
 
-impl House {
+impl TestServer {
     /// Creates a token of a node and returns its id.
     async fn node_token(&self, cookie: &str, node: &str) -> String {
         let made = self
@@ -779,7 +779,7 @@ impl House {
     }
 }
 
-async fn everybody(house: &House) -> Credentials {
+async fn everybody(house: &TestServer) -> Credentials {
     let mut everybody = Credentials::new();
     for (who, name, permissions) in [
         (Nothing, "nothing", &[][..]),
@@ -848,8 +848,8 @@ async fn clients_use_only_permitted_endpoints() {
                 }
                 let answer = world.ask(row, who, place).await;
                 let wanted = match row.takes {
-                    Takes::Near => 403,
-                    Takes::Machine => 401,
+                    Requirement::LocalConnection => 403,
+                    Requirement::Machine => 401,
                     _ if who == Nobody => 401,
                     _ => 403,
                 };
@@ -991,7 +991,7 @@ fn is_page(path: &str) -> bool {
 
 #[tokio::test]
 async fn every_page_redirects_to_sign_in() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let pages: Vec<String> = endpoints(&house)
         .await
         .into_iter()

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::*;
 
-impl House {
+impl TestServer {
     /// Commits a change of `web` and returns the response.
     async fn committed(&self, ada: &str, bo: &str) -> Answer {
         let board = self.send_get("/api/v1/deployments/web/board", ada).await.json();
@@ -37,7 +37,7 @@ impl House {
 
 #[tokio::test]
 async fn rollout_is_followed_to_its_end() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let committed = house.committed(&ada, &bo).await;
@@ -73,7 +73,7 @@ async fn rollout_is_followed_to_its_end() {
 
 #[tokio::test]
 async fn overview_shows_current_state() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     house.committed(&ada, &bo).await.json();
@@ -127,7 +127,7 @@ async fn overview_shows_current_state() {
 
 #[tokio::test]
 async fn audit_is_listed_verified_and_exported() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let eve = house
         .people
@@ -228,7 +228,7 @@ async fn audit_is_listed_verified_and_exported() {
     );
 }
 
-impl House {
+impl TestServer {
     pub(super) async fn collect(&self, headers: &[(&str, &str)], from: [u8; 4]) -> Answer {
         let request = headers
             .iter()
@@ -241,7 +241,7 @@ impl House {
 
 #[tokio::test]
 async fn metrics_require_access() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     house.send_get("/api/v1/runs/77777", &ada).await;
@@ -267,8 +267,8 @@ async fn metrics_require_access() {
     // Labels never contain client input.
     assert!(!text.contains("77777") && !text.contains("secret-1"), "{text}");
 
-    type Sent<'h> = (&'h [(&'h str, &'h str)], [u8; 4]);
-    let from_others: [Sent<'_>; 4] = [
+    type MetricsRequest<'h> = (&'h [(&'h str, &'h str)], [u8; 4]);
+    let from_others: [MetricsRequest<'_>; 4] = [
         (&[own], far),
         (&[("host", "evil.example")], near),
         (&[own, ("x-forwarded-for", "127.0.0.1")], near),
@@ -284,7 +284,7 @@ async fn metrics_require_access() {
     let token = "0123456789abcdef";
     let change =
         |state: &mut AppState| state.metrics_token = Some(Hash::of_bytes(token.as_bytes()));
-    let house = House::at("https://gantry.example.com", "gantry.example.com", change).await;
+    let house = TestServer::at("https://gantry.example.com", "gantry.example.com", change).await;
     let bearer = format!("Bearer {token}");
     assert_eq!(house.collect(&[("authorization", &bearer)], far).await.status, StatusCode::OK);
     for wrong in ["Bearer 0123456789abcdee", "Basic 0123456789abcdef", ""] {
@@ -293,7 +293,7 @@ async fn metrics_require_access() {
             StatusCode::UNAUTHORIZED
         );
     }
-    let house = House::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
+    let house = TestServer::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
     let refused = house.collect(&[("host", "gantry.example.com")], near).await;
     assert_eq!(
         refused.status,
@@ -304,7 +304,7 @@ async fn metrics_require_access() {
 
 #[tokio::test]
 async fn workers_are_filtered_and_sorted() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     for (n, name) in [(1, "beta"), (2, "alpha"), (3, "alps")] {
@@ -358,7 +358,7 @@ async fn workers_are_filtered_and_sorted() {
 
 #[tokio::test]
 async fn search_finds_resources_by_name() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     house.committed(&ada, &bo).await.json();
@@ -417,7 +417,7 @@ async fn search_finds_resources_by_name() {
 
 #[tokio::test]
 async fn first_steps_reflect_actual_events() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let eve = house
         .people

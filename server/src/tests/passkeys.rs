@@ -9,11 +9,11 @@ use super::*;
 const HOST: &str = "localhost:7780";
 const ORIGIN: &str = "http://localhost:7780";
 
-async fn house() -> House {
-    House::at("http://127.0.0.1:7780", HOST, |_| {}).await
+async fn house() -> TestServer {
+    TestServer::at("http://127.0.0.1:7780", HOST, |_| {}).await
 }
 
-impl House {
+impl TestServer {
     /// Registers a passkey and returns it.
     async fn registered(&self, cookie: &str, key: &Authenticator) -> Value {
         let options = self.tell("/api/v1/me/passkeys/options", cookie, json!({})).await.json();
@@ -176,7 +176,7 @@ async fn wrong_registration_is_rejected() {
         house.ask(request.body(Body::empty()).expect("a request")).await.status,
         StatusCode::FORBIDDEN
     );
-    let by_address = House::new().await;
+    let by_address = TestServer::new().await;
     let cookie = by_address.cookie().await;
     let refused = by_address.tell("/api/v1/me/passkeys/options", &cookie, json!({})).await;
     assert_eq!(code(&refused), (409, "no_host_name".into()));

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-impl House {
+impl TestServer {
     async fn root(&self) -> String {
         self.person("root", [Permission::Operator, Permission::Admin]).await
     }
@@ -50,7 +50,7 @@ fn code(answer: &Answer) -> (u16, String) {
 
 #[tokio::test]
 async fn token_overrides_cookies() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let root = house.root().await;
     let bearer = format!("Bearer {}", house.token(&root, &["operator"]).await);
@@ -111,7 +111,7 @@ async fn token_overrides_cookies() {
 
 #[tokio::test]
 async fn concurrent_permission_change_conflicts() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
     let seen = house.send_get(&place, &root).await;
@@ -135,7 +135,7 @@ async fn concurrent_permission_change_conflicts() {
 
 #[tokio::test]
 async fn disabling_requires_current_version() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let root = house.root().await;
     let place = format!("/api/v1/people/{}", house.ada);
     let decide = async |what: &str, on: Option<&str>| {
@@ -169,7 +169,7 @@ async fn disabling_requires_current_version() {
 
 #[tokio::test]
 async fn rate_limit_applies_per_token() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let root = house.root().await;
     let (one, other) =
         (house.token(&root, &["viewer"]).await, house.token(&root, &["viewer"]).await);
@@ -189,7 +189,7 @@ async fn rate_limit_applies_per_token() {
 
 #[tokio::test]
 async fn first_link_requires_setting_a_password() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let root = house.root().await;
     let wish = json!({"name": "dee", "grants": [{"permission": "viewer"}]});
@@ -297,7 +297,7 @@ async fn first_link_requires_setting_a_password() {
 
 #[tokio::test]
 async fn second_admin_confirms_access_over_rest_and_page() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let (root, second) = (house.root().await, house.person("second", [Permission::Admin]).await);
     let wish = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
@@ -341,7 +341,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
 
 #[tokio::test]
 async fn people_list_is_filtered_and_paged() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let root = house.root().await;
     for n in 0..60 {
         let new = NewPerson::human(format!("p{n:02}"), [Permission::Viewer]);
@@ -368,7 +368,7 @@ async fn people_list_is_filtered_and_paged() {
 
 #[tokio::test]
 async fn rejected_form_keeps_input_except_password() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let root = house.root().await;
     let send = async |path: &str, from: &str, form: &str| {

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn node_proposal_is_opened_and_listed() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let node =
@@ -83,7 +83,7 @@ async fn node_proposal_is_opened_and_listed() {
 
 #[tokio::test]
 async fn overriding_edits_are_reported() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let cy = house
         .people
@@ -110,7 +110,7 @@ async fn overriding_edits_are_reported() {
 
 #[tokio::test]
 async fn priority_is_set_and_shown_on_board() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let board = async || house.send_get("/api/v1/deployments/web/board", &bo).await.json();
@@ -166,7 +166,7 @@ async fn priority_is_set_and_shown_on_board() {
 
 #[tokio::test]
 async fn hold_is_set_and_released_with_reason() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let path = "/api/v1/deployments/web/hold";

@@ -27,7 +27,7 @@ fn code(secret: &str, steps: i64) -> String {
     app.generate(now.saturating_add_signed(30 * steps)).to_string()
 }
 
-impl House {
+impl TestServer {
     /// An operator with a password.
     async fn dee(&self) -> PersonId {
         self.furnish().await;
@@ -78,7 +78,7 @@ impl House {
 #[tokio::test]
 async fn session_without_factor_reaches_few_paths() {
     // Passkeys need a host name.
-    let house = House::at("http://localhost:7780", "localhost:7780", |_| {}).await;
+    let house = TestServer::at("http://localhost:7780", "localhost:7780", |_| {}).await;
     house.dee().await;
     let secret = house.set_up(&house.by_password().await).await;
     let dee = house.by_password().await;
@@ -144,7 +144,7 @@ async fn session_without_factor_reaches_few_paths() {
 
 #[tokio::test]
 async fn token_needs_no_second_factor() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.dee().await;
     let dee = house.by_password().await;
     house.set_up(&dee).await;
@@ -173,7 +173,7 @@ async fn token_needs_no_second_factor() {
 
 #[tokio::test]
 async fn form_sets_up_presents_and_removes_without_scripts() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.dee().await;
     let dee = house.by_password().await;
     let post = async |cookie: &str, form: &str| house.posted("/second-factor", cookie, form).await;
@@ -227,7 +227,7 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
 
 #[tokio::test]
 async fn passkey_is_a_second_factor() {
-    let house = House::at("http://localhost:7780", "localhost:7780", |_| {}).await;
+    let house = TestServer::at("http://localhost:7780", "localhost:7780", |_| {}).await;
     let dee = house.dee().await;
     let (session, key, origin) =
         (house.by_password().await, Authenticator::new(), "http://localhost:7780");
@@ -275,7 +275,7 @@ async fn passkey_is_a_second_factor() {
 #[tokio::test]
 async fn policy_sends_everyone_to_set_one_up() {
     let origin = "http://localhost:7780";
-    let house = House::at(origin, "localhost:7780", |_| {}).await;
+    let house = TestServer::at(origin, "localhost:7780", |_| {}).await;
     house.dee().await;
     let dee = house.by_password().await;
     assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);

@@ -3,14 +3,14 @@
 use super::listening::Listening;
 use super::*;
 
-async fn spent(house: &House) -> i64 {
+async fn spent(house: &TestServer) -> i64 {
     let sql = "SELECT count(*) FROM token WHERE used_at IS NOT NULL";
     sqlx::query_scalar(sql).fetch_one(house.db.app()).await.expect("a count")
 }
 
 #[tokio::test]
 async fn opening_a_link_does_not_use_it() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let link = house.link().await;
     for _ in 0..3 {
         // Browsers don't send the fragment.
@@ -49,7 +49,7 @@ async fn opening_a_link_does_not_use_it() {
 
 #[tokio::test]
 async fn rejected_sign_in_shows_the_page_again() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let request = |next: &str| {
         house
             .post("/sign-in")
@@ -72,7 +72,7 @@ async fn rejected_sign_in_shows_the_page_again() {
 
 #[tokio::test]
 async fn trailing_slash_redirects_to_page() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let page = house.visit("/nodes/?filter=n1", &cookie).await;
     assert_eq!(
@@ -88,7 +88,7 @@ async fn trailing_slash_redirects_to_page() {
 
 #[tokio::test]
 async fn unauthenticated_clients_see_no_data() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let call = house.ask(house.post_json("/call/frame", "", "{}")).await;
     assert_eq!((call.status, call.text()), (StatusCode::OK, "null"));
@@ -106,13 +106,13 @@ async fn unauthenticated_clients_see_no_data() {
 
 #[tokio::test]
 async fn cookie_attributes_depend_on_public_address() {
-    let near = House::new().await;
+    let near = TestServer::new().await;
     let answer = near.ask(near.sign_in(&near.link().await)).await;
     let (pair, flags) = answer.cookie().split_once("; ").expect("flags");
     assert!(pair.starts_with("gantry_session="), "{pair}");
     assert_eq!(flags, "HttpOnly; SameSite=Lax; Path=/; Max-Age=604800");
 
-    let far = House::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
+    let far = TestServer::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
     let answer = far.ask(far.sign_in(&far.link().await)).await;
     let (pair, flags) = answer.cookie().split_once("; ").expect("flags");
     assert!(pair.starts_with("__Host-gantry="), "{pair}");
@@ -128,7 +128,7 @@ async fn cookie_attributes_depend_on_public_address() {
 
 #[tokio::test]
 async fn missing_session_redirects_browsers_and_rejects_clients() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     for cookie in ["", "gantry_session=", "gantry_session=0000", "gantry_session=\u{1}"] {
         let Ok(cookie) = axum::http::HeaderValue::from_str(cookie) else { continue };
         let cookie = cookie.to_str().expect("text");
@@ -159,7 +159,7 @@ async fn missing_session_redirects_browsers_and_rejects_clients() {
 
 #[tokio::test]
 async fn sign_out_ends_one_or_all_sessions() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (one, two) = (house.cookie().await, house.cookie().await);
     let out = |path: &str, cookie: &str| {
         house.post(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")
@@ -181,7 +181,7 @@ async fn sign_out_ends_one_or_all_sessions() {
 
 #[tokio::test]
 async fn disabling_takes_effect_on_next_request() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
     house.people.disable(None, house.ada).await.expect("to disable");
@@ -190,7 +190,7 @@ async fn disabling_takes_effect_on_next_request() {
 
 #[tokio::test]
 async fn expired_session_is_rejected() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
     sqlx::query(sql).execute(house.db.owner()).await.expect("to change");
@@ -199,7 +199,7 @@ async fn expired_session_is_rejected() {
 
 #[tokio::test]
 async fn secrets_never_reach_the_log() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (link, other) = (house.link().await, house.link().await);
     let listening = Listening::begin();
     house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
@@ -222,7 +222,7 @@ async fn secrets_never_reach_the_log() {
 #[tokio::test]
 async fn forged_client_address_gives_no_extra_attempts() {
     let host = "gantry.example.com";
-    let house = House::at("https://gantry.example.com", host, |_| {}).await;
+    let house = TestServer::at("https://gantry.example.com", host, |_| {}).await;
     let attempt = async |connected: &str, forwarded: String| {
         let connected: std::net::SocketAddr = connected.parse().expect("an address");
         let form = house
@@ -258,7 +258,7 @@ async fn forged_client_address_gives_no_extra_attempts() {
 
 #[tokio::test]
 async fn invalid_name_fails_like_a_wrong_one() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     for name in ["nobody", "a%00b", "%00", "ada%00"] {
         let form = house
             .post("/sign-in")

@@ -12,7 +12,7 @@ use store::journal;
 use super::*;
 
 /// Long enough for transactions of concurrent tests to end.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Message {
@@ -37,25 +37,25 @@ impl Message {
 }
 
 /// A browser's end of a stream.
-pub(super) struct Tab {
+pub(super) struct StreamClient {
     body: BodyDataStream,
     text: String,
     last: String,
 }
 
-impl Tab {
-    pub(super) async fn open(house: &House, cookie: &str, query: &str, last: &str) -> Self {
+impl StreamClient {
+    pub(super) async fn open(house: &TestServer, cookie: &str, query: &str, last: &str) -> Self {
         Self::open_at(house, cookie, &format!("/events?{query}"), last).await
     }
 
     /// Opens the stream at another path.
-    pub(super) async fn open_at(house: &House, cookie: &str, path: &str, last: &str) -> Self {
+    pub(super) async fn open_at(house: &TestServer, cookie: &str, path: &str, last: &str) -> Self {
         Self::open_with(house, (header::COOKIE, cookie), path, last).await
     }
 
     /// Opens the stream with any credentials.
     async fn open_with(
-        house: &House,
+        house: &TestServer,
         (name, value): (header::HeaderName, &str),
         path: &str,
         last: &str,
@@ -87,7 +87,7 @@ impl Tab {
                 }
                 return Some(message);
             }
-            let bytes = tokio::time::timeout(PATIENCE, self.body.next())
+            let bytes = tokio::time::timeout(TIMEOUT, self.body.next())
                 .await
                 .expect("something in time")?;
             self.text.push_str(std::str::from_utf8(&bytes.expect("bytes")).expect("text"));
@@ -138,18 +138,18 @@ async fn append_events(
     transaction.commit().await.expect("to commit");
 }
 
-async fn cursor(house: &House) -> i64 {
+async fn cursor(house: &TestServer) -> i64 {
     journal::cursor(house.db.app()).await.expect("a cursor")
 }
 
 #[tokio::test]
 async fn stream_sends_events_after_cursor_at_once() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
     let after = cursor(&house).await;
     append_events(house.db.app(), "targets", [2, 3], Duration::ZERO).await;
-    let mut tab = Tab::open(&house, &cookie, &format!("after={after}"), "").await;
+    let mut tab = StreamClient::open(&house, &cookie, &format!("after={after}"), "").await;
     assert!(tab.next().await.expect("a message").is_heartbeat(), "says that it is there");
     let mut told = tab.next_live().await;
     if told == target(1) {
@@ -160,15 +160,16 @@ async fn stream_sends_events_after_cursor_at_once() {
     let before = Instant::now();
     append_events(house.db.app(), "targets", [4], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(4));
-    assert!(before.elapsed() < PATIENCE);
+    assert!(before.elapsed() < TIMEOUT);
 }
 
 #[tokio::test]
 async fn stream_filters_by_topic() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let deployment = "deployment:00000000-0000-0000-0000-000000000001";
-    let mut tab = Tab::open(&house, &cookie, &format!("topics={deployment},run:7"), "").await;
+    let mut tab =
+        StreamClient::open(&house, &cookie, &format!("topics={deployment},run:7"), "").await;
     tab.next().await.expect("a beat");
     append_events(house.db.app(), "reviews", [1], Duration::ZERO).await;
     append_events(house.db.app(), deployment, [2], Duration::ZERO).await;
@@ -180,16 +181,16 @@ async fn stream_filters_by_topic() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reconnecting_stream_gets_each_event_once() {
     const WRITERS: i64 = 4;
-    const EACH: i64 = 40;
-    let house = House::new().await;
+    const EVENTS_PER_WRITER: i64 = 40;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let after = cursor(&house).await;
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let pool = house.db.app().clone();
             tokio::spawn(async move {
-                for step in 0..EACH / 2 {
-                    let number = writer * EACH + step * 2;
+                for step in 0..EVENTS_PER_WRITER / 2 {
+                    let number = writer * EVENTS_PER_WRITER + step * 2;
                     let hold = Duration::from_millis(((writer * 7 + step * 3) % 11).unsigned_abs());
                     append_events(&pool, "targets", [number, number + 1], hold).await;
                 }
@@ -197,15 +198,15 @@ async fn reconnecting_stream_gets_each_event_once() {
         })
         .collect();
     let (mut got, mut last, mut cuts) = (Vec::new(), String::new(), 0);
-    while got.len() < usize::try_from(WRITERS * EACH).expect("small") {
-        let mut tab = Tab::open(&house, &cookie, &format!("after={after}"), &last).await;
+    while got.len() < usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("small") {
+        let mut tab = StreamClient::open(&house, &cookie, &format!("after={after}"), &last).await;
         for _ in 0..1 + cuts % 9 {
             let message = tab.next().await.expect("a message");
             if message.is_heartbeat() {
                 continue;
             }
             got.push(message.live());
-            if got.len() == usize::try_from(WRITERS * EACH).expect("small") {
+            if got.len() == usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("small") {
                 break;
             }
         }
@@ -223,34 +224,35 @@ async fn reconnecting_stream_gets_each_event_once() {
         })
         .collect();
     numbers.sort_unstable();
-    assert_eq!(numbers, (0..WRITERS * EACH).collect::<Vec<_>>());
+    assert_eq!(numbers, (0..WRITERS * EVENTS_PER_WRITER).collect::<Vec<_>>());
     assert!(cuts > 10, "{cuts}");
 }
 
 #[tokio::test]
 async fn invalid_cursor_resets_the_stream() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
     let of_another_database = cursor(&house).await + 1_000_000;
-    let mut tab = Tab::open(&house, &cookie, "", &format!("{of_another_database}-1")).await;
+    let mut tab =
+        StreamClient::open(&house, &cookie, "", &format!("{of_another_database}-1")).await;
     assert_eq!(tab.next_live().await, Live::Reset);
     append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
 
     append_events(house.db.app(), "targets", 2..2_300, Duration::ZERO).await;
-    let mut tab = Tab::open(&house, &cookie, "after=1", "").await;
+    let mut tab = StreamClient::open(&house, &cookie, "after=1", "").await;
     assert_eq!(tab.next_live().await, Live::Reset, "too much to catch up on");
 }
 
 #[tokio::test]
 async fn slow_reader_is_reset_and_blocks_none() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
-    let mut slow = Tab::open(&house, &cookie, "", "").await;
+    let mut slow = StreamClient::open(&house, &cookie, "", "").await;
     slow.next().await.expect("a beat");
     append_events(house.db.app(), "targets", [0], Duration::ZERO).await;
     assert_eq!(slow.next_live().await, target(0));
-    let mut quick = Tab::open(&house, &cookie, "", "").await;
+    let mut quick = StreamClient::open(&house, &cookie, "", "").await;
     quick.next().await.expect("a beat");
     for part in 0..8 {
         append_events(house.db.app(), "targets", part * 400 + 1..=part * 400 + 400, Duration::ZERO)
@@ -275,9 +277,9 @@ async fn idle_stream_has_heartbeat_until_session_ends() {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     let cookie = house.cookie().await;
-    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
     for _ in 0..5 {
         let message = tab.next().await.expect("a message");
         assert!(message.is_heartbeat() && message.id.contains('-'), "{message:?}");
@@ -295,14 +297,15 @@ async fn stream_ends_when_viewer_permission_is_lost() {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
     house.person("root", [Permission::Admin]).await;
     let root = house.people.sign_in_as_owner("root").await.expect("an actor");
     let cookie = house.cookie().await;
     let bearer = format!("Bearer {}", house.token(&cookie, &["viewer"]).await);
-    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
     let mut program =
-        Tab::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "").await;
+        StreamClient::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "")
+            .await;
     for stream in [&mut tab, &mut program] {
         for _ in 0..5 {
             assert!(
@@ -326,18 +329,18 @@ async fn stream_ends_when_viewer_permission_is_lost() {
 
 #[tokio::test]
 async fn streams_end_at_shutdown() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
-    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
     house.stopping.cancel();
     while tab.next().await.is_some() {}
 }
 
 #[tokio::test]
 async fn streams_survive_a_database_outage() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let cookie = house.cookie().await;
-    let mut tab = Tab::open(&house, &cookie, "", "").await;
+    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
     tab.next().await.expect("a beat");
     append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
@@ -350,12 +353,12 @@ async fn streams_survive_a_database_outage() {
 
 #[tokio::test]
 async fn streams_are_limited() {
-    let house = House::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
         state.streams = crate::places::Places::new(1, 1);
     })
     .await;
     let cookie = house.cookie().await;
-    let first = Tab::open(&house, &cookie, "", "").await;
+    let first = StreamClient::open(&house, &cookie, "", "").await;
     let more = house.send_get("/events", &cookie).await;
     assert_eq!(
         (more.status.as_u16(), more.problem()["code"].as_str()),
@@ -366,15 +369,15 @@ async fn streams_are_limited() {
     let bo = house.cookie_for(house.people.create_person(None, &bo).await.expect("bo")).await;
     assert_eq!(house.send_get("/events", &bo).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(first);
-    Tab::open(&house, &cookie, "", "").await;
+    StreamClient::open(&house, &cookie, "", "").await;
 }
 
 #[tokio::test]
 async fn api_client_watches_the_same_events() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let mut watch = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
+    let mut watch = StreamClient::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
     let began = watch.next().await.expect("a heartbeat");
     assert!(began.is_heartbeat());
     let add = |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
@@ -383,7 +386,8 @@ async fn api_client_watches_the_same_events() {
     drop(watch);
     house.tell("/api/v1/nodes", &ada, add("n3")).await.json();
     // A reconnecting client resumes after its last event.
-    let mut again = Tab::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
+    let mut again =
+        StreamClient::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
     for name in ["n2", "n3"] {
         assert_eq!(
             again.next_live().await,

@@ -9,7 +9,7 @@ use super::*;
 
 #[tokio::test]
 async fn each_value_names_its_source() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, worker) = under_way(&house).await;
     let ada = house.cookie().await;
     let noderole =
@@ -122,7 +122,7 @@ async fn each_value_names_its_source() {
 
 #[tokio::test]
 async fn values_are_paged_without_gaps() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (run, _) = under_way(&house).await;
     let ada = house.cookie().await;
     let noderole =
@@ -167,7 +167,7 @@ roles:
 
 #[tokio::test]
 async fn invalid_data_is_rejected_with_pointers() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     house
@@ -230,7 +230,7 @@ async fn invalid_data_is_rejected_with_pointers() {
 
 #[tokio::test]
 async fn noderole_uses_data_of_its_binding_deployment() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
@@ -275,7 +275,7 @@ async fn noderole_uses_data_of_its_binding_deployment() {
     );
 }
 
-impl House {
+impl TestServer {
     async fn version(&self, cookie: &str, barclamp: &str) -> Value {
         let catalog = self.send_get("/api/v1/barclamps", cookie).await.json();
         let versions = catalog["versions"].as_array().expect("a list").clone();
@@ -299,7 +299,7 @@ impl House {
 
 #[tokio::test]
 async fn review_names_secrets_by_version() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();

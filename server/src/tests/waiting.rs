@@ -7,10 +7,10 @@ use store::running::{self, RunEnd};
 use super::change_flow::{committed, working};
 use super::*;
 
-const LONG: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_secs(600);
 
 /// The only reason, its count, and its only step.
-async fn only(house: &House, cookie: &str, query: &str) -> (String, i64, Value) {
+async fn only(house: &TestServer, cookie: &str, query: &str) -> (String, i64, Value) {
     let page = house.send_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
     let groups = page["groups"].as_array().expect("a list");
     assert_eq!(groups.len(), 1, "{page}");
@@ -20,7 +20,7 @@ async fn only(house: &House, cookie: &str, query: &str) -> (String, i64, Value) 
     (reason, group["count"].as_i64().expect("a number"), steps[0].clone())
 }
 
-async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
+async fn says(house: &TestServer, cookie: &str, reason: &str, words: &str) -> Value {
     let (found, count, step) = only(house, cookie, "").await;
     assert_eq!((found.as_str(), count), (reason, 1), "{step}");
     assert!(step["says"].to_string().contains(words), "{step}");
@@ -29,7 +29,7 @@ async fn says(house: &House, cookie: &str, reason: &str, words: &str) -> Value {
 }
 
 /// The progress of `web`, the same value as for its target.
-async fn progress_of_web(house: &House, cookie: &str) -> String {
+async fn progress_of_web(house: &TestServer, cookie: &str) -> String {
     let deployment = house.send_get("/api/v1/deployments/web/way", cookie).await.json();
     let target = house.send_get("/api/v1/targets/2", cookie).await.json();
     assert_eq!(
@@ -42,7 +42,7 @@ async fn progress_of_web(house: &House, cookie: &str) -> String {
 
 #[tokio::test]
 async fn step_has_pending_reason_until_it_runs() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
     running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
@@ -81,7 +81,7 @@ async fn step_has_pending_reason_until_it_runs() {
         says(&house, &ada, "queued", "free slot").await,
         json!([{"what": "run", "run": run}])
     );
-    running::lease_runs(house.db.worker(), worker, &["noop"], 1, LONG).await.expect("a lease");
+    running::lease_runs(house.db.worker(), worker, &["noop"], 1, LEASE).await.expect("a lease");
     assert_eq!(
         house.send_get("/api/v1/waiting", &ada).await.json(),
         json!({"groups": []}),
@@ -98,7 +98,7 @@ async fn step_has_pending_reason_until_it_runs() {
 
 #[tokio::test]
 async fn pending_steps_are_filtered() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
     running::set_node_alive(house.db.owner(), node, false).await.expect("a node");

@@ -41,7 +41,7 @@ impl Jig for Test {
                 },
             };
             for line in &told.prints {
-                log.line(Stream::Out, line);
+                log.line(Stream::Stdout, line);
             }
             let time = Duration::try_from_secs_f64(told.seconds).unwrap_or_default();
             tokio::select! {

@@ -22,7 +22,7 @@ use engine::ids::{
     PasskeyId, PersonId, PolicyNumber, ReviewId, RoleName, RunId, StepId,
 };
 use engine::plan::base::written;
-use passkeys::Site;
+use passkeys::RelyingParty;
 use passkeys::authenticator::Authenticator;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
@@ -123,7 +123,8 @@ impl Cluster {
     pub async fn signed(nodes: usize) -> Self {
         let policy = Policy { signed: [SignedRule::default()].into(), ..Policy::default() };
         let mut cluster = Self::under(policy, nodes).await;
-        let (site, authenticator) = (Site::of(ORIGIN).expect("a site"), Authenticator::new());
+        let (site, authenticator) =
+            (RelyingParty::of(ORIGIN).expect("a site"), Authenticator::new());
         let (options, state) =
             passkeys::registration(&site, cluster.reviewer, "bo", &[]).expect("options");
         let made = passkeys::register(&site, &state, &authenticator.create(ORIGIN, &options))
@@ -496,7 +497,7 @@ impl Cluster {
             true => Hash::of_bytes(b"another statement"),
             false => statement.challenge().expect("a challenge"),
         };
-        let options = passkeys::request(&Site::of(ORIGIN).expect("a site"), challenge, &[]);
+        let options = passkeys::request(&RelyingParty::of(ORIGIN).expect("a site"), challenge, &[]);
         let (_, assertion) =
             passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
         store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion)

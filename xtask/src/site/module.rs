@@ -27,7 +27,7 @@ use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
 use super::pack;
-use super::parts::{self, Cut, Parts};
+use super::parts::{self, Parts, SplitOutput};
 use crate::command::Step;
 use crate::tree::Tree;
 
@@ -134,7 +134,7 @@ impl Binaryen<'_> {
 
 /// Merges, optimizes and writes the files of the module. Returns the files of each part.
 fn assemble(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
-    let cut: Cut =
+    let cut: SplitOutput =
         serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
     let file = |name: &str| bound.join(format!("{name}.wasm"));
     let (groups, made) = parts::grouped(&cut.parts, |name| Ok(fs::metadata(file(name))?.len()))?;

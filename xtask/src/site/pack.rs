@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// Extensions of compressible files. Fonts and images are compressed already.
-const PACKED: [&str; 7] = ["css", "html", "js", "json", "svg", "txt", "wasm"];
+const COMPRESSIBLE: [&str; 7] = ["css", "html", "js", "json", "svg", "txt", "wasm"];
 
 /// Writes a file with its `.br` and `.gz` variants if it is compressible.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -18,9 +18,9 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         fs::create_dir_all(folder)?;
     }
     put(path, bytes)?;
-    if path.extension().is_some_and(|ending| PACKED.iter().any(|packed| ending == *packed)) {
-        put(&twin(path, "br"), &brotli(bytes)?)?;
-        put(&twin(path, "gz"), &gzip(bytes)?)?;
+    if path.extension().is_some_and(|ending| COMPRESSIBLE.iter().any(|packed| ending == *packed)) {
+        put(&variant_path(path, "br"), &brotli(bytes)?)?;
+        put(&variant_path(path, "gz"), &gzip(bytes)?)?;
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ pub(super) fn sizes(path: &Path) -> anyhow::Result<String> {
     let size = |path: &Path| {
         fs::metadata(path).map(|about| about.len()).with_context(|| path.display().to_string())
     };
-    Ok(format!("{:>8} bytes, {:>7} as brotli", size(path)?, size(&twin(path, "br"))?))
+    Ok(format!("{:>8} bytes, {:>7} as brotli", size(path)?, size(&variant_path(path, "br"))?))
 }
 
 fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ fn put(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 /// The path of a file's compressed variant.
-pub(super) fn twin(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn variant_path(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
     name.push(ending);
@@ -78,13 +78,13 @@ mod tests {
         write(&file, text.as_bytes()).expect("written");
 
         let mut unpacked = Vec::new();
-        let packed = fs::read(twin(&file, "br")).expect("br");
+        let packed = fs::read(variant_path(&file, "br")).expect("br");
         brotli::BrotliDecompress(&mut &packed[..], &mut unpacked).expect("brotli");
         assert_eq!(unpacked, text.as_bytes());
         assert!(packed.len() < text.len() / 4);
 
         let mut unpacked = String::new();
-        let gz = fs::File::open(twin(&file, "gz")).expect("gz");
+        let gz = fs::File::open(variant_path(&file, "gz")).expect("gz");
         flate2::read::GzDecoder::new(gz).read_to_string(&mut unpacked).expect("gzip");
         assert_eq!(unpacked, text);
     }
@@ -94,6 +94,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a.woff2");
         write(&file, b"font").expect("written");
-        assert!(!twin(&file, "br").exists());
+        assert!(!variant_path(&file, "br").exists());
     }
 }

@@ -4,7 +4,7 @@
 //! make eight hundred files, most of a few hundred bytes, and a page would request five hundred of
 //! them. So files are merged: repeatedly the pair that saves most, while that saves anything. The
 //! cost is the bytes that a part loads without using them. They weigh more if the part is already
-//! heavy. The benefit is one request less for each part that needs both. [`REQUEST`] is the value
+//! heavy. The benefit is one request less for each part that needs both. [`REQUEST_COST`] is the value
 //! of a request in bytes. [`super::weight`] reports and limits the result.
 //!
 //! The files call each other through the module's function table, and have their own segments of
@@ -21,11 +21,11 @@ pub(super) type Parts = BTreeMap<String, Vec<String>>;
 /// Number of unneeded bytes, as the linker wrote them, that cost as much as one more request.
 /// Compressed they are a fifth, which takes a few milliseconds, like a request. With a higher
 /// value, pages load far more than they need; with a lower one, they request fifty files.
-const REQUEST: u64 = 30_000;
+const REQUEST_COST: u64 = 30_000;
 
 /// The splitter's description of its output.
 #[derive(Debug, Deserialize)]
-pub(super) struct Cut {
+pub(super) struct SplitOutput {
     /// The files of each part.
     pub(super) parts: Parts,
     /// The main file's exports that other files use: names, and types in WebAssembly text format.
@@ -50,14 +50,14 @@ fn matters(sizes: &[u64]) -> Vec<u64> {
 
 /// Merged files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct FileGroup {
     pub(super) files: Vec<String>,
     /// A bit for each part that needs one of the files, in the order of the part names.
     needed_by: u128,
     size: u64,
 }
 
-impl Group {
+impl FileGroup {
     /// The cost of merging two groups, in bytes of a part of [`USUAL`] weight. Negative if it saves
     /// more. Each part that needs only one group loads the other one in vain. Each part that needs
     /// both makes one request less.
@@ -68,7 +68,8 @@ impl Group {
             parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
                 / i128::from(USUAL)
         };
-        let saved_requests = u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST;
+        let saved_requests =
+            u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST_COST;
         nothing(self, other) + nothing(other, self) - i128::from(saved_requests)
     }
 
@@ -84,7 +85,7 @@ impl Group {
 pub(super) fn grouped(
     parts: &Parts,
     size: impl Fn(&str) -> anyhow::Result<u64>,
-) -> anyhow::Result<(Vec<Group>, Parts)> {
+) -> anyhow::Result<(Vec<FileGroup>, Parts)> {
     anyhow::ensure!(
         parts.len() <= 128,
         "more than 128 parts: parts.rs counts them in the bits of a u128"
@@ -97,7 +98,7 @@ pub(super) fn grouped(
     }
     let mut groups = Vec::new();
     for (file, needed_by) in needed_by.iter().filter(|(_, needed_by)| needed_by.count_ones() > 1) {
-        groups.push(Group {
+        groups.push(FileGroup {
             files: vec![(*file).to_owned()],
             needed_by: *needed_by,
             size: size(file)?,
@@ -121,7 +122,7 @@ pub(super) fn grouped(
 }
 
 /// Merges the cheapest pair. Returns false if no merge saves anything.
-fn merge_cheapest(groups: &mut Vec<Group>, matters: &[u64]) -> bool {
+fn merge_cheapest(groups: &mut Vec<FileGroup>, matters: &[u64]) -> bool {
     let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
     let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], matters), two, one));
     let Some((_, two, one)) = costs.min().filter(|(cost, ..)| *cost < 0) else { return false };
@@ -147,7 +148,7 @@ pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
 }
 
 /// The JavaScript loader of the parts: for each part, a function that the main file imports.
-pub(super) fn loader(cut: &Cut, made: &Parts) -> String {
+pub(super) fn loader(cut: &SplitOutput, made: &Parts) -> String {
     let lent: Vec<&str> = cut.lent.keys().map(String::as_str).collect();
     let mut script = LOADER_PROLOGUE.replace("LENT", &lent.join(", "));
     for (name, files) in made {
@@ -209,8 +210,8 @@ mod tests {
             .collect()
     }
 
-    fn group(needed_by: u128, size: u64) -> Group {
-        Group { files: vec![format!("{needed_by:b}")], needed_by, size }
+    fn group(needed_by: u128, size: u64) -> FileGroup {
+        FileGroup { files: vec![format!("{needed_by:b}")], needed_by, size }
     }
 
     #[test]
@@ -236,10 +237,11 @@ mod tests {
     fn cheapest_groups_are_merged() {
         // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
         // stays separate.
-        let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * REQUEST), group(0b0111, 20)];
+        let mut groups =
+            vec![group(0b0011, 10), group(0b1100, 10 * REQUEST_COST), group(0b0111, 20)];
         assert!(merge_cheapest(&mut groups, &[USUAL; 4]));
         let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
-        assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * REQUEST)]);
+        assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * REQUEST_COST)]);
         assert!(
             !merge_cheapest(&mut groups, &[USUAL; 4]),
             "c would save a request, and a and b load ten of them for nothing"
@@ -255,7 +257,7 @@ mod tests {
     fn heavy_parts_load_fewer_unneeded_bytes() {
         assert_eq!(matters(&[10_000, 20_000, 30_000]), [64, 256, 576]);
         // a and b need both, c only one. If c were light, they would be merged.
-        let mut groups = vec![group(0b011, REQUEST), group(0b111, REQUEST)];
+        let mut groups = vec![group(0b011, REQUEST_COST), group(0b111, REQUEST_COST)];
         assert!(!merge_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
         assert!(merge_cheapest(&mut groups, &[USUAL; 3]));
     }

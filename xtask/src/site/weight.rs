@@ -17,11 +17,11 @@ use super::pack;
 use super::parts::Parts;
 
 /// Maximum bytes of a first visit.
-const LIMIT: u64 = 700_000;
+const MAX_FIRST_VISIT_BYTES: u64 = 700_000;
 
 /// Pieces and their pages (`pieces` in `app/src/pages/part.rs`, and two in the board's own
 /// modules).
-const PIECES: [(&str, &str); 5] = [
+const ON_DEMAND_PARTS: [(&str, &str); 5] = [
     ("board_forms", "board"),
     ("noderole_panel", "board"),
     ("planner", "board"),
@@ -45,7 +45,7 @@ pub(super) struct Weight {
 /// If a file of a part is missing.
 pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
     let size = |name: &str| -> anyhow::Result<u64> {
-        let packed = pack::twin(&pkg.join(name), "br");
+        let packed = pack::variant_path(&pkg.join(name), "br");
         Ok(fs::metadata(&packed).with_context(|| packed.display().to_string())?.len())
     };
     let mut everywhere = size("gantry.wasm")?;
@@ -59,13 +59,13 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
     };
     let mut weighed = Vec::new();
     for (name, files) in
-        parts.iter().filter(|(name, _)| PIECES.iter().all(|(piece, _)| piece != name))
+        parts.iter().filter(|(name, _)| ON_DEMAND_PARTS.iter().all(|(piece, _)| piece != name))
     {
         weighed.push((name.clone(), sum(&mut files.iter())?));
     }
     weighed.sort_by_key(|(name, own)| (std::cmp::Reverse(*own), name.clone()));
     let mut pieces = Vec::new();
-    for (piece, page) in PIECES {
+    for (piece, page) in ON_DEMAND_PARTS {
         let (Some(files), Some(there)) = (parts.get(piece), parts.get(page)) else { continue };
         pieces.push((piece, sum(&mut files.iter().filter(|file| !there.contains(file)))?));
     }
@@ -81,14 +81,19 @@ impl Weight {
         if self.parts.is_empty() {
             bail!("the module has no parts: no page is loaded by itself");
         }
-        let oversized: Vec<_> =
-            self.parts.iter().filter(|(_, own)| self.everywhere + own > LIMIT).collect();
+        let oversized: Vec<_> = self
+            .parts
+            .iter()
+            .filter(|(_, own)| self.everywhere + own > MAX_FIRST_VISIT_BYTES)
+            .collect();
         if oversized.is_empty() {
             return Ok(());
         }
         let named: Vec<_> = oversized
             .iter()
-            .map(|(name, own)| format!("{name} ({} of {LIMIT})", self.everywhere + own))
+            .map(|(name, own)| {
+                format!("{name} ({} of {MAX_FIRST_VISIT_BYTES})", self.everywhere + own)
+            })
             .collect();
         bail!("a first visit is too heavy, in bytes of those it may load: {}", named.join(", "))
     }

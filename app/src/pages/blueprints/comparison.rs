@@ -10,8 +10,8 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::Wanted;
-use crate::calls::Restore;
-use crate::failure::Answer;
+use crate::calls::ProposeRestore;
+use crate::failure::ServerResult;
 use crate::pages::review::{Changed, differs};
 use crate::parts::act::problem_of;
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon, warnings};
@@ -23,9 +23,9 @@ const REST: &str = "/api/v1/targets/compare";
 /// The requested comparison, if the address names two blueprints.
 #[component]
 pub(super) fn ComparisonSection(
-    compared: Resource<Answer<Option<Comparison>>>,
+    compared: Resource<ServerResult<Option<Comparison>>>,
     /// The history below. An error of both is shown there, once.
-    line: Resource<Answer<TargetPage>>,
+    line: Resource<ServerResult<TargetPage>>,
     wanted: Memo<Wanted>,
 ) -> impl IntoView {
     let body = move || {
@@ -93,7 +93,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                     <h2>{heading}</h2>
                     <span class="muted">{within}</span>
                     <span class="grow"></span>
-                    <a class="button quiet small" href=move || swapped().unwrap_or_default() data-noscroll>{icon(Icon::Again)} "Swap sides"</a>
+                    <a class="button quiet small" href=move || swapped().unwrap_or_default() data-noscroll>{icon(Icon::Rerun)} "Swap sides"</a>
                     <a class="button quiet small" rel="external" href=move || rest("text")>"As text"</a>
                     <a class="button quiet small" rel="external" href=move || rest("json")>"As JSON"</a>
                 </header>
@@ -144,7 +144,7 @@ fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
 /// the newest target.
 #[component]
 fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
-    let restore = ServerAction::<Restore>::new();
+    let restore = ServerAction::<ProposeRestore>::new();
     let said = format!("Restore {name} as of target {target}");
     let (which, of) = (name.to_string(), name.to_string());
     view! {
@@ -201,8 +201,8 @@ fn hash(side: &Side) -> impl IntoView + use<> {
 fn leads_to(consequences: &Consequences) -> impl IntoView + use<> {
     let all = [
         ("proposed", Icon::Plus, consequences.starts.count, "to start"),
-        ("todo", Icon::Again, consequences.restarts.count, "to run again"),
-        ("error", Icon::Bin, consequences.lost.count, "removed"),
+        ("todo", Icon::Rerun, consequences.restarts.count, "to run again"),
+        ("error", Icon::Delete, consequences.lost.count, "removed"),
         ("warn", Icon::Warn, consequences.irreversible.count, "irreversible"),
     ];
     let pills = all.into_iter().filter(|(_, _, n, _)| *n > 0).map(|(colour, shape, n, word)| {

@@ -177,7 +177,7 @@ fn More(desk: Desk) -> impl IntoView {
                 {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(Act::Child))}
                 {line(Icon::Run, "Switch jigs", "Enable or disable jigs in all deployments.", to(Act::Jigs))}
                 {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(Act::Policy))}
-                {line(Icon::Bin, "Remove deployment", "Only if it is empty.", to(Act::RemoveDeployment))}
+                {line(Icon::Delete, "Remove deployment", "Only if it is empty.", to(Act::RemoveDeployment))}
             </ul>
         </div>
     }

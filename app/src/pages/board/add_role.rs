@@ -11,7 +11,7 @@ use crate::parts::preview::{Preview, PreviewImpact};
 use crate::parts::{Icon, icon};
 
 /// The maximum number of listed roles. Typing narrows the list.
-const LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 
 #[component]
 pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
@@ -116,7 +116,7 @@ fn fitting(choices: &[RoleChoice], wanted: &str) -> Vec<RoleChoice> {
     found.sort_by_key(|choice| {
         (!choice.milestone, !choice.role.as_str().to_lowercase().starts_with(wanted))
     });
-    found.truncate(LISTED);
+    found.truncate(MAX_LISTED);
     found
 }
 

@@ -7,7 +7,7 @@ use crate::places;
 
 /// The filter of the tray by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Show {
+pub(super) enum TrayFilter {
     #[default]
     All,
     /// Nodes without roles.
@@ -16,7 +16,7 @@ pub(super) enum Show {
     Dead,
 }
 
-impl Show {
+impl TrayFilter {
     /// All filters with their labels, in the order of the menu.
     pub(super) const ALL: [(Self, &'static str); 3] =
         [(Self::All, "All nodes"), (Self::Free, "Without roles"), (Self::Dead, "Dead")];
@@ -48,7 +48,7 @@ pub(super) struct Address {
     pub(super) noderole: Option<NoderoleId>,
     /// The text that names of the tray's nodes or of their deployments contain.
     pub(super) nodes: String,
-    pub(super) show: Show,
+    pub(super) show: TrayFilter,
 }
 
 impl Address {
@@ -58,14 +58,14 @@ impl Address {
             path: places::deployment(deployment),
             noderole: query.get("noderole").and_then(|id| id.parse().ok()),
             nodes: query.get("nodes").unwrap_or_default(),
-            show: Show::of_word(&query.get("show").unwrap_or_default()),
+            show: TrayFilter::of_word(&query.get("show").unwrap_or_default()),
         }
     }
 
     pub(super) fn link(&self) -> String {
         let query: Vec<String> = [
             (!self.nodes.is_empty()).then(|| format!("nodes={}", places::encoded(&self.nodes))),
-            (self.show != Show::All).then(|| format!("show={}", self.show.word())),
+            (self.show != TrayFilter::All).then(|| format!("show={}", self.show.word())),
             self.noderole.map(|id| format!("noderole={id}")),
         ]
         .into_iter()
@@ -84,7 +84,7 @@ impl Address {
     }
 
     /// Filters the tray.
-    pub(super) fn narrowed(&self, nodes: &str, show: Show) -> Self {
+    pub(super) fn narrowed(&self, nodes: &str, show: TrayFilter) -> Self {
         Self { nodes: nodes.to_owned(), show, ..self.clone() }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
         let first = Address::of(&web, &ParamsMap::new());
         assert_eq!(first.link(), "/deployments/web");
         let id = NoderoleId(Uuid::from_u128(5));
-        let view = first.narrowed("rack 2", Show::Free).panel(Some(id));
+        let view = first.narrowed("rack 2", TrayFilter::Free).panel(Some(id));
         assert_eq!(view.link(), format!("/deployments/web?nodes=rack%202&show=free&noderole={id}"));
         let mut query = ParamsMap::new();
         for (name, value) in
@@ -109,7 +109,7 @@ mod tests {
             query.insert(name, value);
         }
         assert_eq!(Address::of(&web, &query), view);
-        assert_eq!(view.panel(None).narrowed("", Show::All), first);
-        assert_eq!(Show::of_word("odd"), Show::All);
+        assert_eq!(view.panel(None).narrowed("", TrayFilter::All), first);
+        assert_eq!(TrayFilter::of_word("odd"), TrayFilter::All);
     }
 }

@@ -47,7 +47,7 @@ fn Open(desk: Desk) -> impl IntoView {
                     <UndoButton desk/>
                     <RedoButton desk/>
                     <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=discard.on_click()>
-                        {icon(Icon::Bin)}
+                        {icon(Icon::Delete)}
                         "Discard proposal"
                     </button>
                     <button
@@ -85,7 +85,7 @@ fn Open(desk: Desk) -> impl IntoView {
             <div class="line">
                 <span class="facts-line">
                     <span>"Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}</span>
-                    <Edits desk/>
+                    <EditList desk/>
                     {figure(|p| p.added, "+", "noderoles")}
                     {figure(|p| p.reruns, "", "re-run")}
                     {figure(|p| p.removed, "", "removed")}
@@ -116,7 +116,7 @@ pub(super) fn steps(desk: Desk) -> Vec<Call> {
 
 /// The number of edits, expandable to the list.
 #[component]
-fn Edits(desk: Desk) -> impl IntoView {
+fn EditList(desk: Desk) -> impl IntoView {
     let edits = Memo::new(move |_| {
         desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default()
     });

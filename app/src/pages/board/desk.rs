@@ -18,7 +18,7 @@ use super::act::{self, Act};
 use super::drop_outcome::{self, Verdict, named};
 use super::planner::{self, Planner, Unusable};
 use crate::calls;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::Event;
 use crate::pages::edits::{EditContext, Joining, Put, Step};
 use crate::parts::{DialogHandle, Feed};
@@ -35,7 +35,7 @@ pub(super) enum By {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlannerState {
     /// The server, because this page does not have the data (yet).
-    Elsewhere,
+    Server,
     /// This page.
     Here,
     /// This page, and the server's result for the last edit was equal.
@@ -48,7 +48,7 @@ impl PlannerState {
     /// The word in CSS and tests.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Self::Elsewhere => "server",
+            Self::Server => "server",
             Self::Here => "here",
             Self::LocalVerified => "agreed",
             Self::Mismatch => "differs",
@@ -58,7 +58,7 @@ impl PlannerState {
 
 /// Nodes that are being moved to a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lifted {
+pub(super) struct DraggedNodes {
     pub(super) nodes: Vec<NodeId>,
     pub(super) by: By,
     /// Distinguishes the response for this lift from late responses.
@@ -79,7 +79,7 @@ pub(super) struct Desk {
     /// State changes since the last fetch began. The response may be older.
     heard: StoredValue<HashMap<NoderoleId, StepState>>,
     selected: RwSignal<BTreeSet<NodeId>>,
-    lifted: RwSignal<Option<Lifted>>,
+    lifted: RwSignal<Option<DraggedNodes>>,
     lift: RwSignal<Option<Arc<DropPreview>>>,
     over: RwSignal<Option<RoleName>>,
     /// The number of lifts so far, which is the number of the current lift.
@@ -99,14 +99,14 @@ pub(super) struct Desk {
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
     /// Commands that wait for earlier ones, oldest first.
-    queue: StoredValue<VecDeque<Next>>,
+    queue: StoredValue<VecDeque<Command>>,
     problem: RwSignal<Option<Problem>>,
     said: RwSignal<String>,
 }
 
 /// A queued command.
 #[derive(Clone)]
-enum Next {
+enum Command {
     Put(Put),
     Undo,
     Redo,
@@ -176,7 +176,7 @@ impl Desk {
             part: RwSignal::new(None),
             planner: StoredValue::new(None),
             foretold: StoredValue::new(None),
-            plans: RwSignal::new(PlannerState::Elsewhere),
+            plans: RwSignal::new(PlannerState::Server),
             act: RwSignal::new(None),
             dialogs: Dialogs {
                 part: DialogHandle::new(),
@@ -223,7 +223,7 @@ impl Desk {
     pub(super) fn selected(self) -> RwSignal<BTreeSet<NodeId>> {
         self.selected
     }
-    pub(super) fn lifted(self) -> RwSignal<Option<Lifted>> {
+    pub(super) fn lifted(self) -> RwSignal<Option<DraggedNodes>> {
         self.lifted
     }
     pub(super) fn lift(self) -> RwSignal<Option<Arc<DropPreview>>> {
@@ -349,7 +349,7 @@ impl Desk {
     fn load_planner(self, board: &Board) {
         let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_ok()) else {
             self.planner.set_value(None);
-            self.plans.set(PlannerState::Elsewhere);
+            self.plans.set(PlannerState::Server);
             return;
         };
         if self.plans.get_untracked() == PlannerState::Mismatch {
@@ -367,7 +367,7 @@ impl Desk {
             }
             match learned {
                 Some(Ok(planner)) => self.compare(planner, version),
-                Some(Err(Unusable::Differs)) => self.drop_planner(),
+                Some(Err(Unusable::EffectsDiffer)) => self.drop_planner(),
                 Some(Err(Unusable::Ground)) => self.planner.set_value(None),
                 None => {}
             }
@@ -380,7 +380,7 @@ impl Desk {
         match foretold {
             Some(hash) if hash != planner.effects() => return self.drop_planner(),
             Some(_) => self.plans.set(PlannerState::LocalVerified),
-            None if self.plans.get_untracked() == PlannerState::Elsewhere => {
+            None if self.plans.get_untracked() == PlannerState::Server => {
                 self.plans.set(PlannerState::Here)
             }
             None => {}
@@ -406,7 +406,7 @@ impl Desk {
     pub(super) fn load_bind_options(
         self,
         nodes: Vec<NodeId>,
-        then: impl FnOnce(Answer<DropPreview>) + 'static,
+        then: impl FnOnce(ServerResult<DropPreview>) + 'static,
     ) {
         let deployment = self.board.read_untracked().id;
         match self.current_planner() {
@@ -425,7 +425,7 @@ impl Desk {
         self.drag_count.update_value(|drag_count| *drag_count += 1);
         let number = self.drag_count.get_value();
         let names = self.names(&nodes);
-        self.lifted.set(Some(Lifted { nodes: nodes.clone(), by, number }));
+        self.lifted.set(Some(DraggedNodes { nodes: nodes.clone(), by, number }));
         self.lift.set(None);
         self.dropped.set_value(None);
         self.ahead.set_value(Vec::new());
@@ -444,7 +444,7 @@ impl Desk {
         });
     }
 
-    fn learn(self, answer: Answer<DropPreview>) {
+    fn learn(self, answer: ServerResult<DropPreview>) {
         match answer {
             Ok(lift) => {
                 self.lift.set(Some(Arc::new(lift)));
@@ -643,7 +643,7 @@ impl Desk {
     }
 
     fn put(self, put: Put) {
-        self.give(Next::Put(put));
+        self.give(Command::Put(put));
     }
 
     /// Undoes the last edit, or asks for confirmation. A drop that awaits the response is newer
@@ -680,17 +680,17 @@ impl Desk {
     /// Undoes or redoes without confirmation.
     pub(super) fn undo_or_redo_now(self, step: Step) {
         self.give(match step {
-            Step::Undo => Next::Undo,
-            Step::Redo => Next::Redo,
+            Step::Undo => Command::Undo,
+            Step::Redo => Command::Redo,
         });
     }
 
     /// Executes a command, or queues it after earlier ones, since users are faster than the server.
-    fn give(self, next: Next) {
-        if !self.editable.get_untracked() && !matches!(next, Next::Put(_)) {
+    fn give(self, next: Command) {
+        if !self.editable.get_untracked() && !matches!(next, Command::Put(_)) {
             return;
         }
-        if self.busy.get_untracked() && matches!(next, Next::Put(_)) {
+        if self.busy.get_untracked() && matches!(next, Command::Put(_)) {
             self.say("An earlier edit is still being saved. This edit is next.");
         }
         self.queue.update_value(|queue| queue.push_back(next));
@@ -708,12 +708,12 @@ impl Desk {
             return;
         }
         let has_caught_up = self.has_caught_up();
-        let ready = |next: &Next| has_caught_up || matches!(next, Next::Put(_));
+        let ready = |next: &Command| has_caught_up || matches!(next, Command::Put(_));
         match self.queue.try_update_value(|queue| queue.pop_front_if(|next| ready(next))).flatten()
         {
-            Some(Next::Put(put)) => self.append_now(put),
-            Some(Next::Undo) => self.undo_now(),
-            Some(Next::Redo) => self.redo_now(),
+            Some(Command::Put(put)) => self.append_now(put),
+            Some(Command::Undo) => self.undo_now(),
+            Some(Command::Redo) => self.redo_now(),
             None => {}
         }
     }
@@ -793,8 +793,8 @@ impl Desk {
     fn reject_queued(self, why: &str) {
         let waiting = self.queue.try_update_value(std::mem::take).unwrap_or_default();
         let puts = waiting.into_iter().filter_map(|next| match next {
-            Next::Put(put) => Some(put),
-            Next::Undo | Next::Redo => None,
+            Command::Put(put) => Some(put),
+            Command::Undo | Command::Redo => None,
         });
         for put in puts.filter(|put| put.problem != self.problem) {
             put.problem.try_set(Some(Problem::conflict("not_done", why)));
@@ -806,7 +806,12 @@ impl Desk {
         Way { foretold: None, problem: self.problem, taken: None }
     }
 
-    fn command(self, command: impl Future<Output = Answer<i32>> + 'static, done: String, way: Way) {
+    fn command(
+        self,
+        command: impl Future<Output = ServerResult<i32>> + 'static,
+        done: String,
+        way: Way,
+    ) {
         let Way { foretold, problem, taken } = way;
         self.busy.set(true);
         problem.try_set(None);

@@ -6,7 +6,7 @@ use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
 
 /// The maximum number of listed names. The rest is a count.
-const NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
 /// The impact of a drop on a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,8 +180,8 @@ pub(super) fn named(names: &[&str]) -> String {
 
 /// Names, if only the first of `count` are known.
 fn first_of(names: &[&str], count: usize) -> String {
-    let mut said = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    let more = count.saturating_sub(names.len().min(NAMED));
+    let mut said = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = count.saturating_sub(names.len().min(MAX_NAMED));
     if more > 0 {
         said.push_str(&format!(" and {more} more"));
     }

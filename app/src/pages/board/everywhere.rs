@@ -10,7 +10,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use crate::pages::edits::{Outcome, SubmitButton, Wish};
+use crate::pages::edits::{EditForm, Outcome, SubmitButton};
 use crate::parts::Fault;
 
 #[component]
@@ -19,7 +19,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let wanted = RwSignal::new(
         jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>(),
     );
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let board = desk.board().read();
         let wanted = wanted.read();
         let switched =
@@ -137,7 +137,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             second_factor: factor.get(),
         })
     };
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
         policy.map(|policy| Edit::SetPolicy { policy }).into_iter().collect()
     });

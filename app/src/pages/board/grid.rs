@@ -175,7 +175,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 disabled=move || !is_there(&role.read())
                 on:click=move |_| desk.ask(Act::RerunRole(role.get_untracked()))
             >
-                {icon(Icon::Again)}
+                {icon(Icon::Rerun)}
             </button>
             <button
                 class="button quiet small only-icon"
@@ -185,7 +185,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 disabled=has_nodes
                 on:click=move |_| desk.ask(Act::RemoveRole(role.read_untracked().role.clone()))
             >
-                {icon(Icon::Bin)}
+                {icon(Icon::Delete)}
             </button>
         </div>
     }
@@ -277,7 +277,7 @@ pub(super) fn noderole_view(
                 {move || mark(state.get())}
                 <span class="clip">{move || chip.read().short.clone()}</span>
                 <span class="unseen">" " {move || state.get().word()}</span>
-                {move || chip.read().going.then(|| view! { <span class="gone">{icon(Icon::Bin)} <span class="unseen">" removed by this proposal"</span></span> })}
+                {move || chip.read().going.then(|| view! { <span class="gone">{icon(Icon::Delete)} <span class="unseen">" removed by this proposal"</span></span> })}
                 {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
             </a>
         </li>

@@ -144,7 +144,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         let again = subject.of.as_ref().is_some_and(|of| !of.proposed);
         view! {
             {line(Icon::Data, "Set data", "For this noderole only.", to(Act::About(About::Data(carried.clone()))))}
-            {again.then(|| line(Icon::Again, "Run again", "Even if nothing changed.", to(Act::About(About::Again(carried.clone())))))}
+            {again.then(|| line(Icon::Rerun, "Run again", "Even if nothing changed.", to(Act::About(About::Rerun(carried.clone())))))}
             {line(Icon::Cross, format!("Unbind from {short}"), "Removes the role from the node.", to(Act::About(About::Unbind(carried.clone()))))}
         }
     });
@@ -158,14 +158,14 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         };
         let give_up = match is_here {
             true => line(
-                Icon::Bin,
+                Icon::Delete,
                 format!("Expunge {short}"),
                 "For a machine that no longer exists.",
                 to(Act::About(About::GiveUp(subject.named.clone()))),
             ),
             false => view! {
                 <li class="aside">
-                    {icon(Icon::Bin)}
+                    {icon(Icon::Delete)}
                     <span>"The node is in " {subject.deployment.as_ref().map_or("another deployment".to_owned(), ToString::to_string)} ". To expunge it, propose changes on this node only."</span>
                 </li>
             }

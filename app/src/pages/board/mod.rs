@@ -39,7 +39,7 @@ use leptos_router::params::ParamsMap;
 use wasm_bindgen::JsCast;
 
 use crate::calls::{self, Propose};
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::use_live;
 use crate::pages::part;
 use crate::parts::act::{on_success, problem_of};
@@ -91,7 +91,7 @@ fn Loaded(
         <Title text=name.to_string()/>
         <Head desk dialogs/>
         <hold::Held desk/>
-        <Sent desk/>
+        <MoveHint desk/>
         <NoScriptHint desk/>
         <bar::ProposalBar desk/>
         <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
@@ -179,7 +179,7 @@ fn open_move_form(desk: Desk) {
 
 /// The next step that is necessary to move the node in the address.
 #[component]
-fn Sent(desk: Desk) -> impl IntoView {
+fn MoveHint(desk: Desk) -> impl IntoView {
     let sent = Memo::new(move |_| sent());
     move || {
         let name = sent.get().filter(|_| desk.proposal().read().is_none())?;
@@ -207,7 +207,7 @@ pub(super) fn has_panel(address: &Url) -> bool {
     parse_panel(address.search_params()).is_some()
 }
 
-type PanelResult = Answer<Option<NoderoleView>>;
+type PanelResult = ServerResult<Option<NoderoleView>>;
 
 async fn load_panel(id: Option<NoderoleId>) -> PanelResult {
     match id {

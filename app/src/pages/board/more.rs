@@ -9,14 +9,14 @@ use leptos::prelude::*;
 use uuid::Uuid;
 
 use super::desk::Desk;
-use crate::pages::edits::{Outcome, SubmitButton, TypedName, Wish};
+use crate::pages::edits::{EditForm, Outcome, SubmitButton, TypedName};
 use crate::parts::Fault;
 
 /// Removes a role without nodes from the deployment.
 #[component]
 pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let done = format!("The proposal removes role {role}. Press Ctrl Z to undo it.");
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         vec![Edit::RemoveRole { deployment, role: role.clone() }]
     });
@@ -48,7 +48,7 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let fault = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
     // Ids are created here, because an edit must have the same result for everyone who plans it.
     let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let parent = desk.board().read().id;
         read.get()
             .map(|name| Edit::CreateDeployment { id, phantom, name, parent })
@@ -94,7 +94,7 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
     let typed = RwSignal::new(String::new());
     let name = Signal::derive(move || desk.board().read().name.to_string());
     let is_typed = Signal::derive(move || typed.read().trim() == *name.read());
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]
     });
     view! {

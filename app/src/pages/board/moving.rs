@@ -15,7 +15,7 @@ use leptos::task::spawn_local;
 use super::desk::{Desk, nodes};
 use super::drop_outcome::named;
 use crate::calls;
-use crate::pages::edits::{Named, Outcome, SubmitButton, Wish};
+use crate::pages::edits::{EditForm, Named, Outcome, SubmitButton};
 use crate::parts::{DeploymentField, ProblemNotice, rows};
 
 /// The delay after the last keystroke before the server is queried.
@@ -53,7 +53,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
         let to = to.read();
         places.read().iter().find(|place| place.name.as_str() == to.trim()).cloned()
     };
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let Some(place) = chosen_place() else { return Vec::new() };
         coming(&place)
             .into_iter()
@@ -118,7 +118,7 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
             }
         }
     });
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read_untracked().id;
         chosen.read().keys().map(|node| Edit::MoveNode { node: *node, deployment }).collect()
     });

@@ -90,7 +90,7 @@ pub(super) enum Unusable {
     /// The base data is missing or incomplete and has to be sent again.
     Ground,
     /// The same edits have other effects here than on the server.
-    Differs,
+    EffectsDiffer,
 }
 
 impl Planned {
@@ -117,7 +117,7 @@ impl Planned {
         // A planner with results other than the server's must not predict the impact of drops.
         match planned.effects_with(&[]) == Some(planned.effects) {
             true => Ok(planned),
-            false => Err(Unusable::Differs),
+            false => Err(Unusable::EffectsDiffer),
         }
     }
 }

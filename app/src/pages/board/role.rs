@@ -12,7 +12,7 @@ use leptos::task::spawn_local;
 use super::desk::{Desk, nodes};
 use crate::calls;
 use crate::check::Purpose;
-use crate::pages::edits::{Outcome, Reason, SubmitButton, Wish};
+use crate::pages::edits::{EditForm, Outcome, Reason, SubmitButton};
 use crate::parts::json::{DataEditor, Draft};
 
 #[component]
@@ -23,7 +23,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
     );
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("The proposal changes the data of {name}.");
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         changed
@@ -77,7 +77,7 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
         };
         bound.get().into_iter().map(again).collect()
     };
-    let wish = Wish::new(desk.pen(), edits);
+    let wish = EditForm::new(desk.pen(), edits);
     let about = move || {
         let rest = match more.get() {
             0 => String::new(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use wasm_bindgen::JsCast;
 
 use super::act::Act;
-use super::address::{Address, Show};
+use super::address::{Address, TrayFilter};
 use super::bind;
 use super::desk::{By, Desk, Key, Walk, nodes};
 use super::menu::Subject;
@@ -40,14 +40,14 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
     });
     let shown = Memo::new(move |_| fitting.read().iter().take(SHOWN).cloned().collect::<Vec<_>>());
     let navigate = use_navigate();
-    let narrow = StoredValue::new(move |show: Show| {
+    let narrow = StoredValue::new(move |show: TrayFilter| {
         let link = here.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
         navigate(&link, NavigateOptions { replace: true, scroll: false, ..Default::default() });
     });
     let open = desk.editable();
     let more = Memo::new(move |_| desk.board().read().tray_more);
     let hidden = move || fitting.read().len() - shown.read().len() + more.get();
-    let floor = Floor {
+    let floor = TrayState {
         shown,
         focus: RwSignal::new(None),
         anchor: StoredValue::new(None),
@@ -113,9 +113,9 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                         class="select"
                         id="tray-show"
                         name="show"
-                        on:change=move |event| narrow.with_value(|narrow| narrow(Show::of_word(&event_target_value(&event))))
+                        on:change=move |event| narrow.with_value(|narrow| narrow(TrayFilter::of_word(&event_target_value(&event))))
                     >
-                        {Show::ALL.map(|(show, words)| view! {
+                        {TrayFilter::ALL.map(|(show, words)| view! {
                             <option value=show.word() selected=move || here.read().show == show>{words}</option>
                         }).collect_view()}
                     </select>
@@ -137,18 +137,18 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
 /// The maximum number of displayed nodes. The filter finds the others.
 const SHOWN: usize = 200;
 
-fn fits(node: &TrayNode, wanted: &str, show: Show) -> bool {
+fn fits(node: &TrayNode, wanted: &str, show: TrayFilter) -> bool {
     let is_one = match show {
-        Show::All => true,
-        Show::Free => node.noderoles == 0,
-        Show::Dead => !node.alive,
+        TrayFilter::All => true,
+        TrayFilter::Free => node.noderoles == 0,
+        TrayFilter::Dead => !node.alive,
     };
     is_one && (node.fqdn.contains(wanted) || node.deployment.as_str().contains(wanted))
 }
 
 /// State that the chips of the tray share.
 #[derive(Clone, Copy)]
-struct Floor {
+struct TrayState {
     shown: Memo<Vec<TrayNode>>,
     /// The chip in the tab order. Arrow keys move to the others.
     focus: RwSignal<Option<NodeId>>,
@@ -213,7 +213,12 @@ fn open_menu(desk: Desk, id: NodeId) {
     }
 }
 
-fn tray_node(desk: Desk, floor: Floor, node: Memo<TrayNode>, open: Memo<bool>) -> impl IntoView {
+fn tray_node(
+    desk: Desk,
+    floor: TrayState,
+    node: Memo<TrayNode>,
+    open: Memo<bool>,
+) -> impl IntoView {
     let id = node.read_untracked().node;
     let face = move || {
         let node = node.get();
@@ -295,7 +300,7 @@ fn dragged_nodes(desk: Desk, id: NodeId) -> Vec<NodeId> {
     if selected.contains(&id) { selected } else { vec![id] }
 }
 
-fn click(desk: Desk, floor: Floor, id: NodeId, event: &MouseEvent) {
+fn click(desk: Desk, floor: TrayState, id: NodeId, event: &MouseEvent) {
     let anchor = floor.anchor.get_value().filter(|_| event.shift_key());
     floor.anchor.set_value(Some(id));
     if let Some(anchor) = anchor {
@@ -314,7 +319,7 @@ fn click(desk: Desk, floor: Floor, id: NodeId, event: &MouseEvent) {
     });
 }
 
-fn key(desk: Desk, floor: Floor, id: NodeId, event: &KeyboardEvent) {
+fn key(desk: Desk, floor: TrayState, id: NodeId, event: &KeyboardEvent) {
     let key = event.key();
     if event.ctrl_key() || event.meta_key() || event.alt_key() {
         return;
@@ -354,7 +359,7 @@ fn single(key: &str) -> Option<char> {
     chars.next().filter(|c| chars.next().is_none() && c.is_alphanumeric())
 }
 
-fn on_idle_key(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
+fn on_idle_key(desk: Desk, floor: TrayState, id: NodeId, key: &str) -> bool {
     match key {
         " " => desk.start_drag(dragged_nodes(desk, id), By::Keyboard),
         "ArrowDown" | "ArrowRight" => floor.focus_by(id, 1),
@@ -364,7 +369,7 @@ fn on_idle_key(desk: Desk, floor: Floor, id: NodeId, key: &str) -> bool {
     true
 }
 
-impl Floor {
+impl TrayState {
     fn focus_by(self, id: NodeId, step: isize) {
         let shown = self.shown.read_untracked();
         let next = shown
@@ -378,7 +383,7 @@ impl Floor {
     }
 }
 
-fn on_drag_start(desk: Desk, floor: Floor, id: NodeId, event: &DragEvent) {
+fn on_drag_start(desk: Desk, floor: TrayState, id: NodeId, event: &DragEvent) {
     let lifted = dragged_nodes(desk, id);
     let names = desk.names(&lifted);
     if let Some(transfer) = event.data_transfer() {
@@ -411,12 +416,12 @@ mod tests {
             noderoles: 0,
         };
         assert!(
-            fits(&node, "rack2", Show::All)
-                && fits(&node, "stor", Show::Free)
-                && fits(&node, "", Show::All)
+            fits(&node, "rack2", TrayFilter::All)
+                && fits(&node, "stor", TrayFilter::Free)
+                && fits(&node, "", TrayFilter::All)
         );
-        assert!(!fits(&node, "rack3", Show::All) && !fits(&node, "", Show::Dead));
+        assert!(!fits(&node, "rack3", TrayFilter::All) && !fits(&node, "", TrayFilter::Dead));
         let busy = TrayNode { noderoles: 2, alive: false, ..node };
-        assert!(!fits(&busy, "", Show::Free) && fits(&busy, "db", Show::Dead));
+        assert!(!fits(&busy, "", TrayFilter::Free) && fits(&busy, "db", TrayFilter::Dead));
     }
 }

@@ -12,27 +12,27 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::desk::{Desk, undo_hint};
-use crate::pages::edits::{Outcome, SubmitButton, Wish};
+use crate::pages::edits::{EditForm, Outcome, SubmitButton};
 use crate::parts::{Icon, icon};
 
 /// The chosen version of a barclamp.
 #[derive(Clone)]
 enum Choice {
-    Use(VersionChoice),
+    Select(VersionChoice),
     Inherit(OwnVersion),
 }
 
 impl Choice {
     fn barclamp(&self) -> &BarclampName {
         match self {
-            Self::Use(VersionChoice { barclamp, .. })
+            Self::Select(VersionChoice { barclamp, .. })
             | Self::Inherit(OwnVersion { barclamp, .. }) => barclamp,
         }
     }
 
     fn edit(self, deployment: DeploymentId) -> Edit {
         match self {
-            Self::Use(choice) => {
+            Self::Select(choice) => {
                 Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash }
             }
             Self::Inherit(own) => Edit::InheritBarclamp { deployment, barclamp: own.barclamp },
@@ -40,20 +40,20 @@ impl Choice {
     }
 
     fn is_in_use(&self) -> bool {
-        matches!(self, Self::Use(choice) if choice.using)
+        matches!(self, Self::Select(choice) if choice.using)
     }
 
     /// The value of the radio button, unique within the barclamp.
     fn value(&self) -> String {
         match self {
-            Self::Use(choice) => choice.hash.to_string(),
+            Self::Select(choice) => choice.hash.to_string(),
             Self::Inherit(_) => "above".into(),
         }
     }
 
     fn done(&self) -> String {
         match self {
-            Self::Use(choice) => {
+            Self::Select(choice) => {
                 format!("The proposal uses barclamp {} {}.", choice.barclamp, choice.version)
             }
             Self::Inherit(own) => {
@@ -67,7 +67,7 @@ impl Choice {
 
     fn lacks(&self) -> Vec<String> {
         match self {
-            Self::Use(choice) => choice.lacks.clone(),
+            Self::Select(choice) => choice.lacks.clone(),
             Self::Inherit(own) => {
                 own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default()
             }
@@ -76,7 +76,7 @@ impl Choice {
 
     fn name(&self) -> AnyView {
         match self {
-            Self::Use(choice) => {
+            Self::Select(choice) => {
                 let using = choice
                     .using
                     .then(|| view! { <span class="pill" data-state="active">{icon(Icon::Check)} "in use"</span> });
@@ -103,7 +103,7 @@ impl Choice {
 #[component]
 pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let chosen = RwSignal::new(BTreeMap::<BarclampName, Choice>::new());
-    let wish = Wish::new(desk.pen(), move || {
+    let wish = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         chosen.get().into_values().map(|choice| choice.edit(deployment)).collect()
     });
@@ -150,7 +150,7 @@ pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
         let mut all: Vec<Choice> = own
             .into_iter()
             .map(Choice::Inherit)
-            .chain(versions.into_iter().map(Choice::Use))
+            .chain(versions.into_iter().map(Choice::Select))
             .collect();
         // Grouped by barclamp, the parent's version first. Other versions keep their order.
         all.sort_by(|a, b| a.barclamp().cmp(b.barclamp()));

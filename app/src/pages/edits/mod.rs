@@ -57,13 +57,13 @@ pub struct EditContext {
 
 /// A form and its edits.
 #[derive(Clone, Copy)]
-pub struct Wish {
+pub struct EditForm {
     pen: EditContext,
     preview: Preview,
     problem: RwSignal<Option<Problem>>,
 }
 
-impl Wish {
+impl EditForm {
     /// Creates a form. `edits` is empty while the form is incomplete.
     pub fn new(pen: EditContext, edits: impl Fn() -> Vec<Edit> + Send + Sync + 'static) -> Self {
         let preview = Preview::new(pen.proposal, Signal::derive(edits));
@@ -89,7 +89,7 @@ impl Wish {
 
 /// The impact of a form's edits, and the error of the last attempt.
 #[component]
-pub fn Outcome(of: Wish) -> impl IntoView {
+pub fn Outcome(of: EditForm) -> impl IntoView {
     view! {
         <PreviewImpact of=of.preview/>
         <ProblemNotice problem=of.problem/>
@@ -113,7 +113,7 @@ pub fn EditCommands(pen: EditContext, of: Preview) -> impl IntoView {
 /// The submit button of a form.
 #[component]
 pub fn SubmitButton(
-    of: Wish,
+    of: EditForm,
     /// A further condition that enables the button.
     #[prop(optional, into)]
     given: Option<Signal<bool>>,
@@ -125,7 +125,7 @@ pub fn SubmitButton(
     let class = if grave { "button danger" } else { "button primary" };
     view! {
         <button class=class type="submit" disabled=is_off>
-            {grave.then(|| icon(Icon::Bin))}
+            {grave.then(|| icon(Icon::Delete))}
             "Add to the proposal"
         </button>
     }
@@ -159,7 +159,7 @@ pub enum About {
     /// The noderole's own data.
     Data(Carried),
     /// Another run.
-    Again(Carried),
+    Rerun(Carried),
     Unbind(Carried),
     /// Expunges the node.
     GiveUp(Named),
@@ -169,7 +169,7 @@ impl About {
     pub fn title(&self) -> String {
         match self {
             Self::Data(of) => format!("Data of {of}"),
-            Self::Again(of) => format!("Run {of} again"),
+            Self::Rerun(of) => format!("Run {of} again"),
             Self::Unbind(of) => format!("Unbind {} from {}", of.noderole, of.on.short),
             Self::GiveUp(node) => format!("Expunge {}?", node.short),
         }
@@ -184,7 +184,7 @@ impl About {
     pub fn form(self, pen: EditContext, taken: Callback<()>) -> AnyView {
         match self {
             Self::Data(of) => view! { <noderole::OwnData pen of taken/> }.into_any(),
-            Self::Again(of) => view! { <noderole::Again pen of taken/> }.into_any(),
+            Self::Rerun(of) => view! { <noderole::Rerun pen of taken/> }.into_any(),
             Self::Unbind(of) => view! { <noderole::Unbind pen of taken/> }.into_any(),
             Self::GiveUp(of) => view! { <node::GiveUp pen of taken/> }.into_any(),
         }

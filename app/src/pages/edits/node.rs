@@ -4,7 +4,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 
 use super::noderole::Reason;
-use super::{EditContext, Named, Outcome, SubmitButton, Wish};
+use super::{EditContext, EditForm, Named, Outcome, SubmitButton};
 
 /// A field that requires a name before a dangerous action. For actions with a larger impact than
 /// they seem.
@@ -39,7 +39,7 @@ pub fn TypedName(
 pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl IntoView {
     let (typed, reason) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
     let (node, short) = (of.node, StoredValue::new(of.short));
-    let wish = Wish::new(pen, move || {
+    let wish = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
         if reason.is_empty() { Vec::new() } else { vec![Edit::ExpungeNode { node, reason }] }
     });

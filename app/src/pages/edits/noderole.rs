@@ -5,7 +5,7 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::{Carried, EditContext, Outcome, SubmitButton, Wish};
+use super::{Carried, EditContext, EditForm, Outcome, SubmitButton};
 use crate::calls;
 use crate::check::Purpose;
 use crate::parts::ProblemNotice;
@@ -15,7 +15,7 @@ use crate::parts::json::{DataEditor, Draft};
 pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
     let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
-    let wish = Wish::new(pen, move || {
+    let wish = EditForm::new(pen, move || {
         vec![Edit::Unbind {
             node: of.on.node,
             noderole: of.noderole.clone(),
@@ -46,10 +46,10 @@ pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl
 
 /// Runs the noderole again.
 #[component]
-pub(super) fn Again(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Rerun(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
     let done = format!("The proposal runs {of} again.");
-    let wish = Wish::new(pen, move || {
+    let wish = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
         let again =
             Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
@@ -146,7 +146,7 @@ fn Editor(
     );
     let before = StoredValue::new(noderole.data);
     let done = format!("The proposal changes the data of {of}.");
-    let wish = Wish::new(pen, move || {
+    let wish = EditForm::new(pen, move || {
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         let set =
             |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };

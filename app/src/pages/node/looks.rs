@@ -10,7 +10,7 @@ use super::kept::{self, Whose};
 use super::{came, check_details};
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
@@ -21,7 +21,7 @@ columns_of!(Part {
     When "when" "When",
     Result "result" "Result",
     Where "where" "Address and error",
-    Took "took" "Duration",
+    Durations "took" "Duration",
     By "by" "Worker",
 });
 
@@ -44,15 +44,15 @@ impl ListPage for LooksAt {
         }),
         Field::text("text", "Address or error", "address or error contains"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Took];
+    const NUMBERS: &'static [Part] = &[Part::Durations];
     const SORTS: &'static [(HealthCheckSort, &'static str)] = &[(HealthCheckSort::At, "when")];
-    const SAME: List = List::Looks;
+    const SAME: List = List::HealthChecks;
 
     fn path(self) -> String {
         places::node_looks(&self.0.name())
     }
 
-    async fn fetch(self, listed: ListAddress<HealthCheckSort>) -> Answer<LookPage> {
+    async fn fetch(self, listed: ListAddress<HealthCheckSort>) -> ServerResult<LookPage> {
         let name = self.0.name_untracked();
         let reached = listed
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
@@ -90,7 +90,7 @@ impl ListPage for LooksAt {
                 <td data-label="When"><Moment at=look.at/></td>
                 {with.cell(Part::Result, "", came(look.reached))}
                 {with.cell(Part::Where, "", view! { <div>{check_details(&look)}</div> })}
-                {with.cell(Part::Took, "", format!("{} ms", look.took_ms))}
+                {with.cell(Part::Durations, "", format!("{} ms", look.took_ms))}
                 {with.cell(Part::By, "muted", look.by)}
             </tr>
         }

@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use super::kept::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, StatePill};
@@ -59,7 +59,7 @@ impl ListPage for CarriedBy {
         places::node_noderoles(&self.0.name())
     }
 
-    async fn fetch(self, listed: ListAddress<NodeNoderoleSort>) -> Answer<CarriedPage> {
+    async fn fetch(self, listed: ListAddress<NodeNoderoleSort>) -> ServerResult<CarriedPage> {
         let name = self.0.name_untracked();
         let state = listed.one_of("state", &STATES, StepState::as_str)?;
         let (sort, after) = listed.stretch()?;

@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use super::kept::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon};
@@ -53,7 +53,7 @@ impl ListPage for ResultsOn {
         places::node_results(&self.0.name())
     }
 
-    async fn fetch(self, listed: ListAddress<ResultSort>) -> Answer<ResultLines> {
+    async fn fetch(self, listed: ListAddress<ResultSort>) -> ServerResult<ResultLines> {
         let name = self.0.name_untracked();
         let outcome = listed.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
         let (sort, before) = listed.stretch()?;

@@ -730,9 +730,9 @@ fn tally(noderoles: &[NoderoleDifference]) -> AnyView {
     let again = noderoles.iter().filter(|n| n.rerun).count();
     let all = [
         ("proposed", Icon::Proposed, of(Mark::Added), "added"),
-        ("todo", Icon::Again, again, "run again"),
+        ("todo", Icon::Rerun, again, "run again"),
         ("warn", Icon::Data, of(Mark::Changed) - again.min(of(Mark::Changed)), "changed"),
-        ("error", Icon::Bin, of(Mark::Removed), "removed"),
+        ("error", Icon::Delete, of(Mark::Removed), "removed"),
     ];
     let some = all.into_iter().filter(|(_, _, n, _)| *n > 0);
     some.map(

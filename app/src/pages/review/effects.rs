@@ -223,7 +223,7 @@ fn restarted(restart: &NoderoleRerun) -> AnyView {
         .map_or_else(|| cause.to_owned(), |reason| format!("{cause}: {reason}"));
     let up = restart.in_use.map(|up| match up {
         true => {
-            view! { <span class="pill" data-state="warn">{icon(Icon::Again)} "active now"</span> }
+            view! { <span class="pill" data-state="warn">{icon(Icon::Rerun)} "active now"</span> }
                 .into_any()
         }
         false => view! { <span class="pill flat">"not active"</span> }.into_any(),

@@ -20,7 +20,7 @@ use crate::places;
 /// and are always visible.
 const VISIBLE_LINES: usize = 6;
 /// The maximum number of names in one line. The rest is a count.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// One effect of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<ImpactLine> {
     if found.irreversible.count > 0 {
         facts.push(ImpactLine {
             state: "error",
-            shape: Icon::Bin,
+            shape: Icon::Delete,
             lead: "Can’t be undone:".into(),
             rest: format!(
                 "{} {}.",
@@ -200,7 +200,7 @@ fn restarts(found: &Consequences) -> Option<ImpactLine> {
             .first
             .iter()
             .filter(fits)
-            .take(NAMED)
+            .take(MAX_NAMED)
             .map(|restart| touched(&restart.touched))
             .collect();
         first(&some, count)
@@ -234,7 +234,7 @@ fn restarts(found: &Consequences) -> Option<ImpactLine> {
             )
         }
     };
-    Some(ImpactLine { state, shape: Icon::Again, lead, rest, way: ("effects#restarts", list(all)) })
+    Some(ImpactLine { state, shape: Icon::Rerun, lead, rest, way: ("effects#restarts", list(all)) })
 }
 
 /// The secrets that the change starts to use.
@@ -318,13 +318,13 @@ fn node(fqdn: &Fqdn) -> Cow<'_, str> {
 }
 
 fn names<T>(list: &Counted<T>, name: impl Fn(&T) -> String) -> String {
-    let some: Vec<String> = list.first.iter().take(NAMED).map(name).collect();
+    let some: Vec<String> = list.first.iter().take(MAX_NAMED).map(name).collect();
     first(&some, list.count)
 }
 
 /// `a`, `a and b`, `a, b, c and 4 more`.
 fn first(names: &[String], count: usize) -> String {
-    let shown = &names[..names.len().min(NAMED)];
+    let shown = &names[..names.len().min(MAX_NAMED)];
     match (shown, count.saturating_sub(shown.len())) {
         ([all @ .., last], 0) if !all.is_empty() => format!("{} and {last}", all.join(", ")),
         (shown, 0) => shown.concat(),

@@ -11,7 +11,7 @@ use leptos::{html, prelude::*};
 
 use crate::calls::{Commit, Judge, sign_verdict, verdict_options};
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::pages::settings::passkeys::{PASSKEYS_ID, refused};
 use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, escape_textarea, icon};
@@ -292,7 +292,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
 }
 
 /// Approves with a signature by the reader's passkey.
-async fn approved(id: ReviewId, reason: String) -> Answer<()> {
+async fn approved(id: ReviewId, reason: String) -> ServerResult<()> {
     let request = verdict_options(id, VerdictKind::Approve).await?;
     let answer = passkey::get(request.options).await.map_err(refused)?;
     let signature = Signature { nonce: request.nonce, answer };

@@ -31,7 +31,7 @@ use super::part;
 use super::reviews::ReviewPill;
 use crate::calls;
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
@@ -87,7 +87,7 @@ pub fn ReviewPage() -> impl IntoView {
 /// the viewed changes.
 type Whole = (ReviewView, Discussion, SinceLook, Opened);
 
-async fn by_text(id: String, after: Option<Anchor>) -> Answer<Whole> {
+async fn by_text(id: String, after: Option<Anchor>) -> ServerResult<Whole> {
     let id = id.parse::<ReviewId>().map_err(|_| missing())?;
     let review = calls::review(id, after).await?;
     Ok((
@@ -305,7 +305,7 @@ fn since_notice(id: ReviewId, since: &SinceLook) -> impl IntoView + use<> {
     let link = format!("{}?tab=since", places::review(id));
     Some(view! {
         <div class="notice" data-state="todo" role="status">
-            {icon(Icon::Again)}
+            {icon(Icon::Rerun)}
             <div>
                 <b>"You viewed " <a href=places::review(before)>"review " {before.0}</a> " of this change before"</b>
                 <p>{said} " " <a href=link data-noscroll>"Show the differences"</a></p>
@@ -326,7 +326,7 @@ fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
         .into_any()
 }
 
-type GraphResult = Answer<Option<GraphView>>;
+type GraphResult = ServerResult<Option<GraphView>>;
 
 /// The changes and their direct neighbours, as a graph.
 #[component]
@@ -455,5 +455,5 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Connection => "changes a connection",
     };
     let colour = if risk == Risk::Rerun { "todo" } else { "warn" };
-    view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Again } else { Icon::Warn })} {word}</span> }.into_any()
+    view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Rerun } else { Icon::Warn })} {word}</span> }.into_any()
 }

@@ -37,7 +37,7 @@ fn gone(replanned: &Replanned) -> AnyView {
             };
             view! {
                 <div class="notice" data-state="warn" role="status">
-                    {icon(Icon::Again)}
+                    {icon(Icon::Rerun)}
                     <div>
                         <b>"The base changed: planned again as " {link(after)} ", " {said}</b>
                         <p>"Changed since: " {replanned.moved.join(", ")} ". Verdicts on this review do not count there."</p>
@@ -83,7 +83,7 @@ fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
         .then_some(" The same values change, but the risks are different. See the risks above.");
     view! {
         <div class="notice" data-state=if replanned.same_effect { "todo" } else { "warn" } role="status">
-            {icon(Icon::Again)}
+            {icon(Icon::Rerun)}
             <div>
                 <b>"The base changed: " {what}</b>
                 <p>"Planned again from " {link(replanned.before)} ". Changed since: " {replanned.moved.join(", ")} "." {risks} {dropped}</p>

@@ -32,7 +32,7 @@ const GATHER: Duration = Duration::from_millis(200);
 /// The delay before a failed request is repeated.
 const AGAIN: Duration = Duration::from_secs(5);
 /// The maximum number of documents in one request.
-const AT_ONCE: usize = 2_000;
+const MAX_BATCH: usize = 2_000;
 
 /// The changes of a review that this person has viewed.
 #[derive(Clone, Copy)]
@@ -87,7 +87,7 @@ impl Marks {
         let Some(waiting) = self.waiting.try_update_value(std::mem::take) else { return };
         let waiting: Vec<Anchor> = waiting.into_iter().collect();
         spawn_local(async move {
-            for some in waiting.chunks(AT_ONCE) {
+            for some in waiting.chunks(MAX_BATCH) {
                 let words: Vec<String> = some.iter().map(ToString::to_string).collect();
                 match calls::open_changes(self.submission, words.join(" ")).await {
                     Ok(now) => drop(self.opened.try_update(|known| known.more(now))),

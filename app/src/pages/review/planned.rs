@@ -4,11 +4,11 @@ use engine::plan::Report;
 use engine::plan::report::{Line, Stage, StageReport};
 use leptos::prelude::*;
 
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::parts::{Icon, ProblemNotice, icon};
 
 /// The report. It exists only for the newest version of an open proposal.
-pub(crate) type OfReport = Answer<Option<Report>>;
+pub(crate) type OfReport = ServerResult<Option<Report>>;
 
 #[component]
 pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {

@@ -92,7 +92,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
                     <b>{group.role.to_string()}</b>
                     <span class="muted">{place}</span>
                     {pace.map(|pace| view! { <span class="pill flat">{pace}</span> })}
-                    {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Bin)} "destroys data"</span> })}
+                    {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Delete)} "destroys data"</span> })}
                 </summary>
                 <p class="muted">{nodes}</p>
             </details>

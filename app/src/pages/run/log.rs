@@ -23,7 +23,7 @@ use super::log_search::Search;
 use super::log_text::{BLOCK_LINES, Line, LineSplitter, earlier};
 use crate::calls;
 use crate::clock::{exact, time_of_day};
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::{Status, use_live};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;
@@ -204,7 +204,7 @@ impl Log {
     }
 
     /// Fetches the bytes between two offsets in as many requests as necessary.
-    async fn fetch(self, from: i64, until: i64) -> Answer<LogPart> {
+    async fn fetch(self, from: i64, until: i64) -> ServerResult<LogPart> {
         let mut whole = calls::log(self.run, from).await?;
         while whole.next < until {
             let more = calls::log(self.run, whole.next).await?;

@@ -18,7 +18,7 @@ use crate::calls;
 /// The delay after the last keystroke before the search starts.
 const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The number of hits to collect automatically. The reader can continue the search.
-const MANY: usize = 1_000;
+const MAX_HITS: usize = 1_000;
 
 /// A search and its hits so far.
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ impl Search {
                     self.more.set(found.more);
                     self.next.set_value(found.next);
                     let new = self.hits.read_untracked().len() > before;
-                    if found.more && self.hits.read_untracked().len() < MANY {
+                    if found.more && self.hits.read_untracked().len() < MAX_HITS {
                         self.go_on(then.filter(|_| !new));
                     }
                     if let Some(then) = then.filter(|_| new) {

@@ -13,8 +13,8 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use crate::calls::{self, Cancel};
-use crate::clock::{Moment, Span};
-use crate::failure::{Answer, Failure};
+use crate::clock::{Elapsed, Moment};
+use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, use_live};
 use crate::pages::node::has_page;
 use crate::parts::act::{on_success, problem_of};
@@ -38,7 +38,7 @@ pub fn RunPage() -> impl IntoView {
     load_one(run, (places::RUNS, "All runs"), |(first, part)| view! { <Loaded first part/> })
 }
 
-async fn by_text(id: String) -> Answer<(RunView, LogPart)> {
+async fn by_text(id: String) -> ServerResult<(RunView, LogPart)> {
     let id = id.parse::<RunId>().map_err(|_| missing())?;
     let run = calls::run(id).await?;
     let part = calls::log(id, -TAIL_BYTES).await?;
@@ -176,9 +176,9 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         if let Some(started) = run.started {
             facts.push(line(
                 "Wait time",
-                view! { <Span from=run.queued to=Some(started)/> }.into_any(),
+                view! { <Elapsed from=run.queued to=Some(started)/> }.into_any(),
             ));
-            facts.push(line("Duration", view! { <Span from=started to=run.ended/> }.into_any()));
+            facts.push(line("Duration", view! { <Elapsed from=started to=run.ended/> }.into_any()));
         }
         facts.extend(
             run.worker
@@ -209,7 +209,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
     .into_any()
 }
 
-const GONE: &str = "The result is no longer stored. Gantry stores the newest ten results of each step until its node is gone.";
+const RESULT_GONE: &str = "The result is no longer stored. Gantry stores the newest ten results of each step until its node is gone.";
 
 /// The input, the result and the difference.
 #[component]
@@ -231,7 +231,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Result" <span class="muted">"values that the run returned, even if it failed"</span></summary>
-                <div class="inside">{move || or_none(result.get(), if run.read().result_gone { GONE } else { "The run returned no result." })}</div>
+                <div class="inside">{move || or_none(result.get(), if run.read().result_gone { RESULT_GONE } else { "The run returned no result." })}</div>
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input" <span class="muted">"values with their sources"</span></summary>
@@ -257,7 +257,7 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
                 <a href=places::run(attempt.id) aria-current=(attempt.id == id).then_some("page")>
                     <RunPill state=attempt.state/>
                     <span>"run " {attempt.id.0}</span>
-                    <span class="muted"><Span from to=attempt.ended/></span>
+                    <span class="muted"><Elapsed from to=attempt.ended/></span>
                 </a>
             </li>
         }

@@ -16,7 +16,7 @@ use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
 use crate::places;
 
-type Own = (MyAccount, Vec<TokenView>);
+type AccountData = (MyAccount, Vec<TokenView>);
 
 #[component]
 pub fn Account() -> impl IntoView {
@@ -35,7 +35,7 @@ pub fn Account() -> impl IntoView {
 }
 
 #[component]
-fn Shown(first: Own, asked: bool) -> impl IntoView {
+fn Shown(first: AccountData, asked: bool) -> impl IntoView {
     let is_admin = first.0.permissions.iter().any(|word| word == ADMIN);
     let feed = Feed::new(first, people::account);
     let own = feed.value();
@@ -66,7 +66,7 @@ fn Shown(first: Own, asked: bool) -> impl IntoView {
 
 /// Notices about resets by admins, until the user dismisses them.
 #[component]
-fn Notices(feed: Feed<Own>) -> impl IntoView {
+fn Notices(feed: Feed<AccountData>) -> impl IntoView {
     let dismiss = ServerAction::<DismissNotices>::new();
     on_success(dismiss, move |()| feed.now());
     let own = feed.value();
@@ -98,7 +98,7 @@ fn Notices(feed: Feed<Own>) -> impl IntoView {
 }
 
 #[component]
-fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
+fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
     let set = ServerAction::<SetPassword>::new();
     on_success(set, move |()| feed.now());
     let own = feed.value();
@@ -169,7 +169,7 @@ fn PasswordCard(feed: Feed<Own>, asked: bool) -> impl IntoView {
 /// The state of the second factor, and the authenticator app. The forms are plain ones, as on the
 /// page of the second factor.
 #[component]
-fn FactorCard(feed: Feed<Own>) -> impl IntoView {
+fn FactorCard(feed: Feed<AccountData>) -> impl IntoView {
     let own = feed.value();
     let state = Memo::new(move |_| own.read().0.second_factor);
     let app = move || {
@@ -208,7 +208,7 @@ fn FactorCard(feed: Feed<Own>) -> impl IntoView {
 }
 
 #[component]
-fn PasskeysCard(feed: Feed<Own>) -> impl IntoView {
+fn PasskeysCard(feed: Feed<AccountData>) -> impl IntoView {
     let own = feed.value();
     let passkeys = Signal::derive(move || own.read().0.passkeys.clone());
     let changed = Callback::new(move |()| feed.now());
@@ -223,7 +223,7 @@ fn PasskeysCard(feed: Feed<Own>) -> impl IntoView {
 }
 
 #[component]
-fn Sessions(feed: Feed<Own>) -> impl IntoView {
+fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
     let end = ServerAction::<EndSession>::new();
     let end_others = ServerAction::<EndOtherSessions>::new();
     on_success(end, move |()| feed.now());

@@ -8,7 +8,7 @@ use leptos::{html, prelude::*};
 
 use crate::calls::people::{self, RevokePasskey};
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 use crate::passkey;
@@ -164,13 +164,13 @@ pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
     .into_any()
 }
 
-async fn registered(name: String) -> Answer<PasskeyView> {
+async fn registered(name: String) -> ServerResult<PasskeyView> {
     let asked = people::passkey_options().await?;
     let answer = passkey::create(asked.options).await.map_err(refused)?;
     people::register_passkey(PasskeyWish { name, answer }).await
 }
 
-async fn confirmed(id: PasskeyId) -> Answer<PasskeyView> {
+async fn confirmed(id: PasskeyId) -> ServerResult<PasskeyView> {
     let request = people::confirmation_options(id).await?;
     let answer = passkey::get(request.options).await.map_err(refused)?;
     people::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await

@@ -11,7 +11,7 @@ use leptos_meta::Title;
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
 use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
@@ -73,7 +73,7 @@ impl ListPage for AllAccounts {
         path.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<PersonSort>) -> Answer<PersonPage> {
+    async fn fetch(self, listed: ListAddress<PersonSort>) -> ServerResult<PersonPage> {
         let disabled =
             listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = listed.stretch()?;
@@ -129,7 +129,7 @@ impl ListPage for AllAccounts {
     }
 
     fn below(self, _: With<Self>, again: Callback<()>) -> AnyView {
-        view! { <Add kind=self.kind made=self.made added=again/> }.into_any()
+        view! { <AddForm kind=self.kind made=self.made added=again/> }.into_any()
     }
 }
 
@@ -149,7 +149,7 @@ fn Accounts(kind: AccountKind) -> impl IntoView {
 }
 
 #[component]
-fn Add(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) -> impl IntoView {
+fn AddForm(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddPerson>::new();
     on_success(add, move |person| {
         made.set(Some(person));

@@ -15,7 +15,7 @@ use crate::calls::people::{
     self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled,
 };
 use crate::clock::Moment;
-use crate::failure::{Answer, Failure};
+use crate::failure::{Failure, ServerResult};
 use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
 use crate::places;
@@ -37,7 +37,7 @@ pub fn PersonPage() -> impl IntoView {
     .into_any()
 }
 
-async fn by_text(id: String) -> Answer<Found> {
+async fn by_text(id: String) -> ServerResult<Found> {
     let id = id.parse::<PersonId>().map_err(|_| missing())?;
     people::person(id).await
 }
@@ -98,7 +98,7 @@ fn Shown(first: Found) -> impl IntoView {
                     <dt>"Created"</dt>
                     <dd><Moment at=person.read_untracked().created/></dd>
                 </dl>
-                <Ways id service person feed/>
+                <AccountActions id service person feed/>
             </div>
         </section>
         {(!service).then(|| view! {
@@ -116,7 +116,12 @@ fn Shown(first: Found) -> impl IntoView {
 
 /// Disabling, and a new sign-in link.
 #[component]
-fn Ways(id: PersonId, service: bool, person: Memo<PersonView>, feed: Feed<Found>) -> impl IntoView {
+fn AccountActions(
+    id: PersonId,
+    service: bool,
+    person: Memo<PersonView>,
+    feed: Feed<Found>,
+) -> impl IntoView {
     let disable = ServerAction::<SetDisabled>::new();
     let link = ServerAction::<CreateLink>::new();
     let reset = ServerAction::<ResetFactor>::new();

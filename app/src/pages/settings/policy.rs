@@ -19,7 +19,7 @@ use leptos_meta::Title;
 use super::SettingsTabs;
 use crate::calls::{ProposePolicy, deployments, policy};
 use crate::clock::Moment;
-use crate::failure::Answer;
+use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::pages::board::RISKS;
 use crate::parts::act::problem_of;
@@ -30,11 +30,11 @@ use crate::reader::{OPERATOR, with_permission};
 /// The policy, and some deployments on which a new one can be proposed.
 type Both = (PolicyView, DeploymentPage);
 
-async fn both() -> Answer<Both> {
+async fn both() -> ServerResult<Both> {
     Ok((policy().await?, deployments(DeploymentsWanted::default()).await?))
 }
 
-async fn load_with_permission() -> Answer<(Both, bool)> {
+async fn load_with_permission() -> ServerResult<(Both, bool)> {
     with_permission(both(), OPERATOR).await
 }
 

@@ -48,7 +48,7 @@ pub(super) fn Tokens(
                     let holding = tokens.get().into_iter().filter(|token| token.holds);
                     holding.map(|token| api::calls::revoke_token(token.id)).collect::<Vec<_>>()
                 }/>
-                {makes.then(|| view! { <Make person admin changed/> })}
+                {makes.then(|| view! { <CreateForm person admin changed/> })}
             </div>
         </section>
     }
@@ -102,7 +102,7 @@ fn create_call(typed: Typed, person: Option<PersonId>) -> Call {
 
 /// Creates a token and shows it once.
 #[component]
-fn Make(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
+fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
     let make = ServerAction::<CreateToken>::new();
     on_success(make, move |_| changed.run(()));
     let last = last_of(make);

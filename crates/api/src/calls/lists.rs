@@ -10,7 +10,7 @@ pub enum List {
     Deployments,
     Nodes,
     /// Health checks of a node.
-    Looks,
+    HealthChecks,
     /// Results of a node's attempts.
     Results,
     /// Noderoles of a node.
@@ -33,7 +33,7 @@ impl List {
     pub const ALL: [Self; 16] = [
         Self::Deployments,
         Self::Nodes,
-        Self::Looks,
+        Self::HealthChecks,
         Self::Results,
         Self::Noderoles,
         Self::Runs,
@@ -55,7 +55,7 @@ impl List {
         match self {
             Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
-            Self::Looks => ("/nodes/{id}/looks", &["reached", "text", "sort"]),
+            Self::HealthChecks => ("/nodes/{id}/looks", &["reached", "text", "sort"]),
             Self::Results => ("/nodes/{id}/results", &["outcome", "role", "sort"]),
             Self::Noderoles => ("/nodes/{id}/noderoles", &["state", "role", "sort"]),
             Self::Runs => (
@@ -82,7 +82,7 @@ impl List {
         match self {
             Self::Deployments => &["deployment", "list"],
             Self::Nodes => &["node", "list"],
-            Self::Looks => &["node", "looks"],
+            Self::HealthChecks => &["node", "looks"],
             Self::Results => &["node", "results"],
             Self::Noderoles => &["node", "noderoles"],
             Self::Runs => &["run", "list"],
@@ -101,7 +101,7 @@ impl List {
 }
 
 /// Placeholder for the owner of a list.
-const WHOSE: &str = "{id}";
+const OWNER_PLACEHOLDER: &str = "{id}";
 
 /// The first page of a list. `asked` returns the value of a filter; empty filters are left out.
 pub fn list(list: List, asked: impl Fn(&str) -> Option<String>) -> Call {
@@ -115,7 +115,7 @@ pub fn list_of(list: List, name: &str, asked: impl Fn(&str) -> Option<String>) -
 
 fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) -> Call {
     let (path, words) = list.endpoint();
-    let path = path.replace(WHOSE, &encoded(name.unwrap_or_default()));
+    let path = path.replace(OWNER_PLACEHOLDER, &encoded(name.unwrap_or_default()));
     let given = words
         .iter()
         .filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));

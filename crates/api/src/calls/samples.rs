@@ -150,7 +150,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     ];
     for which in List::ALL {
         let asking = |asked: &dyn Fn(&str) -> Option<String>| match which {
-            List::Looks | List::Results | List::Noderoles => list_of(which, &n1, asked),
+            List::HealthChecks | List::Results | List::Noderoles => list_of(which, &n1, asked),
             _ => list(which, asked),
         };
         all.push(asking(&|_| None));

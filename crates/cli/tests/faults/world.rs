@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use api::console::{NodeWish, SshWish};
-use control::people::{NewPerson, People, Permission, Visitor};
+use control::people::{ClientInfo, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, RoleName};
@@ -531,7 +531,7 @@ async fn session(people: &People, name: &str) -> String {
     let everything = [Permission::Operator, Permission::Reviewer];
     let person = people.create_person(None, &NewPerson::human(name, everything)).await.unwrap();
     let token = people.create_sign_in_link(None, person, Duration::from_secs(600)).await.unwrap();
-    let visitor = Visitor { address: None, user_agent: "a test".to_owned() };
+    let visitor = ClientInfo { address: None, user_agent: "a test".to_owned() };
     let session = people.sign_in(token.reveal(), &visitor, None).await.unwrap().session;
     format!("gantry_session={}", session.reveal())
 }

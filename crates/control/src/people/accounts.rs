@@ -30,8 +30,8 @@ use uuid::Uuid;
 
 use super::passwords::Proof;
 use super::{
-    Actor, NewSession, People, Permission, TIMES, Token, Visitor, check_name, failed, nobody,
-    passwords, record_session, shut_out, throttle,
+    Actor, ClientInfo, NewSession, People, Permission, SESSION_TIMES, Token, check_name, failed,
+    nobody, passwords, record_session, shut_out, throttle,
 };
 use crate::cursor;
 use crate::words::{self, at};
@@ -573,7 +573,7 @@ impl People {
         &self,
         name: &str,
         password: Password,
-        visitor: &Visitor,
+        visitor: &ClientInfo,
         before: Option<&str>,
     ) -> Result<NewSession, Problem> {
         let network = throttle::network(visitor.address);
@@ -618,7 +618,7 @@ impl People {
         &self,
         name: &str,
         password: Password,
-        visitor: &Visitor,
+        visitor: &ClientInfo,
         before: Option<&str>,
     ) -> Result<Option<NewSession>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -639,7 +639,7 @@ impl People {
             person,
             &proof.0,
             &hash,
-            TIMES,
+            SESSION_TIMES,
             &origin,
         )
         .await;

@@ -10,7 +10,7 @@ use api::limits::PASSKEY_NAME;
 use api::people::{PasskeyOptions, PasskeyView, PasskeyWish, Signature, SignatureRequest};
 use engine::gate::signature::{Nonce, Statement, check_confirmed, fingerprint};
 use engine::ids::{PasskeyId, PersonId};
-use passkeys::{PasskeyError, Site};
+use passkeys::{PasskeyError, RelyingParty};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sqlx::PgConnection;
@@ -31,7 +31,7 @@ impl People {
     pub async fn passkey_options(
         &self,
         actor: &Actor,
-        site: &Site,
+        site: &RelyingParty,
     ) -> Result<PasskeyOptions, Problem> {
         let session = require_enrollable_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -58,7 +58,7 @@ impl People {
     pub async fn register_passkey(
         &self,
         actor: &Actor,
-        site: &Site,
+        site: &RelyingParty,
         wish: &PasskeyWish,
     ) -> Result<PasskeyView, Problem> {
         let session = require_enrollable_session(actor)?;
@@ -142,7 +142,7 @@ impl People {
     pub async fn confirmation_options(
         &self,
         actor: &Actor,
-        site: &Site,
+        site: &RelyingParty,
         id: PasskeyId,
     ) -> Result<SignatureRequest, Problem> {
         require_session(actor)?;
@@ -319,7 +319,7 @@ fn statement(row: &PasskeyRow, actor: &Actor, nonce: Nonce) -> Result<Statement,
 pub(crate) async fn usable(
     on: &mut PgConnection,
     actor: &Actor,
-    site: &Site,
+    site: &RelyingParty,
 ) -> Result<Vec<Vec<u8>>, Problem> {
     let all = rows::list_passkeys(on, actor.person).await.map_err(failed)?;
     let (confirmed, others): (Vec<_>, Vec<_>) =

@@ -9,28 +9,30 @@
 
 use api::Problem;
 use api::limits::PASSKEY_TIMEOUT_SECONDS;
-use api::second_factor::{Code, FactorOptions, FactorPage, FactorWish, SecondFactor, TotpMade};
+use api::second_factor::{
+    Code, FactorOptions, FactorWish, SecondFactor, SecondFactorPage, TotpMade,
+};
 use engine::Hash;
 use engine::ids::PersonId;
-use passkeys::{PasskeyError, Site};
+use passkeys::{PasskeyError, RelyingParty};
 use rand::TryRngCore as _;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::accounts::lock_people;
 use store::people::append_audit;
-use store::second_factor::{self as rows, SECRET, Totp};
+use store::second_factor::{self as rows, SECRET_BYTES, Totp};
 use time::OffsetDateTime;
 use totp_rs::{Builder, Secret};
 
 use super::actor::factor_needed;
-use super::{Actor, People, Session, Visitor, failed, nobody, people, throttle};
+use super::{Actor, ClientInfo, People, Session, failed, nobody, people, throttle};
 
 /// Seconds per time step.
-const STEP: u64 = 30;
+const STEP_SECONDS: u64 = 30;
 /// Accepted time steps before and after the current one.
 const MAX_SKEW_STEPS: u16 = 1;
 /// Maximum size of a passkey response, in bytes of JSON.
-const ANSWER: usize = 32 * 1024;
+const MAX_ANSWER_BYTES: usize = 32 * 1024;
 
 impl People {
     /// The factors that the actor has set up, and whether one is needed now.
@@ -50,14 +52,14 @@ impl People {
     ///
     /// # Errors
     /// If the actor uses a token.
-    pub async fn factor_page(&self, actor: &Actor) -> Result<FactorPage, Problem> {
+    pub async fn factor_page(&self, actor: &Actor) -> Result<SecondFactorPage, Problem> {
         let session = require_enrollable_session(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let begun =
             rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
         drop(connection);
         let set_up = begun.map(|begun| made(&begun.secret, &actor.name));
-        Ok(FactorPage {
+        Ok(SecondFactorPage {
             person: actor.name.clone(),
             state: self.second_factor(actor).await?,
             set_up,
@@ -72,9 +74,9 @@ impl People {
     pub async fn present_factor(
         &self,
         actor: &Actor,
-        site: Option<&Site>,
+        site: Option<&RelyingParty>,
         wish: &FactorWish,
-        visitor: &Visitor,
+        visitor: &ClientInfo,
     ) -> Result<(), Problem> {
         require_enrollable_session(actor)?;
         match (&wish.code, &wish.answer) {
@@ -95,7 +97,7 @@ impl People {
     async fn counted<T>(
         &self,
         actor: &Actor,
-        visitor: &Visitor,
+        visitor: &ClientInfo,
         by_name: bool,
         work: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
@@ -159,7 +161,7 @@ impl People {
     pub async fn factor_options(
         &self,
         actor: &Actor,
-        site: &Site,
+        site: &RelyingParty,
     ) -> Result<FactorOptions, Problem> {
         let session = require_enrollable_session(actor)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
@@ -193,13 +195,13 @@ impl People {
     async fn present_passkey(
         &self,
         actor: &Actor,
-        site: Option<&Site>,
+        site: Option<&RelyingParty>,
         answer: &Value,
     ) -> Result<(), Problem> {
         let session = require_enrollable_session(actor)?;
-        if answer.to_string().len() > ANSWER {
+        if answer.to_string().len() > MAX_ANSWER_BYTES {
             return Err(Problem::invalid(format!(
-                "answer: must have at most {ANSWER} bytes of JSON."
+                "answer: must have at most {MAX_ANSWER_BYTES} bytes of JSON."
             )));
         }
         let (credential, assertion) =
@@ -264,7 +266,7 @@ impl People {
     /// a token.
     pub async fn start_totp(&self, actor: &Actor) -> Result<TotpMade, Problem> {
         require_enrollable_session(actor)?;
-        let mut secret = [0; SECRET];
+        let mut secret = [0; SECRET_BYTES];
         fill(&mut secret)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
@@ -291,7 +293,7 @@ impl People {
         &self,
         actor: &Actor,
         code: &Code,
-        visitor: &Visitor,
+        visitor: &ClientInfo,
     ) -> Result<(), Problem> {
         require_enrollable_session(actor)?;
         self.counted(actor, visitor, true, self.confirm_code(actor, code)).await
@@ -422,7 +424,7 @@ fn time_step(totp: &Totp, digits: &str) -> Result<i64, Problem> {
     let app = Builder::new()
         .with_secret(Secret::new_stack(totp.secret))
         .with_skew(MAX_SKEW_STEPS)
-        .with_step_duration(STEP)
+        .with_step_duration(STEP_SECONDS)
         .build();
     let app = app.map_err(|_| Problem::internal())?;
     let step = app.check(digits, totp.now).and_then(|step| i64::try_from(step).ok());
@@ -435,13 +437,13 @@ fn time_step(totp: &Totp, digits: &str) -> Result<i64, Problem> {
     })
 }
 
-fn made(secret: &[u8; SECRET], name: &str) -> TotpMade {
+fn made(secret: &[u8; SECRET_BYTES], name: &str) -> TotpMade {
     let secret = Secret::new_stack(*secret).to_base32();
     // Names consist of lower case letters, digits, '.', '_', '@' and '-', so only '@' needs
     // encoding.
     let label = name.replace('@', "%40");
     let uri = format!(
-        "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP}"
+        "otpauth://totp/Gantry:{label}?secret={secret}&issuer=Gantry&algorithm=SHA1&digits=6&period={STEP_SECONDS}"
     );
     TotpMade { secret, uri }
 }

@@ -27,7 +27,7 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 const MAX_COUNTERS: usize = 4096;
 
 #[derive(Debug, Clone, Copy)]
-struct Tries {
+struct Counter {
     since: Instant,
     count: u32,
 }
@@ -35,7 +35,7 @@ struct Tries {
 /// Counts attempts per key in fixed windows.
 #[derive(Debug)]
 pub(crate) struct Throttle<K> {
-    tries: Mutex<HashMap<K, Tries>>,
+    tries: Mutex<HashMap<K, Counter>>,
     most: u32,
     window: Duration,
 }
@@ -71,14 +71,14 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
     fn record_at(&self, key: K, now: Instant) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_room(&mut tries, &key, now);
-        let known = tries.entry(key).or_insert(Tries { since: now, count: 0 });
+        let known = tries.entry(key).or_insert(Counter { since: now, count: 0 });
         if now.saturating_duration_since(known.since) >= self.window {
-            *known = Tries { since: now, count: 0 };
+            *known = Counter { since: now, count: 0 };
         }
         known.count = known.count.saturating_add(1);
     }
 
-    fn make_room(&self, tries: &mut HashMap<K, Tries>, key: &K, now: Instant) {
+    fn make_room(&self, tries: &mut HashMap<K, Counter>, key: &K, now: Instant) {
         if tries.len() < MAX_COUNTERS || tries.contains_key(key) {
             return;
         }
@@ -108,10 +108,10 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         }
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_room(&mut tries, &key, now);
-        let known = tries.entry(key).or_insert(Tries { since: now, count: 0 });
+        let known = tries.entry(key).or_insert(Counter { since: now, count: 0 });
         let left = self.window.saturating_sub(now.saturating_duration_since(known.since));
         if left.is_zero() {
-            *known = Tries { since: now, count: 0 };
+            *known = Counter { since: now, count: 0 };
         }
         let all = known.count.saturating_add(count);
         if all > self.most {

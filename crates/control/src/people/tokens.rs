@@ -267,7 +267,7 @@ fn keys(token: &TokenView, sort: TokenSort) -> Vec<Key> {
     let (made, id) = (Key::from(token.created.0), Key::from(token.id.to_string().as_str()));
     match sort {
         TokenSort::Holds => vec![Key::from(i64::from(token.holds)), made, id],
-        TokenSort::Made => vec![made, id],
+        TokenSort::CreatedResult => vec![made, id],
         TokenSort::Name => vec![Key::from(token.name.as_str()), id],
     }
 }

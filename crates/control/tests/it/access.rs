@@ -3,7 +3,7 @@
 
 use api::Problem;
 use api::people::{AccountKind, Grant, LinkMade, Password, PasswordWish, PersonWish};
-use control::people::{Actor, Visitor};
+use control::people::{Actor, ClientInfo};
 use engine::gate::{Rule, VerdictKind};
 use engine::ids::ReviewId;
 
@@ -28,7 +28,7 @@ impl House {
     async fn first_visit(&self, link: &LinkMade) -> Actor {
         let token =
             link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
-        let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
+        let begun = self.people.sign_in(token, &ClientInfo::default(), None).await.unwrap();
         self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
     }
 

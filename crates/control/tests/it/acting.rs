@@ -1,6 +1,6 @@
 //! Every write requires a credential that is still valid in the transaction that writes.
 
-use control::people::{Actor, Permission, Visitor};
+use control::people::{Actor, ClientInfo, Permission};
 use engine::gate::VerdictKind;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ async fn signed_in(house: &House) -> Actor {
         .create_sign_in_link(None, house.bo.person, Duration::from_secs(60))
         .await
         .unwrap();
-    let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
+    let begun = house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
     house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }
 

@@ -238,7 +238,7 @@ async fn ambiguous_data_is_rejected_with_its_path() {
 #[tokio::test]
 async fn data_folder_is_rejected_as_root() {
     let house = House::new().await;
-    let control = house.control.clone().keeping(std::path::Path::new("/srv/gantry-data"));
+    let control = house.control.clone().with_data_folder(std::path::Path::new("/srv/gantry-data"));
     for folder in ["/srv/gantry-data", "/srv/gantry-data/postgres"] {
         let problem = control
             .add_node(&house.ada, NodeWish::named("web-1.rack.example.com", folder))

@@ -93,7 +93,7 @@ async fn look(house: &House) {
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
     let wish = GraphWish { target: Some(then), ..GraphWish::default() };
-    waits!("graph", control.graph(ada, "web", &wish, Lost::Told));
+    waits!("graph", control.graph(ada, "web", &wish, Lost::Note));
 }
 
 #[test]
@@ -173,7 +173,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
         ),
     );
     tokio::join!(
-        leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Told)),
+        leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Note)),
         leaves_it(
             store,
             "compare",

@@ -257,7 +257,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
 
     let drawn = async |name: &str, at: Option<i64>| {
         let wish = GraphWish { target: at.map(BlueprintNumber), ..GraphWish::default() };
-        control.graph(cy, name, &wish, Lost::Told).await
+        control.graph(cy, name, &wish, Lost::Note).await
     };
     let roles = |view: &GraphView| {
         view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>()

@@ -12,7 +12,7 @@ use crate::house::House;
 
 impl House {
     async fn graph(&self, wish: GraphWish) -> GraphView {
-        self.control.graph(&self.ada, "web", &wish, Lost::Told).await.unwrap()
+        self.control.graph(&self.ada, "web", &wish, Lost::Note).await.unwrap()
     }
 
     async fn marked(&self, trail: TrailWish) -> GraphView {

@@ -606,7 +606,7 @@ async fn runs_are_paged_in_every_order() {
         let key = |run: &RunSummary| match order.by {
             RunSort::Queued => (0, String::new(), run.id.0),
             RunSort::State => (0, serde_json::to_string(&run.state).unwrap(), run.id.0),
-            RunSort::Took => (took(run), String::new(), run.id.0),
+            RunSort::Durations => (took(run), String::new(), run.id.0),
         };
         let mut sorted = all.clone();
         sorted.sort_by_key(key);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::console::{NodeWish, SshWish};
 use api::nodes::{NodeChange, TriedAddress, WayChange};
-use control::people::Visitor;
+use control::people::ClientInfo;
 use engine::data::stored_bytes;
 use engine::ids::NodeId;
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ async fn health_check_from_before_report_is_discarded() {
     let id = alive(&house).await;
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     // A health check is running, and the node reports a shutdown.
     let begun = as_of(&house, id).await;
     house.control.report_shutdown(&itself).await.unwrap();
@@ -195,7 +195,7 @@ async fn excess_reports_are_refused_without_apply_lock() {
     let id = alive(&house).await;
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     for _ in 0..running::MOST_REPORTS {
         house.control.report_shutdown(&itself).await.unwrap();
     }
@@ -296,7 +296,7 @@ async fn facts_exceeding_stored_size_are_rejected() {
     let id = machine(&house, NAME).await;
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     let refused =
         house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
     assert!(

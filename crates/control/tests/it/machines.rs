@@ -6,7 +6,7 @@ use api::Problem;
 use api::console::{NodeWish, SshWish, StepState};
 use api::nodes::{CarriedWanted, LooksWanted, NodeChange, NodeView, WayChange};
 use control::Seen;
-use control::people::{Actor, NewPerson, Permission, Visitor};
+use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::gate::VerdictKind;
 use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
@@ -704,7 +704,7 @@ async fn health_check_overrides_report() {
     look(&house, id, Ok("boot-1")).await;
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     let now =
         || async { house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().life };
     let due = "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'";
@@ -766,7 +766,7 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
     let mint = |name: &str| house.control.mint_node_token(&house.ada, id, name.into(), 30);
     let lets_in = |token: String| {
         let control = house.control.clone();
-        async move { control.itself(&token, &Visitor::default()).await.is_ok() }
+        async move { control.itself(&token, &ClientInfo::default()).await.is_ok() }
     };
     let (one_, two) = (mint("one").await.unwrap(), mint("two").await.unwrap());
     let stored: String =
@@ -822,7 +822,7 @@ async fn reports_are_limited_and_role_facts_override_them() {
     let id = machine(&house, "m1.rack1.example.com").await;
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &Visitor::default()).await.unwrap();
+    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     let large = json!({"x": "y".repeat(api::limits::FACTS)});
     let deep = (0..200).fold(json!(1), |inner, _| json!({ "a": inner }));
     let leak = json!({"a": {"$secret": "deploy/ssh", "version": 1}});

@@ -5,7 +5,7 @@ use api::people::{
     AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish, TokensWanted,
 };
 use api::reviews::{Fate, ReviewsWanted, Whose};
-use control::people::{Actor, NewPerson, Permission, SeenPerson, Visitor};
+use control::people::{Actor, ClientInfo, NewPerson, Permission, SeenPerson};
 use engine::gate::VerdictKind;
 use engine::plan::Edit;
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl House {
 
     async fn come_in(&self, link: &str) -> Actor {
         let token = link.rsplit('=').next().unwrap();
-        let begun = self.people.sign_in(token, &Visitor::default(), None).await.unwrap();
+        let begun = self.people.sign_in(token, &ClientInfo::default(), None).await.unwrap();
         assert!(begun.needs_password);
         // As if a password had been set in the session.
         sqlx::query("UPDATE session SET link_by = NULL")
@@ -460,7 +460,7 @@ async fn a_service_account_has_tokens_only() {
         .await
         .unwrap();
     assert!(
-        house.people.sign_in(link.reveal(), &Visitor::default(), None).await.is_err(),
+        house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.is_err(),
         "no session for a program"
     );
     let for_it = TokenWish {
@@ -504,7 +504,7 @@ async fn password_is_set_with_link_then_changed() {
     let sign_in = async |name: &str, password: &str| {
         house
             .people
-            .sign_in_by_password(name, Password::typed(password), &Visitor::default(), None)
+            .sign_in_by_password(name, Password::typed(password), &ClientInfo::default(), None)
             .await
     };
     assert_eq!(
@@ -552,7 +552,7 @@ async fn password_is_set_with_link_then_changed() {
     let link = house.people.new_link(&root, dan.person).await.unwrap();
     let voided = house
         .people
-        .sign_in(first.link.rsplit('=').next().unwrap(), &Visitor::default(), None)
+        .sign_in(first.link.rsplit('=').next().unwrap(), &ClientInfo::default(), None)
         .await;
     assert_eq!(code(voided), "sign_in_expired");
     let again = house.come_in(&link.link).await;
@@ -579,7 +579,7 @@ async fn guessing_is_throttled_per_name_but_links_work() {
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
     let new = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
     house.people.set_password(&dan, &new).await.unwrap();
-    let from = |n: u8| Visitor {
+    let from = |n: u8| ClientInfo {
         address: Some(std::net::IpAddr::from([192, 0, 2, n])),
         user_agent: String::new(),
     };
@@ -652,7 +652,7 @@ async fn database_outage_is_not_a_failed_attempt() {
     let sign_in = async |password: &str| {
         house
             .people
-            .sign_in_by_password("dan", Password::typed(password), &Visitor::default(), None)
+            .sign_in_by_password("dan", Password::typed(password), &ClientInfo::default(), None)
             .await
     };
     let rename = async |sql: &'static str| {
@@ -750,13 +750,13 @@ async fn signing_in_ends_the_old_session() {
     };
     let first = house
         .people
-        .sign_in(link().await.reveal(), &Visitor::default(), None)
+        .sign_in(link().await.reveal(), &ClientInfo::default(), None)
         .await
         .unwrap()
         .session;
     let second = house
         .people
-        .sign_in(link().await.reveal(), &Visitor::default(), Some(first.reveal()))
+        .sign_in(link().await.reveal(), &ClientInfo::default(), Some(first.reveal()))
         .await
         .unwrap()
         .session;

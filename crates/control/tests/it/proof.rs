@@ -5,7 +5,7 @@ use api::people::{PasskeyWish, Signature};
 use engine::audit::Broken;
 use engine::audit::export::{Check, End, Line, Totals, Verification, verify};
 use engine::gate::{Policy, SignedRule, VerdictKind};
-use passkeys::Site;
+use passkeys::RelyingParty;
 use passkeys::authenticator::Authenticator;
 use serde_json::json;
 use store::reading::Stage;
@@ -204,7 +204,7 @@ const ORIGIN: &str = "http://localhost:7780";
 async fn signed_history() -> House {
     let house =
         House::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() }).await;
-    let (site, authenticator) = (Site::of(ORIGIN).unwrap(), Authenticator::new());
+    let (site, authenticator) = (RelyingParty::of(ORIGIN).unwrap(), Authenticator::new());
     let begun = house.people.passkey_options(&house.bo, &site).await.unwrap();
     let wish =
         PasskeyWish { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };

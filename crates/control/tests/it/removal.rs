@@ -421,7 +421,7 @@ async fn deployment_is_unbound_then_removed() {
     for old in &shown {
         house
             .control
-            .review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Told)
+            .review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Note)
             .await
             .unwrap();
     }

@@ -3,10 +3,10 @@
 use api::Problem;
 use api::people::{Password, PasswordWish};
 use api::second_factor::{Code, FactorWish};
-use control::people::{Actor, People, Permission, Visitor};
+use control::people::{Actor, ClientInfo, People, Permission};
 use engine::gate::{Policy, VerdictKind};
 use passkeys::authenticator::Authenticator;
-use passkeys::{Site, register, registration};
+use passkeys::{RelyingParty, register, registration};
 use serde_json::{Value, json};
 use store::passkeys::NewPasskey;
 use totp_rs::{Builder, Secret};
@@ -42,7 +42,7 @@ impl House {
             .create_first_link(actor.person, std::time::Duration::from_secs(60))
             .await
             .unwrap();
-        let begun = self.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
+        let begun = self.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
         let first = self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
         self.people
             .set_password(&first, &PasswordWish { old: None, new: Password::typed(PASSWORD) })
@@ -55,7 +55,7 @@ impl House {
         let password = Password::typed(PASSWORD);
         let begun = self
             .people
-            .sign_in_by_password(name, password, &Visitor::default(), None)
+            .sign_in_by_password(name, password, &ClientInfo::default(), None)
             .await
             .unwrap();
         let token = begun.session.reveal().to_owned();
@@ -69,14 +69,14 @@ impl House {
     async fn set_up(&self, actor: &Actor) -> String {
         let secret = self.people.start_totp(actor).await.unwrap().secret;
         self.people
-            .confirm_totp(actor, &Code::entered(code(&secret, -1)), &Visitor::default())
+            .confirm_totp(actor, &Code::entered(code(&secret, -1)), &ClientInfo::default())
             .await
             .unwrap();
         secret
     }
 
     async fn registers(&self, actor: &Actor) -> Authenticator {
-        let (authenticator, site) = (Authenticator::new(), Site::of(ORIGIN).unwrap());
+        let (authenticator, site) = (Authenticator::new(), RelyingParty::of(ORIGIN).unwrap());
         let (options, state) = registration(&site, actor.person, "bo", &[]).unwrap();
         let made = register(&site, &state, &authenticator.create(ORIGIN, &options)).unwrap();
         let new = NewPasskey {
@@ -94,8 +94,8 @@ impl House {
     }
 
     async fn present(&self, actor: &Actor, wish: &FactorWish) -> Result<(), Problem> {
-        let site = Site::of(ORIGIN).unwrap();
-        self.people.present_factor(actor, Some(&site), wish, &Visitor::default()).await
+        let site = RelyingParty::of(ORIGIN).unwrap();
+        self.people.present_factor(actor, Some(&site), wish, &ClientInfo::default()).await
     }
 }
 
@@ -158,10 +158,10 @@ async fn session_by_password_needs_the_code() {
 async fn passkey_is_presented_once_per_request() {
     let house = House::new().await;
     house.give_password(&house.bo).await;
-    let (site, key) = (Site::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
+    let (site, key) = (RelyingParty::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
     let (bo, session) = house.by_password("bo").await;
     assert!(bo.needs_factor());
-    let none = Site::of("https://gantry.example.com").unwrap();
+    let none = RelyingParty::of("https://gantry.example.com").unwrap();
     assert_eq!(code_of(house.people.factor_options(&bo, &none).await), "no_passkey");
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
     let signed = key.get(ORIGIN, &options);
@@ -191,7 +191,7 @@ async fn passkey_is_presented_once_per_request() {
 async fn copied_passkey_is_rejected() {
     let house = House::new().await;
     house.give_password(&house.bo).await;
-    let (site, key) = (Site::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
+    let (site, key) = (RelyingParty::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
     sqlx::query("UPDATE passkey SET counter = 7").execute(house.database.owner()).await.unwrap();
     let (bo, session) = house.by_password("bo").await;
     let options = house.people.factor_options(&bo, &site).await.unwrap().options;
@@ -227,7 +227,7 @@ async fn policy_forces_setup() {
     let confirm = async |actor: &Actor, steps| {
         house
             .people
-            .confirm_totp(actor, &Code::entered(code(&made.secret, steps)), &Visitor::default())
+            .confirm_totp(actor, &Code::entered(code(&made.secret, steps)), &ClientInfo::default())
             .await
     };
     assert_eq!(code_of(confirm(&thief, 0).await), "no_totp");
@@ -251,7 +251,8 @@ async fn wrong_codes_are_throttled() {
     // A server with its own counters.
     let people = People::over(store::Store::over(house.database.app().clone()));
     let (bo, session) = house.by_password("bo").await;
-    let from = |n: u8| Visitor { address: Some([192, 0, 2, n].into()), user_agent: String::new() };
+    let from =
+        |n: u8| ClientInfo { address: Some([192, 0, 2, n].into()), user_agent: String::new() };
     let present =
         async |n: u8, code: &str| people.present_factor(&bo, None, &wish(code), &from(n)).await;
     let right = code(&secret, 0);

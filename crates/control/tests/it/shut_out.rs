@@ -8,7 +8,7 @@ use api::console::NodeWish;
 use api::nodes::NodeChange;
 use api::people::{AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish};
 use control::ToCommit;
-use control::people::{Actor, NewPerson, Permission, Visitor};
+use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
@@ -177,7 +177,7 @@ async fn come_in(house: &House, name: &str) -> Actor {
         .create_sign_in_link(None, person, std::time::Duration::from_secs(60))
         .await
         .unwrap();
-    let begun = house.people.sign_in(link.reveal(), &Visitor::default(), None).await.unwrap();
+    let begun = house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
     house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }
 

@@ -6,13 +6,13 @@ use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use engine::ids::{PasskeyId, ReviewId};
 use engine::plan::Edit;
-use passkeys::Site;
+use passkeys::RelyingParty;
 use passkeys::authenticator::Authenticator;
 
 use crate::house::House;
 
-fn site() -> Site {
-    Site::of("https://gantry.example").unwrap()
+fn site() -> RelyingParty {
+    RelyingParty::of("https://gantry.example").unwrap()
 }
 
 fn demanding() -> Policy {

@@ -119,7 +119,7 @@ async fn only_active_steps_count_as_interrupted() {
     assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
     // The blast radius spans several steps. app on n1 is not downstream, because it runs itself.
     let graph =
-        house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Told).await.unwrap();
+        house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Note).await.unwrap();
     let marked: Vec<(String, usize)> = graph
         .vertices
         .iter()

@@ -104,7 +104,7 @@ async fn review_graph_has_added_and_removed_edges() {
     let house = House::new().await;
     let id = house.rewired().await;
     let graph = async |wish: GraphWish| {
-        house.control.review_graph(&house.bo, id, &wish, Lost::Told).await.unwrap()
+        house.control.review_graph(&house.bo, id, &wish, Lost::Note).await.unwrap()
     };
     let folded = graph(GraphWish::default()).await;
     let told = |edge: &GraphEdge| (edge.count, edge.added, edge.gone);
@@ -118,7 +118,7 @@ async fn review_graph_has_added_and_removed_edges() {
     // A removed noderole waits for nothing any more.
     assert_eq!(edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.gone)), Some((0, 1)));
     let present =
-        house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Told).await.unwrap();
+        house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Note).await.unwrap();
     assert!(present.edges.iter().all(|edge| (edge.added, edge.gone) == (0, 0)));
 }
 

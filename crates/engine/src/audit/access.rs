@@ -42,7 +42,7 @@ struct Change {
 pub(super) struct Access(BTreeMap<i64, Change>);
 
 /// An approval whose person may owe their access to an author.
-pub(super) struct Question<'a> {
+pub(super) struct ApprovalContext<'a> {
     pub person: PersonId,
     /// When the verdict was given.
     pub judged: OffsetDateTime,
@@ -69,7 +69,7 @@ impl Access {
     }
 
     /// Whether the approval does not count, because the access came from an author.
-    pub(super) fn bars(&self, question: &Question<'_>) -> bool {
+    pub(super) fn bars(&self, question: &ApprovalContext<'_>) -> bool {
         let mut open = vec![(question.person, question.judged)];
         let mut seen = BTreeSet::new();
         while let Some((person, at)) = open.pop() {
@@ -118,7 +118,7 @@ mod tests {
 
     /// Whether bo's approval at an hour is barred for a change that ada submitted at hour 100.
     fn barred(access: &Access, judged: i64) -> bool {
-        access.bars(&Question {
+        access.bars(&ApprovalContext {
             person: person(BO),
             judged: hour(judged),
             submitted: hour(100),

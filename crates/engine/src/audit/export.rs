@@ -29,7 +29,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
-use super::access::{Access, Question};
+use super::access::{Access, ApprovalContext};
 use super::{Broken, Chain, SealedEntry};
 use crate::Hash;
 use crate::blueprint::{DocumentChange, apply, change_hash, changes, projection};
@@ -1134,7 +1134,7 @@ impl Check {
         let (Some(at), Some(submitted)) = (judged.at, submission.row.created_at) else {
             return false;
         };
-        self.access.bars(&Question {
+        self.access.bars(&ApprovalContext {
             person: judged.person,
             judged: at,
             submitted,

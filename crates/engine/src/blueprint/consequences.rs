@@ -40,7 +40,7 @@ use crate::plan::Effects;
 use crate::plan::base::is_within;
 
 /// The maximum number of items in a list. Further items are only counted.
-pub const LISTED: usize = 200;
+pub const MAX_LIST_ITEMS: usize = 200;
 /// The maximum number of nodes of a role in a wave, and of roles that it waits for. Further ones
 /// are only counted.
 pub const NAMED: usize = 24;
@@ -230,7 +230,7 @@ pub struct WaveGroup {
     pub first: Vec<Fqdn>,
     /// Roles in the same change that these steps wait for, the last to end first.
     #[serde(default)]
-    pub after: Counted<Awaited>,
+    pub after: Counted<WaveDependency>,
     /// Number of steps that wait only for their node, which runs one step at a time.
     #[serde(default)]
     pub queued: usize,
@@ -246,7 +246,7 @@ impl WaveGroup {
 /// Steps of a role that others wait for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Awaited {
+pub struct WaveDependency {
     /// The last wave with such steps.
     pub wave: u32,
     /// Name of the role.
@@ -273,7 +273,7 @@ impl<T> Default for Counted<T> {
 
 impl<T> From<Vec<T>> for Counted<T> {
     fn from(all: Vec<T>) -> Self {
-        Self::up_to(LISTED, all)
+        Self::up_to(MAX_LIST_ITEMS, all)
     }
 }
 
@@ -389,8 +389,8 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     });
     let mut waves = waves(planned);
     let secrets = secret_changes(planned);
-    let more_waves = waves.len().saturating_sub(LISTED);
-    waves.truncate(LISTED);
+    let more_waves = waves.len().saturating_sub(MAX_LIST_ITEMS);
+    waves.truncate(MAX_LIST_ITEMS);
     let removed = &planned.projection.removed;
     let is_up = |state: Progress<'_>, id: &NoderoleId| {
         state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active)
@@ -793,9 +793,9 @@ fn bounded(gathered: Gathered<'_>, names: &Named<'_>) -> WaveGroup {
     group.in_chunks &= group.at_once.is_some();
     group.first = nodes.into_iter().collect();
     let awaited = |((role, deployment), wave): ((&RoleName, DeploymentId), u32)| {
-        Some(Awaited { wave, role: role.clone(), deployment: names.deployment(deployment)? })
+        Some(WaveDependency { wave, role: role.clone(), deployment: names.deployment(deployment)? })
     };
-    let mut after: Vec<Awaited> = after.into_iter().filter_map(awaited).collect();
+    let mut after: Vec<WaveDependency> = after.into_iter().filter_map(awaited).collect();
     after.sort_by(|a, b| b.wave.cmp(&a.wave).then_with(|| a.cmp(b)));
     group.after = Counted::up_to(NAMED, after);
     group

@@ -352,7 +352,7 @@ impl<'a> Side<'a> {
 }
 
 /// The properties of uses that are reported as one change.
-type Group = (
+type ChangeKey = (
     SecretUseChange,
     SecretRef,
     Option<SecretRef>,
@@ -363,7 +363,7 @@ type Group = (
 );
 
 #[derive(Default)]
-struct Gathered(BTreeMap<Group, BTreeSet<Fqdn>>);
+struct Gathered(BTreeMap<ChangeKey, BTreeSet<Fqdn>>);
 
 impl Gathered {
     fn compare(
@@ -398,7 +398,7 @@ impl Gathered {
 
     fn close(self) -> Vec<SecretChange> {
         let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (
-            Group,
+            ChangeKey,
             BTreeSet<Fqdn>,
         )| {
             let nodes = Counted::up_to(NAMED, nodes.into_iter().collect());

@@ -51,12 +51,12 @@ fn beyond(one: &Difference, other: &Difference) -> Difference {
     let known: BTreeMap<DeploymentId, &DeploymentDifference> =
         other.deployments.iter().map(|d| (d.id, d)).collect();
     let deployments = one.deployments.iter().filter_map(|d| match known.get(&d.id) {
-        Some(twin) => subtract_deployment(d, twin),
+        Some(variant_path) => subtract_deployment(d, variant_path),
         None => Some(d.clone()),
     });
     let known: BTreeMap<NodeId, &NodeDifference> = other.nodes.iter().map(|n| (n.id, n)).collect();
     let nodes = one.nodes.iter().filter_map(|n| match known.get(&n.id) {
-        Some(twin) => subtract_node(n, twin),
+        Some(variant_path) => subtract_node(n, variant_path),
         None => Some(plain(n)),
     });
     let policy = one.policy.clone().filter(|_| one.policy != other.policy);
@@ -89,11 +89,11 @@ fn subtract_deployment(
 }
 
 fn subtract_node(one: &NodeDifference, other: &NodeDifference) -> Option<NodeDifference> {
-    let (mut left, twin) = (plain(one), plain(other));
+    let (mut left, variant_path) = (plain(one), plain(other));
     let known: BTreeMap<&NoderoleKey, &NoderoleDifference> =
-        twin.noderoles.iter().map(|n| (&n.noderole, n)).collect();
+        variant_path.noderoles.iter().map(|n| (&n.noderole, n)).collect();
     left.noderoles.retain(|noderole| known.get(&noderole.noderole) != Some(&noderole));
-    (!left.noderoles.is_empty() || !has_same_effect(&left, &twin)).then_some(left)
+    (!left.noderoles.is_empty() || !has_same_effect(&left, &variant_path)).then_some(left)
 }
 
 /// Whether two differences agree on the node itself, without its noderoles.

@@ -174,7 +174,7 @@ pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
 impl Difference {
     /// The difference as text. It ends with a line break.
     pub fn text(&self, names: &Names, behind: &Behind) -> String {
-        let mut page = Page { text: String::new(), names, behind, told: BTreeSet::new() };
+        let mut page = TextWriter { text: String::new(), names, behind, told: BTreeSet::new() };
         if self.is_empty() {
             page.line(0, "No differences.");
         }
@@ -190,7 +190,7 @@ impl Difference {
     }
 }
 
-struct Page<'a> {
+struct TextWriter<'a> {
     text: String,
     names: &'a Names,
     behind: &'a Behind,
@@ -218,7 +218,7 @@ fn short(hash: Option<Hash>) -> String {
     hash.map_or_else(|| "nothing".into(), |hash| hash.short())
 }
 
-impl Page<'_> {
+impl TextWriter<'_> {
     fn line(&mut self, depth: usize, what: impl fmt::Display) {
         // Writing into a String does not fail.
         let _ = writeln!(self.text, "{:1$}{what}", "", depth * 2);

@@ -110,7 +110,7 @@ fn wrong<T>(field: &'static str, reason: impl Into<String>) -> Result<T, Connect
 
 /// A connection field for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct DisplayField {
     pub name: &'static str,
     /// The full value.
     value: String,
@@ -170,8 +170,8 @@ impl Connection {
     }
 
     /// All fields for display.
-    pub fn fields(&self) -> Vec<Field> {
-        let plain = |name, value: String| Field { name, shown: value.clone(), value };
+    pub fn fields(&self) -> Vec<DisplayField> {
+        let plain = |name, value: String| DisplayField { name, shown: value.clone(), value };
         let mut fields = vec![plain("transport", self.transport().to_owned())];
         if let Self::Ssh(ssh) = self {
             fields.push(plain("addresses", ssh.addresses.join(", ")));
@@ -184,7 +184,7 @@ impl Connection {
                 Some(fingerprint) => format!("{key_type} {fingerprint}"),
                 None => ssh.host_key.clone(),
             };
-            fields.push(Field { name: "host key", value: ssh.host_key.clone(), shown });
+            fields.push(DisplayField { name: "host key", value: ssh.host_key.clone(), shown });
         }
         fields.push(plain("root", self.root().to_owned()));
         fields
@@ -196,7 +196,8 @@ impl Connection {
         let (was, is) = (fields(old), fields(new));
         let names: BTreeSet<&str> = was.iter().chain(&is).map(|field| field.name).collect();
         let order = ["transport", "addresses", "port", "user", "key", "host key", "root"];
-        let of = |fields: &[Field], name| fields.iter().find(|field| field.name == name).cloned();
+        let of =
+            |fields: &[DisplayField], name| fields.iter().find(|field| field.name == name).cloned();
         let changed = order.into_iter().filter(|name| names.contains(name)).filter_map(|name| {
             let (old, new) = (of(&was, name), of(&is, name));
             if old == new {
@@ -205,7 +206,7 @@ impl Connection {
             // Two host keys with the same fingerprint are shown in full to make the difference
             // visible.
             let alike = old.as_ref().map(|f| &f.shown) == new.as_ref().map(|f| &f.shown);
-            let shown = |field: Field| if alike { field.value } else { field.shown };
+            let shown = |field: DisplayField| if alike { field.value } else { field.shown };
             Some(FieldChange { name, old: old.map(shown), new: new.map(shown) })
         });
         changed.collect()

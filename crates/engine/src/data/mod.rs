@@ -105,7 +105,7 @@ pub enum DataError {
         "The object at {path} has the key \"$secret\" but is not a valid reference to a secret. \
          Write {{\"$secret\": \"a name\", \"version\": 1}} without other keys, or use another key"
     )]
-    NotAReference {
+    InvalidReference {
         /// A JSON pointer.
         path: String,
     },
@@ -126,7 +126,7 @@ pub enum DataError {
         "The string at {path} contains the character {number}, which is invisible or misleading. \
          Remove it"
     )]
-    Deceptive {
+    MisleadingText {
         /// A JSON pointer. For a key, it points to the object that contains it.
         path: String,
         /// The code point of the character.
@@ -259,8 +259,8 @@ fn check_storable(value: &Value, path: &mut String) -> Result<(), DataError> {
 /// deceptive text ([`text::is_deceptive`]) would look different to reviewers.
 ///
 /// # Errors
-/// Those of [`check`], [`DataError::Inexact`], [`DataError::NotAReference`],
-/// [`DataError::InvalidSecretName`], [`DataError::Deceptive`].
+/// Those of [`check`], [`DataError::Inexact`], [`DataError::InvalidReference`],
+/// [`DataError::InvalidSecretName`], [`DataError::MisleadingText`].
 pub fn check_user_data(value: &Value) -> Result<(), DataError> {
     check(value)?;
     check_values(value, &mut String::new())
@@ -269,7 +269,7 @@ pub fn check_user_data(value: &Value) -> Result<(), DataError> {
 fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
     let plain = |text: &str, path: &str| match text::deceiving(text) {
         None => Ok(()),
-        Some(c) => Err(DataError::Deceptive {
+        Some(c) => Err(DataError::MisleadingText {
             path: if path.is_empty() { "/".into() } else { path.into() },
             number: text::number(c),
         }),
@@ -302,9 +302,9 @@ fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
 fn check_reference(value: &Value, path: &str) -> Result<(), DataError> {
     let path = || if path.is_empty() { "/".into() } else { path.into() };
     let secret =
-        secret::reference(value).ok_or_else(|| DataError::NotAReference { path: path() })?;
+        secret::reference(value).ok_or_else(|| DataError::InvalidReference { path: path() })?;
     if let Some(c) = text::deceiving(&secret.name) {
-        return Err(DataError::Deceptive { path: path(), number: text::number(c) });
+        return Err(DataError::MisleadingText { path: path(), number: text::number(c) });
     }
     match secret.parts() {
         Some(_) => Ok(()),
@@ -458,7 +458,7 @@ mod tests {
         ] {
             let error = check_user_data(&bad).unwrap_err();
             assert!(
-                matches!(&error, DataError::Deceptive { path, .. } if path.starts_with("/a")),
+                matches!(&error, DataError::MisleadingText { path, .. } if path.starts_with("/a")),
                 "{bad}: {error}"
             );
         }
@@ -477,7 +477,7 @@ mod tests {
             json!({"$secret": "db", "version": 1, "more": true}),
         ] {
             let error = check_user_data(&json!({"x": [bad.clone()]})).unwrap_err();
-            assert_eq!(error, DataError::NotAReference { path: "/x/0".into() }, "{bad}");
+            assert_eq!(error, DataError::InvalidReference { path: "/x/0".into() }, "{bad}");
             assert!(error.to_string().contains("\"version\": 1"), "{error}");
             assert!(check_user_data(&bad).is_err(), "at the top too");
         }
@@ -495,7 +495,7 @@ mod tests {
         }
         let hidden =
             check_user_data(&json!({"x": {"$secret": "d\u{200b}b", "version": 1}})).unwrap_err();
-        assert!(matches!(hidden, DataError::Deceptive { .. }), "{hidden}");
+        assert!(matches!(hidden, DataError::MisleadingText { .. }), "{hidden}");
         assert_eq!(check_user_data(&json!({"x": {"$secret": "db/admin", "version": 1}})), Ok(()));
     }
 

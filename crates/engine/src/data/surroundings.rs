@@ -43,7 +43,7 @@ pub struct RunContext {
     /// The run's own node.
     pub node: OwnNode,
     /// Results of attempts on that node, newest first.
-    pub results: Vec<Returned>,
+    pub results: Vec<AttemptResult>,
     /// Nodes with noderoles that the run waits for, nearest first, then by name.
     pub nodes: Vec<Peer>,
     /// How much did not fit into the document.
@@ -73,7 +73,7 @@ pub struct OwnNode {
 /// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Returned {
+pub struct AttemptResult {
     /// The run.
     pub run: RunId,
     /// The role of its noderole.
@@ -167,7 +167,7 @@ pub struct Carried<'a> {
 /// Those of [`layers`] if an ancestor's data is not an object.
 pub fn surroundings(
     node: OwnNode,
-    results: Vec<Returned>,
+    results: Vec<AttemptResult>,
     more: usize,
     carried: &[Carried<'_>],
 ) -> Result<RunContext, DataError> {
@@ -196,10 +196,10 @@ fn cut(value: &mut Value) -> bool {
 
 /// Puts the newest result of each step first, so that many attempts of one step do not displace
 /// others.
-fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
+fn bounded(mut results: Vec<AttemptResult>, left_out: &mut usize) -> Vec<AttemptResult> {
     results.sort_by_key(|result| std::cmp::Reverse(result.run));
     let mut seen: BTreeMap<StepId, usize> = BTreeMap::new();
-    let mut newest_per_step_first: Vec<(usize, Returned)> = results
+    let mut newest_per_step_first: Vec<(usize, AttemptResult)> = results
         .into_iter()
         .map(|result| {
             let nth = seen.entry(result.step).or_default();
@@ -209,7 +209,7 @@ fn bounded(mut results: Vec<Returned>, left_out: &mut usize) -> Vec<Returned> {
         .collect();
     newest_per_step_first.sort_by_key(|(nth, result)| (*nth, std::cmp::Reverse(result.run)));
     let (all, mut bytes) = (newest_per_step_first.len(), 0);
-    let mut kept: Vec<Returned> = newest_per_step_first
+    let mut kept: Vec<AttemptResult> = newest_per_step_first
         .into_iter()
         .map(|(_, result)| result)
         .take(MAX_RESULTS)
@@ -287,8 +287,8 @@ mod tests {
         }
     }
 
-    fn returned(run: i64, step: u128, result: Value) -> Returned {
-        Returned {
+    fn returned(run: i64, step: u128, result: Value) -> AttemptResult {
+        AttemptResult {
             run: RunId(run),
             role: RoleName::parse("disk").unwrap(),
             instance: 0,

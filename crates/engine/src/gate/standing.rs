@@ -58,7 +58,7 @@ impl Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Turn {
+pub enum ReviewAction {
     /// Give a verdict.
     Judge,
     /// Commit it.
@@ -66,7 +66,12 @@ pub enum Turn {
 }
 
 /// The next action for this person. A person who gave a verdict, of any kind, has had their turn.
-pub fn turn(facts: &Facts, gate: &GateResult, person: PersonId, may_commit: bool) -> Option<Turn> {
+pub fn turn(
+    facts: &Facts,
+    gate: &GateResult,
+    person: PersonId,
+    may_commit: bool,
+) -> Option<ReviewAction> {
     // An approval that does not count must be given again once it would.
     let said = || {
         let last = facts.last_verdict(person);
@@ -78,9 +83,9 @@ pub fn turn(facts: &Facts, gate: &GateResult, person: PersonId, may_commit: bool
         Standing::Unreviewed
             if may_judge(facts, person).is_ok() && facts.can_count(person) && !said() =>
         {
-            Some(Turn::Judge)
+            Some(ReviewAction::Judge)
         }
-        Standing::Open if may_commit => Some(Turn::Commit),
+        Standing::Open if may_commit => Some(ReviewAction::Commit),
         _ => None,
     }
 }
@@ -165,13 +170,16 @@ mod tests {
     fn turn_belongs_to_people_who_can_act() {
         let turn_of = |facts: &Facts, n: u128| turn(facts, &evaluate(facts), person(n), true);
         let mut facts = approved();
-        assert_eq!((1..4).map(|n| turn_of(&facts, n)).collect::<Vec<_>>(), [Some(Turn::Commit); 3]);
+        assert_eq!(
+            (1..4).map(|n| turn_of(&facts, n)).collect::<Vec<_>>(),
+            [Some(ReviewAction::Commit); 3]
+        );
         assert_eq!(turn(&facts, &evaluate(&facts), person(1), false), None);
         facts.approvals_needed = 2;
         let turns = [1, 2, 3, 4].map(|n| turn_of(&facts, n));
         assert_eq!(
             turns,
-            [None, None, Some(Turn::Judge), None],
+            [None, None, Some(ReviewAction::Judge), None],
             "its author, who has said it, who could, a stranger"
         );
         facts.lint.push("the jig is off".into());

@@ -81,7 +81,7 @@ fn at<'v>(value: &'v Value, keys: &[String]) -> Option<&'v Value> {
 }
 
 /// A value that the change adds or changes.
-struct Written<'a> {
+struct WrittenValue<'a> {
     at: String,
     noderole: Option<NoderoleId>,
     path: &'a str,
@@ -89,7 +89,7 @@ struct Written<'a> {
 }
 
 /// Every added or changed value, read from the documents because the difference masks some.
-fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
+fn written<'a>(look: &Look<'a>) -> Vec<WrittenValue<'a>> {
     let planned = look.subject.planned;
     let values =
         |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
@@ -98,7 +98,7 @@ fn written<'a>(look: &Look<'a>) -> Vec<Written<'a>> {
                 Some((change.path.as_str(), data.pointer(&change.path)?))
             });
             there
-                .map(move |(path, value)| Written { at: at.clone(), noderole, path, value })
+                .map(move |(path, value)| WrittenValue { at: at.clone(), noderole, path, value })
                 .collect::<Vec<_>>()
         };
     let mut all = Vec::new();

@@ -16,7 +16,7 @@
 //! does not affect its place.
 //!
 //! Every view of an open proposal calls this, so it must be fast with thousands of values.
-//! [`Words`] stores related settings next to each other, and proposals with one author are not
+//! [`LastEdits`] stores related settings next to each other, and proposals with one author are not
 //! searched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,8 +165,12 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
     if edits.windows(2).all(|two| two[0].by == two[1].by) {
         return Vec::new();
     }
-    let mut said =
-        Said { words: Words::default(), data: BTreeMap::new(), found: BTreeSet::new(), before };
+    let mut said = ConflictFinder {
+        words: LastEdits::default(),
+        data: BTreeMap::new(),
+        found: BTreeSet::new(),
+        before,
+    };
     for signed in edits {
         signed.edit.edit.each().iter().for_each(|edit| said.hear(signed, edit));
     }
@@ -203,7 +207,7 @@ enum Subject {
 
 /// A set of settings that become void together.
 #[derive(Debug)]
-enum Reach<'a> {
+enum SettingScope<'a> {
     /// All settings of a deployment.
     Deployment(DeploymentId),
     /// The values of a deployment's role.
@@ -219,9 +223,9 @@ enum Reach<'a> {
 /// The last edit of each setting. Within a subject, the order of [`Over`] puts the values of one
 /// owner next to each other, ordered by path.
 #[derive(Debug, Default)]
-struct Words(BTreeMap<Subject, BTreeMap<Over, Word>>);
+struct LastEdits(BTreeMap<Subject, BTreeMap<Over, Word>>);
 
-impl Words {
+impl LastEdits {
     fn insert(&mut self, over: Over, word: Word) -> Option<Word> {
         self.0.entry(subject(&over)).or_default().insert(over, word)
     }
@@ -246,26 +250,26 @@ impl Words {
         self.0.get_mut(&subject(over))?.remove(over)
     }
 
-    fn within(&self, reach: &Reach<'_>) -> Vec<Over> {
+    fn within(&self, reach: &SettingScope<'_>) -> Vec<Over> {
         match reach {
-            Reach::Deployment(id) => {
+            SettingScope::Deployment(id) => {
                 let inside = |over: &&Over| !matches!(over, Over::Deployment { .. });
                 self.under(&Subject::Deployment(*id)).filter(inside).cloned().collect()
             }
-            Reach::Role(deployment, role) => {
+            SettingScope::Role(deployment, role) => {
                 self.values(&Owner::Role(*deployment, (*role).clone()), "")
             }
-            Reach::Node(id) => {
+            SettingScope::Node(id) => {
                 let inside = |over: &&Over| !matches!(over, Over::Node { .. });
                 self.under(&Subject::Node(*id)).filter(inside).cloned().collect()
             }
-            Reach::Noderole(node, noderole) => {
+            SettingScope::Noderole(node, noderole) => {
                 let mut all = self.values(&Owner::Noderole(*node, (*noderole).clone()), "");
                 let rerun = Over::Rerun { node: *node, noderole: (*noderole).clone() };
                 all.extend(self.get(&rerun).is_some().then_some(rerun));
                 all
             }
-            Reach::Values(owner, prefix) => self.values(owner, prefix),
+            SettingScope::Values(owner, prefix) => self.values(owner, prefix),
         }
     }
 
@@ -335,19 +339,19 @@ impl Owner {
     }
 }
 
-struct Said<'a, B> {
-    words: Words,
+struct ConflictFinder<'a, B> {
+    words: LastEdits,
     data: BTreeMap<Owner, Value>,
     found: BTreeSet<Clash>,
     before: &'a B,
 }
 
 /// The value of a setting for a thing that the edit removes.
-const GONE: &str = "gone";
+const REMOVED: &str = "gone";
 /// The value of a setting for a thing that the edit adds.
 const PRESENT: &str = "there";
 
-impl<B: Before> Said<'_, B> {
+impl<B: Before> ConflictFinder<'_, B> {
     /// Processes a single edit, which may be one of many that a list edit contains.
     fn hear(&mut self, signed: &Signed<'_>, edit: &Edit) {
         match edit {
@@ -358,7 +362,7 @@ impl<B: Before> Said<'_, B> {
                 self.record_removal(
                     signed,
                     Over::Deployment { deployment: *deployment },
-                    &Reach::Deployment(*deployment),
+                    &SettingScope::Deployment(*deployment),
                 );
             }
             Edit::UseBarclamp { deployment, barclamp, version } => {
@@ -367,7 +371,7 @@ impl<B: Before> Said<'_, B> {
             }
             Edit::InheritBarclamp { deployment, barclamp } => {
                 let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
-                self.say(signed, over, GONE);
+                self.say(signed, over, REMOVED);
             }
             Edit::AddRole { deployment, role } => {
                 self.say(
@@ -378,7 +382,7 @@ impl<B: Before> Said<'_, B> {
             }
             Edit::RemoveRole { deployment, role } => {
                 let over = Over::Role { deployment: *deployment, role: role.clone() };
-                self.record_removal(signed, over, &Reach::Role(*deployment, role));
+                self.record_removal(signed, over, &SettingScope::Role(*deployment, role));
                 self.data.insert(Owner::Role(*deployment, role.clone()), nothing());
             }
             Edit::SetRoleData { deployment, role, data } => {
@@ -422,7 +426,7 @@ impl<B: Before> Said<'_, B> {
                 self.say(signed, Over::Hints { node: *node }, &hints.to_string())
             }
             Edit::ExpungeNode { node, .. } => {
-                self.record_removal(signed, Over::Node { node: *node }, &Reach::Node(*node));
+                self.record_removal(signed, Over::Node { node: *node }, &SettingScope::Node(*node));
             }
             Edit::Rerun { node, noderole, .. } => {
                 self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, PRESENT);
@@ -441,7 +445,7 @@ impl<B: Before> Said<'_, B> {
 
     fn unbind(&mut self, signed: &Signed<'_>, node: NodeId, noderole: &NoderoleKey) {
         let over = Over::Noderole { node, noderole: noderole.clone() };
-        self.record_removal(signed, over, &Reach::Noderole(node, noderole));
+        self.record_removal(signed, over, &SettingScope::Noderole(node, noderole));
         self.data.insert(Owner::Noderole(node, noderole.clone()), nothing());
     }
 
@@ -457,10 +461,10 @@ impl<B: Before> Said<'_, B> {
     }
 
     /// Records the removal of a thing, which voids all settings in `reach`.
-    fn record_removal(&mut self, signed: &Signed<'_>, over: Over, reach: &Reach<'_>) {
+    fn record_removal(&mut self, signed: &Signed<'_>, over: Over, reach: &SettingScope<'_>) {
         for known in self.words.within(reach) {
             // A setting that was removed before is not removed again.
-            let Some(word) = self.words.remove(&known).filter(|word| word.value != GONE) else {
+            let Some(word) = self.words.remove(&known).filter(|word| word.value != REMOVED) else {
                 continue;
             };
             if word.by != signed.by {
@@ -471,7 +475,7 @@ impl<B: Before> Said<'_, B> {
                 });
             }
         }
-        self.say(signed, over, GONE);
+        self.say(signed, over, REMOVED);
     }
 
     /// Records an edit of every value that the new data changes.
@@ -492,8 +496,8 @@ impl<B: Before> Said<'_, B> {
     fn set_value(&mut self, signed: &Signed<'_>, owner: &Owner, change: &Change, data: &Value) {
         // A list or scalar in place of an object overrides all edits of values inside it.
         let inside = format!("{}/", change.path);
-        let now = data.pointer(&change.path).map_or_else(|| GONE.to_owned(), Value::to_string);
-        for known in self.words.within(&Reach::Values(owner, &inside)) {
+        let now = data.pointer(&change.path).map_or_else(|| REMOVED.to_owned(), Value::to_string);
+        for known in self.words.within(&SettingScope::Values(owner, &inside)) {
             if let Some(word) = self.words.remove(&known).filter(|word| word.by != signed.by) {
                 self.found.insert(Clash {
                     earlier: word.edit,
@@ -808,22 +812,22 @@ mod tests {
         ]
     }
 
-    /// The definition of [`Words::within`] for a single setting.
-    fn reached(over: &Over, reach: &Reach<'_>) -> bool {
+    /// The definition of [`LastEdits::within`] for a single setting.
+    fn reached(over: &Over, reach: &SettingScope<'_>) -> bool {
         match (reach, over) {
-            (Reach::Deployment(_), Over::Deployment { .. })
-            | (Reach::Node(_), Over::Node { .. }) => false,
-            (Reach::Deployment(id), _) => subject(over) == Subject::Deployment(*id),
-            (Reach::Node(id), _) => subject(over) == Subject::Node(*id),
-            (Reach::Role(d, r), Over::RoleValue { deployment, role, .. }) => {
+            (SettingScope::Deployment(_), Over::Deployment { .. })
+            | (SettingScope::Node(_), Over::Node { .. }) => false,
+            (SettingScope::Deployment(id), _) => subject(over) == Subject::Deployment(*id),
+            (SettingScope::Node(id), _) => subject(over) == Subject::Node(*id),
+            (SettingScope::Role(d, r), Over::RoleValue { deployment, role, .. }) => {
                 d == deployment && *r == role
             }
             (
-                Reach::Noderole(n, k),
+                SettingScope::Noderole(n, k),
                 Over::NoderoleValue { node, noderole, .. } | Over::Rerun { node, noderole },
             ) => n == node && *k == noderole,
             (
-                Reach::Values(owner, prefix),
+                SettingScope::Values(owner, prefix),
                 Over::RoleValue { path, .. } | Over::NoderoleValue { path, .. },
             ) => path.starts_with(prefix) && owner.value(path) == *over,
             _ => false,
@@ -880,15 +884,15 @@ mod tests {
             owner in any_owner(),
             prefix in "(/|/a|/a/|/a/b/|/b/)",
         ) {
-            let mut words = Words::default();
+            let mut words = LastEdits::default();
             for over in &overs {
                 words.insert(over.clone(), Word { edit: 1, by: ADA, value: PRESENT.into() });
             }
             let wide = match &owner {
-                Owner::Role(deployment, role) => [Reach::Deployment(*deployment), Reach::Role(*deployment, role)],
-                Owner::Noderole(node, noderole) => [Reach::Node(*node), Reach::Noderole(*node, noderole)],
+                Owner::Role(deployment, role) => [SettingScope::Deployment(*deployment), SettingScope::Role(*deployment, role)],
+                Owner::Noderole(node, noderole) => [SettingScope::Node(*node), SettingScope::Noderole(*node, noderole)],
             };
-            for reach in wide.into_iter().chain([Reach::Values(&owner, &prefix)]) {
+            for reach in wide.into_iter().chain([SettingScope::Values(&owner, &prefix)]) {
                 let looked_up: BTreeSet<Over> = words.within(&reach).into_iter().collect();
                 let simply: BTreeSet<Over> = overs.iter().filter(|over| reached(over, &reach)).cloned().collect();
                 prop_assert_eq!(looked_up, simply, "{:?}", reach);

@@ -24,9 +24,10 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
-    BarclampUse, Bound, ConnectionUpdate, Effects, ExpungedNode, JigSwitch, Moved, NewDeployment,
-    NewHints, NewPolicy, NewRole, NoderoleData, Refusal, RemovedDeployment, RemovedNoderole,
-    RemovedRole, Rerun, Rewired, RoleContentChange, RoleData, UnpinnedBarclamp, Why,
+    BarclampUse, Bound, ConnectionUpdate, Effects, ExpungedNode, JigSwitch, NewDeployment,
+    NewHints, NewPolicy, NewRole, NodeMove, NoderoleData, Refusal, RemovedDeployment,
+    RemovedNoderole, RemovedRole, Rerun, RewiredNoderole, RoleContentChange, RoleData,
+    UnpinnedBarclamp, Why,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -864,7 +865,12 @@ impl<'a> Draft<'a> {
             {
                 moved.push((
                     *at,
-                    Moved { node: *id, from: was.deployment, to: is.deployment, why: why.clone() },
+                    NodeMove {
+                        node: *id,
+                        from: was.deployment,
+                        to: is.deployment,
+                        why: why.clone(),
+                    },
                 ));
             }
             for (key, noderole) in &is.noderoles {
@@ -937,7 +943,7 @@ impl<'a> Draft<'a> {
         }
         if (was.rank, &was.parents) != (is.rank, &is.parents) {
             let (noderole, parents) = (key.clone(), is.parents.clone());
-            effects.rewired.push(Rewired {
+            effects.rewired.push(RewiredNoderole {
                 node,
                 noderole,
                 deployment: is.deployment,

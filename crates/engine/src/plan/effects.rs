@@ -32,7 +32,7 @@ pub struct Effects {
     /// New data of deployment roles.
     pub role_data: Vec<RoleData>,
     /// Nodes that move to another deployment.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<NodeMove>,
     /// New noderoles.
     pub bound: Vec<Bound>,
     /// New data of noderoles.
@@ -56,7 +56,7 @@ pub struct Effects {
     pub expunged: Vec<ExpungedNode>,
     /// Existing noderoles whose parents change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rewired: Vec<Rewired>,
+    pub rewired: Vec<RewiredNoderole>,
     /// Deployment roles and noderoles whose role content changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repinned: Vec<RoleContentChange>,
@@ -225,7 +225,7 @@ pub struct RoleData {
 /// A node that moves to another deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Moved {
+pub struct NodeMove {
     /// The node.
     pub node: NodeId,
     /// The previous deployment.
@@ -385,7 +385,7 @@ pub struct ExpungedNode {
 /// An existing noderole whose parents change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Rewired {
+pub struct RewiredNoderole {
     /// The node.
     pub node: NodeId,
     /// The noderole.

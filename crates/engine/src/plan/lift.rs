@@ -120,7 +120,7 @@ pub fn lift(
 }
 
 /// A dragged node with the number of its standing. Equivalent nodes have the same number.
-struct Lifted {
+struct DraggedNode {
     node: NodeId,
     /// `None`: the node does not exist or is a phantom, which takes no role.
     standing: Option<usize>,
@@ -146,8 +146,8 @@ struct Carried<'a> {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum End<'a> {
-    Here(&'a NoderoleKey),
-    Elsewhere(NoderoleId),
+    SameNode(&'a NoderoleKey),
+    OtherNode(NoderoleId),
 }
 
 impl<'a> Standing<'a> {
@@ -158,8 +158,8 @@ impl<'a> Standing<'a> {
         let carried = here.iter().filter_map(|(id, key)| {
             let noderole = found.noderoles.get(key)?;
             let end = |edge: &EdgeDoc| match here.get(&edge.parent) {
-                Some(key) => (End::Here(key), edge.kind),
-                None => (End::Elsewhere(edge.parent), edge.kind),
+                Some(key) => (End::SameNode(key), edge.kind),
+                None => (End::OtherNode(edge.parent), edge.kind),
             };
             let mut parents: Vec<_> = noderole.parents.iter().map(end).collect();
             parents.sort();
@@ -179,14 +179,14 @@ impl<'a> Standing<'a> {
     }
 }
 
-fn lifted(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<Lifted> {
+fn lifted(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<DraggedNode> {
     let mut numbers: BTreeMap<Standing<'_>, usize> = BTreeMap::new();
     let number = |node: &NodeId| {
         let standing = Standing::of(draft, *node).map(|standing| {
             let next = numbers.len();
             *numbers.entry(standing).or_insert(next)
         });
-        Lifted { node: *node, standing }
+        DraggedNode { node: *node, standing }
     };
     nodes.iter().map(number).collect()
 }
@@ -263,7 +263,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         }
     }
 
-    fn all(mut self, lifted: &[Lifted], share: u64) -> RoleDropPreview {
+    fn all(mut self, lifted: &[DraggedNode], share: u64) -> RoleDropPreview {
         let end = self.draft.looked_at().saturating_add(share);
         for (seq, one) in (self.next..).zip(lifted) {
             match self.answered(one) {
@@ -279,13 +279,13 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
 
     /// The result of an equivalent node. The first result may contain noderoles that the others
     /// share; from the second on, results are equal.
-    fn answered(&self, one: &Lifted) -> Option<(NodeId, DropResult)> {
+    fn answered(&self, one: &DraggedNode) -> Option<(NodeId, DropResult)> {
         let known = self.answers.get(&one.standing?)?;
         let same = known.worked_out >= 2 && !self.touched.contains(&one.node);
         same.then(|| (known.node, known.dropped.clone()))
     }
 
-    fn work_out(&mut self, one: &Lifted, seq: u32) {
+    fn work_out(&mut self, one: &DraggedNode, seq: u32) {
         let (deployment, role) = (self.deployment, self.role.clone());
         let from = self.draft.node(one.node).map(|found| found.deployment).ok();
         let mark = self.draft.mark();

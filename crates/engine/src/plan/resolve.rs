@@ -29,7 +29,7 @@ use super::effects::{
     Refusal, Rerun, RoleData, Why,
 };
 use super::refusal::EditError;
-use super::sight::Pinned;
+use super::sight::PinEdit;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, JigClass};
 pub use crate::cluster::phantom::fqdn as phantom_fqdn;
@@ -88,7 +88,7 @@ pub(super) fn laid<'a>(
     loop {
         let laid = apply_edits_except(&at_fault, Draft::new(skeleton, catalog, rules), edits);
         let refused: BTreeSet<u32> = laid.refused.iter().map(|refusal| refusal.edit).collect();
-        let pins = edits.iter().filter(|edit| !refused.contains(&edit.seq)).filter_map(Pinned::by);
+        let pins = edits.iter().filter(|edit| !refused.contains(&edit.seq)).filter_map(PinEdit::by);
         let more = laid.draft.doubling(&pins.collect::<Vec<_>>());
         if more.is_empty() {
             return laid;

@@ -220,7 +220,7 @@ pub enum RestoreError {
     DidNotExist,
     /// The deployment does not exist now.
     #[error("The deployment no longer exists, and ids are never reused. Create a new deployment")]
-    NotNow,
+    NoLongerExists,
     /// The planned change cannot be written.
     #[error(transparent)]
     Materialise(#[from] MaterialiseError),
@@ -228,7 +228,7 @@ pub enum RestoreError {
 
 /// The current state.
 #[derive(Clone, Copy)]
-pub struct Now<'a> {
+pub struct RestoreInput<'a> {
     pub blueprint: &'a Blueprint,
     /// The skeleton of the blueprint, with the nodes that have no document yet.
     pub skeleton: &'a Skeleton,
@@ -243,13 +243,13 @@ pub struct Now<'a> {
 /// # Errors
 /// [`RestoreError`] if the deployment is missing in either blueprint.
 pub fn restore(
-    now: Now<'_>,
+    now: RestoreInput<'_>,
     then: &Blueprint,
     deployment: DeploymentId,
 ) -> Result<Restore, RestoreError> {
     let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::DidNotExist)?;
     if !now.blueprint.deployments.contains_key(&deployment) {
-        return Err(RestoreError::NotNow);
+        return Err(RestoreError::NoLongerExists);
     }
     let mut restoring = Restoring::of(now, &was, then, deployment);
     restoring.shape();
@@ -297,7 +297,7 @@ fn without(
 /// The deployment after the edits, and the edits that the rule about the result refuses. That rule
 /// cannot be checked while edits are tried.
 fn outcome(
-    now: Now<'_>,
+    now: RestoreInput<'_>,
     edits: &[Edit],
     deployment: DeploymentId,
 ) -> Result<(State, Vec<Refusal>), RestoreError> {
@@ -305,7 +305,7 @@ fn outcome(
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(now.skeleton, now.catalog, &numbered);
     let new = materialise(now.blueprint, now.bare, &effects)?.blueprint;
-    let state = State::of(&new, now.catalog, deployment).ok_or(RestoreError::NotNow)?;
+    let state = State::of(&new, now.catalog, deployment).ok_or(RestoreError::NoLongerExists)?;
     Ok((state, effects.refused))
 }
 
@@ -358,7 +358,12 @@ enum Along {
 type GoalFinder<R> = fn(&R, Along) -> Vec<(Wanted, Edit)>;
 
 impl<'a> Restoring<'a> {
-    fn of(now: Now<'a>, was: &'a State, then: &Blueprint, deployment: DeploymentId) -> Self {
+    fn of(
+        now: RestoreInput<'a>,
+        was: &'a State,
+        then: &Blueprint,
+        deployment: DeploymentId,
+    ) -> Self {
         let mut ranks: BTreeMap<RoleName, u32> = BTreeMap::new();
         for (node, key) in was.noderoles.keys() {
             let Some((_, noderole)) = then.noderole(*node, key) else { continue };
@@ -623,7 +628,7 @@ fn listed(run: &[Edit]) -> Option<Edit> {
 }
 
 /// The reason for a goal for which no edit could be tried.
-fn reason(now: Now<'_>, wanted: &Wanted) -> String {
+fn reason(now: RestoreInput<'_>, wanted: &Wanted) -> String {
     let name = |id: DeploymentId| {
         now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default()
     };
@@ -661,7 +666,7 @@ fn reason(now: Now<'_>, wanted: &Wanted) -> String {
     }
 }
 
-fn in_words(now: Now<'_>, then: &Blueprint, wanted: &Wanted) -> String {
+fn in_words(now: RestoreInput<'_>, then: &Blueprint, wanted: &Wanted) -> String {
     let node = |id: &NodeId| {
         let known = now.skeleton.nodes.get(id).map(|node| &node.fqdn);
         let fqdn = known.or_else(|| then.nodes.get(id).map(|node| &node.doc.fqdn));

@@ -43,13 +43,13 @@ pub fn twice<'c>(
 
 /// An edit that took effect and pinned or unpinned a barclamp.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pinned<'e> {
+pub(super) struct PinEdit<'e> {
     edit: u32,
     deployment: DeploymentId,
     barclamp: &'e BarclampName,
 }
 
-impl<'e> Pinned<'e> {
+impl<'e> PinEdit<'e> {
     pub fn by(edit: &'e NumberedEdit) -> Option<Self> {
         let (Edit::UseBarclamp { deployment, barclamp, .. }
         | Edit::InheritBarclamp { deployment, barclamp }) = &edit.edit
@@ -85,7 +85,7 @@ impl<'a> Draft<'a> {
     /// those that took effect, in order. If two edits conflict, the later one is at fault, unless
     /// the earlier one is refused already. An edit that conflicts with a barclamp from before the
     /// edits is always at fault.
-    pub fn doubling(&self, pins: &[Pinned<'_>]) -> BTreeMap<u32, EditError> {
+    pub fn doubling(&self, pins: &[PinEdit<'_>]) -> BTreeMap<u32, EditError> {
         let Watched { mut sights, coming } = match self.watched(pins) {
             Ok(watched) => watched,
             // The catalog lacks a visible version, so its roles are unknown.
@@ -115,7 +115,7 @@ impl<'a> Draft<'a> {
         at_fault
     }
 
-    fn watched(&self, pins: &[Pinned<'_>]) -> Result<Watched<'a>, EditError> {
+    fn watched(&self, pins: &[PinEdit<'_>]) -> Result<Watched<'a>, EditError> {
         let repinned = self.repinned();
         let mut watched = Watched::default();
         if repinned.is_empty() {
@@ -305,7 +305,7 @@ mod tests {
         for NumberedEdit { seq, edit } in &used {
             draft.apply(*seq, edit).unwrap();
         }
-        let pins: Vec<Pinned<'_>> = used.iter().filter_map(Pinned::by).collect();
+        let pins: Vec<PinEdit<'_>> = used.iter().filter_map(PinEdit::by).collect();
         draft.doubling(&pins).into_keys().collect()
     }
 

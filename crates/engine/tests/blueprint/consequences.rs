@@ -148,7 +148,7 @@ fn huge_change_is_counted() {
     let mut world = World { nodes: 500, ..chain() };
     let all: Vec<Edit> = (1..=500).map(|n| bind(WEB, n, "web")).collect();
     let found = told(&world.change(&all));
-    let listed = consequences::LISTED;
+    let listed = consequences::MAX_LIST_ITEMS;
     assert_eq!((found.starts.count, found.starts.first.len(), found.nodes), (503, listed, 500));
     assert_eq!(found.starts.more(), 303);
     let last = &found.waves.last().unwrap().groups[0];

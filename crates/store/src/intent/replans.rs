@@ -74,10 +74,10 @@ pub async fn replans(
     );
     let rows: Vec<Row> =
         sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
-    let (went, came): (Vec<_>, Vec<_>) =
+    let (outgoing, came): (Vec<_>, Vec<_>) =
         rows.into_iter().map(to_replan).partition(|row| row.before == id);
     let came = came.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
-    Ok((came, went.into_iter().next()))
+    Ok((came, outgoing.into_iter().next()))
 }
 
 /// The replan that created this version of a proposal, if any.

@@ -47,12 +47,12 @@ pub async fn discrepancies(
     compare(
         "deployment",
         expected_deployments(blueprint),
-        rows(on, DEPLOYMENTS).await?,
+        rows(on, DEPLOYMENT_QUERY).await?,
         &mut found,
     );
     compare("node", expected_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
     compare("noderole", expected_noderoles(blueprint), rows(on, NODEROLE_QUERY).await?, &mut found);
-    compare("step", expected_steps(projection), rows(on, STEPS).await?, &mut found);
+    compare("step", expected_steps(projection), rows(on, STEP_QUERY).await?, &mut found);
     let jigs: Vec<(String, bool)> =
         sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
             .bind(inactive_jigs(blueprint))
@@ -63,7 +63,7 @@ pub async fn discrepancies(
         meant: Some(json!({"active": !active})),
         found: Some(json!({"active": active})),
     }));
-    let wrong: Vec<(Uuid, Value)> = sqlx::query_as(COUNTS).fetch_all(&mut *on).await?;
+    let wrong: Vec<(Uuid, Value)> = sqlx::query_as(WRONG_COUNT_QUERY).fetch_all(&mut *on).await?;
     compare("counts of step", BTreeMap::new(), wrong.into_iter().collect(), &mut found);
     found.truncate(TOLD);
     Ok(found)
@@ -170,7 +170,7 @@ fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy
     found.extend(beyond.take(TOLD));
 }
 
-const DEPLOYMENTS: &str = "SELECT id, jsonb_build_object('parent', parent, 'name', name, 'system', system, 'phantom', phantom, \
+const DEPLOYMENT_QUERY: &str = "SELECT id, jsonb_build_object('parent', parent, 'name', name, 'system', system, 'phantom', phantom, \
     'doc', encode(doc, 'hex')) FROM deployment WHERE removed_in IS NULL";
 
 fn expected_deployments(blueprint: &Blueprint) -> Rows {
@@ -182,13 +182,13 @@ fn expected_deployments(blueprint: &Blueprint) -> Rows {
     blueprint.deployments.iter().map(|(id, stored)| (id.0, row(stored))).collect()
 }
 
-const NODES: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', deployment_id, 'phantom', phantom, \
+const NODE_QUERY: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', deployment_id, 'phantom', phantom, \
     'doc', encode(doc, 'hex'), 'connection', node_connection(transport, address, connection), 'hints', hints) \
     FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
 
 /// Older documents do not contain the connection, so it is not compared for them.
 async fn node_rows(on: &mut PgConnection, blueprint: &Blueprint) -> Result<Rows, StoreError> {
-    let mut rows = rows(on, NODES).await?;
+    let mut rows = rows(on, NODE_QUERY).await?;
     for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none())
     {
         if let Some(row) = rows.get_mut(&id.0) {
@@ -224,7 +224,7 @@ fn expected_noderoles(blueprint: &Blueprint) -> Rows {
     rows
 }
 
-const STEPS: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole_id, 'node', s.node_id, 'action', s.action, \
+const STEP_QUERY: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole_id, 'node', s.node_id, 'action', s.action, \
     'deployment', l.deployment_id, 'lane', l.name, 'max_running', l.max_running, 'mode', l.mode, 'rank', s.rank, 'jig', s.jig, \
     'exclusive', s.exclusive, 'destructive', s.destructive, 'instant', s.instant, 'needs', s.needs, 'place', s.place, \
     'content', encode(s.content_hash, 'hex'), 'freezes_node', s.freezes_node, 'retries', s.retries, 'backoff', s.backoff_s, \
@@ -237,7 +237,7 @@ fn expected_steps(projection: &Projection) -> Rows {
 }
 
 /// Steps whose stored parent counts are wrong, and steps that are wrongly gone or wrongly not gone.
-const COUNTS: &str = "WITH parent AS ( \
+const WRONG_COUNT_QUERY: &str = "WITH parent AS ( \
       SELECT e.child, \
         count(*) FILTER (WHERE e.kind <> 'order_only') AS of_join, \
         count(*) FILTER (WHERE e.kind <> 'order_only' \

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// The number of rows per part.
-const ROWS: i64 = 500;
+const MAX_ROWS: i64 = 500;
 /// The number of objects per part. Scripts may be large.
 const MAX_OBJECTS: i64 = 50;
 /// The number of reviews per part. Each lists its documents.
@@ -35,7 +35,7 @@ pub enum Stage {
     /// Policies after this one.
     Policies(i64),
     /// Reviews after this one.
-    Submissions(i64),
+    Reviews(i64),
     /// Verdicts after this one.
     Verdicts(i64),
     /// Signatures of verdicts after this one.
@@ -89,10 +89,10 @@ pub async fn export_part(
             .bind(name)
             .bind(version)
             .bind(end)
-            .bind(ROWS)
+            .bind(MAX_ROWS)
             .fetch_all(on)
             .await?;
-            let next = next_of(&rows, ROWS, |(name, version, _)| {
+            let next = next_of(&rows, MAX_ROWS, |(name, version, _)| {
                 Stage::Barclamps(name.clone(), version.clone())
             });
             let lines = rows.into_iter().map(|(_, _, row)| line(Table::Barclamp, row)).collect();
@@ -125,14 +125,14 @@ pub async fn export_part(
             numbered(
                 on,
                 sql,
-                (after, end, ROWS),
+                (after, end, MAX_ROWS),
                 Table::Policy,
                 Stage::Policies,
-                Stage::Submissions(0),
+                Stage::Reviews(0),
             )
             .await
         }
-        Stage::Submissions(after) => {
+        Stage::Reviews(after) => {
             let rows: Vec<(i64, Json<Row>, Json<Value>)> = sqlx::query_as(
                 "SELECT s.id, audit_submission(s), coalesce((SELECT jsonb_agg(jsonb_build_object('kind', d.kind, 'id', d.id, \
                    'old', encode(d.old_hash, 'hex'), 'new', encode(d.new_hash, 'hex')) ORDER BY d.kind, d.id) \
@@ -145,7 +145,7 @@ pub async fn export_part(
             .bind(MAX_REVIEWS)
             .fetch_all(on)
             .await?;
-            let next = next_of(&rows, MAX_REVIEWS, |(id, ..)| Stage::Submissions(*id));
+            let next = next_of(&rows, MAX_REVIEWS, |(id, ..)| Stage::Reviews(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
                 let documents = serde_json::from_value(documents).map_err(|_| {
                     StoreError::corrupt("submission_document", "a document has an unknown kind")
@@ -160,7 +160,7 @@ pub async fn export_part(
             numbered(
                 on,
                 sql,
-                (after, end, ROWS),
+                (after, end, MAX_ROWS),
                 Table::Verdict,
                 Stage::Verdicts,
                 Stage::Signatures(0),
@@ -172,7 +172,7 @@ pub async fn export_part(
                        WHERE verdict_id > $1 AND NOT audited_after('verdict_signature.insert', verdict_id::text, $2) \
                        ORDER BY verdict_id LIMIT $3";
             let (this, then) = (Stage::Signatures, Stage::Target(0));
-            numbered(on, sql, (after, end, ROWS), Table::VerdictSignature, this, then).await
+            numbered(on, sql, (after, end, MAX_ROWS), Table::VerdictSignature, this, then).await
         }
         Stage::Target(after) => target(on, end, after).await,
         Stage::Documents(number, kind, id) => documents(on, number, kind, id).await,
@@ -225,10 +225,11 @@ async fn documents(
     .bind(number)
     .bind(kind)
     .bind(id)
-    .bind(ROWS)
+    .bind(MAX_ROWS)
     .fetch_all(on)
     .await?;
-    let next = next_of(&rows, ROWS, |(kind, id, ..)| Stage::Documents(number, kind.clone(), *id));
+    let next =
+        next_of(&rows, MAX_ROWS, |(kind, id, ..)| Stage::Documents(number, kind.clone(), *id));
     let rows =
         rows.into_iter().map(|(_, _, kind, hash, body)| ObjectRow { kind, hash, body }).collect();
     Ok((objects(rows)?, next.unwrap_or(Stage::TargetRow(number))))
@@ -249,8 +250,8 @@ async fn runs(
           ELSE audit_run(r) END AS row \
         FROM run r WHERE r.target_number = $1 AND r.id > $2 AND r.state <> 'queued' ORDER BY r.id LIMIT $4) x";
     let rows: Vec<(i64, Option<Json<Row>>)> =
-        sqlx::query_as(sql).bind(number).bind(after).bind(end).bind(ROWS).fetch_all(on).await?;
-    let next = next_of(&rows, ROWS, |(id, _)| Stage::Runs(number, *id));
+        sqlx::query_as(sql).bind(number).bind(after).bind(end).bind(MAX_ROWS).fetch_all(on).await?;
+    let next = next_of(&rows, MAX_ROWS, |(id, _)| Stage::Runs(number, *id));
     let lines = rows.into_iter().filter_map(|(_, row)| Some(line(Table::Run, row?))).collect();
     Ok((lines, next.unwrap_or(Stage::Target(number))))
 }
@@ -278,8 +279,8 @@ async fn by_id(
     then: Stage,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     let rows: Vec<(Uuid, Json<Row>)> =
-        sqlx::query_as(sql).bind(after).bind(end).bind(ROWS).fetch_all(on).await?;
-    let next = next_of(&rows, ROWS, |(id, _)| this(*id));
+        sqlx::query_as(sql).bind(after).bind(end).bind(MAX_ROWS).fetch_all(on).await?;
+    let next = next_of(&rows, MAX_ROWS, |(id, _)| this(*id));
     Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
 }
 

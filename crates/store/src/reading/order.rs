@@ -107,7 +107,7 @@ mod tests {
             let keys = match order.by {
                 RunSort::Queued => vec![Key::from(10_000)],
                 RunSort::State => vec![Key::from("lost"), Key::from(10_000)],
-                RunSort::Took => vec![Key::from(250_000_000), Key::from(10_000)],
+                RunSort::Durations => vec![Key::from(250_000_000), Key::from(10_000)],
             };
             for behind in [None, Some(keys.as_slice())] {
                 let sql = run_query(RunFilter { order, behind, ..RunFilter::default() })

@@ -51,7 +51,7 @@ pub struct RunFilter<'f> {
 /// The state or outcome of a run. The index needs exactly this expression.
 const STATE: &str = "coalesce(run.outcome, run.state)";
 /// Microseconds from start to end. The index needs exactly this expression.
-const TOOK: &str =
+const DURATION_EXPRESSION: &str =
     "coalesce((EXTRACT(epoch FROM run.ended_at - run.started_at) * 1000000)::bigint, -1)";
 
 /// The columns of a run's sort keys.
@@ -59,7 +59,7 @@ fn run_keys(sort: RunSort) -> &'static [&'static str] {
     match sort {
         RunSort::Queued => &["run.id"],
         RunSort::State => &[STATE, "run.id"],
-        RunSort::Took => &[TOOK, "run.id"],
+        RunSort::Durations => &[DURATION_EXPRESSION, "run.id"],
     }
 }
 
@@ -72,7 +72,7 @@ impl RunRow {
             RunSort::State => {
                 vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id]
             }
-            RunSort::Took => {
+            RunSort::Durations => {
                 let took = self.run.started_at.zip(self.run.ended_at).map(|(from, to)| to - from);
                 let micros = took.and_then(|took| i64::try_from(took.whole_microseconds()).ok());
                 vec![Key::from(micros.unwrap_or(-1)), id]
@@ -83,7 +83,7 @@ impl RunRow {
 
 /// Ids rise with the time of queueing, except for runs queued concurrently. This is the maximum
 /// number of those.
-const AT_ONCE: i64 = 10_000;
+const MAX_CONCURRENTLY_QUEUED: i64 = 10_000;
 
 /// Runs in an order, one more than a page.
 pub async fn runs(store: &Store, filter: RunFilter<'_>) -> Result<Vec<RunRow>, StoreError> {
@@ -121,14 +121,14 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     }
     if let Some(since) = filter.since {
         let first = "run.id >= (SELECT r.id - $2 FROM run r WHERE r.queued_at >= $1 ORDER BY r.queued_at, r.id LIMIT 1)";
-        let bounds: [sea_orm::Value; 2] = [since.into(), AT_ONCE.into()];
+        let bounds: [sea_orm::Value; 2] = [since.into(), MAX_CONCURRENTLY_QUEUED.into()];
         query = query
             .filter(run::Column::QueuedAt.gte(since))
             .filter(Expr::cust_with_values(first, bounds));
     }
     if let Some(until) = filter.until {
         let last = "run.id <= (SELECT r.id + $2 FROM run r WHERE r.queued_at < $1 ORDER BY r.queued_at DESC, r.id DESC LIMIT 1)";
-        let bounds: [sea_orm::Value; 2] = [until.into(), AT_ONCE.into()];
+        let bounds: [sea_orm::Value; 2] = [until.into(), MAX_CONCURRENTLY_QUEUED.into()];
         query = query
             .filter(run::Column::QueuedAt.lt(until))
             .filter(Expr::cust_with_values(last, bounds));

@@ -285,8 +285,9 @@ pub async fn signed_blueprints(
     if demanded.is_empty() {
         return Ok(Vec::new());
     }
-    let sql =
-        format!("WITH {LAST} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred");
+    let sql = format!(
+        "WITH {LAST_VERDICTS} SELECT number, id FROM last WHERE kind = 'approve' AND NOT barred"
+    );
     let numbers: Vec<i64> = demanded.iter().map(|(number, _)| *number).collect();
     let verdicts: Vec<(i64, i64)> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
@@ -304,7 +305,7 @@ pub async fn signed_blueprints(
 
 /// Each non-author's last verdict on the reviews of the targets $1. It needs no time limit, because
 /// verdicts are impossible after the commit.
-const LAST: &str = "last AS (
+const LAST_VERDICTS: &str = "last AS (
            SELECT DISTINCT ON (t.number, v.person_id) t.number, v.id, v.person_id, v.kind,
              v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
            FROM target t JOIN verdict v ON v.submission_id = t.submission_id
@@ -326,7 +327,7 @@ pub async fn approvals(
     targets: &BTreeSet<BlueprintNumber>,
 ) -> Result<BTreeMap<BlueprintNumber, Approval>, StoreError> {
     let sql = format!(
-        "WITH {LAST}
+        "WITH {LAST_VERDICTS}
          SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed, s.risk, y.hash AS policy,
            s.new_policy_hash AS new_policy,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving,

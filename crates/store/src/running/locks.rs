@@ -9,14 +9,14 @@ use crate::StoreError;
 
 /// The lock of claims. It is tried, never waited for, because the holder gets the same
 /// notification.
-pub(super) const CLAIM: i64 = migrations::CLAIM_LOCK;
+pub(super) const CLAIM_KEY: i64 = migrations::CLAIM_LOCK;
 /// Commits take it exclusively. Claim, lease, finish and janitor share it.
 pub(super) const APPLY_KEY: i64 = migrations::APPLY_LOCK;
 
 /// Takes CLAIM until the transaction ends. `false`: another transaction has it.
 pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, StoreError> {
     let taken = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
-        .bind(CLAIM)
+        .bind(CLAIM_KEY)
         .fetch_one(transaction)
         .await?;
     Ok(taken)

@@ -34,7 +34,7 @@ use uuid::Uuid;
 
 use super::event::{CHANNEL_TODO, append_events, node_event};
 use super::locks::lock_apply_exclusive;
-use super::transition::{ChangeError, Expected, Joined, change_node_alive};
+use super::transition::{ChangeError, ConnectionResult, Expected, change_node_alive};
 use crate::StoreError;
 
 /// The number of results stored per node.
@@ -256,7 +256,7 @@ async fn carry_out(
         return change_node_alive(pool, node, false, None, Some(expected)).await;
     };
     let confirmed = (looked.survey == Some(Ok(()))).then_some(looked.as_of.word_no);
-    let joined = Joined { boot_id, confirmed };
+    let joined = ConnectionResult { boot_id, confirmed };
     if let Some(expected) = expected {
         return change_node_alive(pool, node, true, Some(joined), Some(expected)).await;
     }

@@ -231,7 +231,7 @@ pub async fn finish_runs(
     let rows = end_worker_rows(&mut transaction, worker, ends).await?;
     let mut changes = Vec::with_capacity(rows.len());
     let mut events = Vec::new();
-    let mut told: Vec<Told<'_>> = Vec::with_capacity(rows.len());
+    let mut told: Vec<EndedRun<'_>> = Vec::with_capacity(rows.len());
     let mut finished = Vec::with_capacity(ends.len());
     for (run, end) in ends {
         let Some(row) = rows.get(run) else {
@@ -480,7 +480,7 @@ async fn store_late_result(
 }
 
 /// An ended run with its node and step.
-type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
+type EndedRun<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
 
 /// Stores results, outputs and facts, and returns their events. A step gets its latest result,
 /// whatever the outcome. A node stores results within its limits. An output is stored only if it
@@ -488,7 +488,7 @@ type Told<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
 async fn store_results(
     transaction: &mut PgConnection,
     outcome: &Outcome,
-    ended: &[Told<'_>],
+    ended: &[EndedRun<'_>],
 ) -> Result<Vec<Event>, StoreError> {
     let applied = |step| {
         outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation))
@@ -496,7 +496,7 @@ async fn store_results(
     let (mut steps, mut runs, mut results, mut walls) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // Ordered by id, which is the lock order.
-    let mut nodes: BTreeMap<NodeId, Vec<&Told<'_>>> = BTreeMap::new();
+    let mut nodes: BTreeMap<NodeId, Vec<&EndedRun<'_>>> = BTreeMap::new();
     for told in ended {
         let (run, node, step, end) = told;
         let Some(result) = end.result() else { continue };
@@ -862,7 +862,7 @@ pub async fn set_node_alive(pool: &PgPool, node: NodeId, alive: bool) -> Result<
 
 /// The result of a successful connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Joined<'a> {
+pub(super) struct ConnectionResult<'a> {
     pub boot_id: &'a str,
     /// The version of the machine's reports for which its running processes are known. `None`:
     /// unknown, so nothing starts on the node.
@@ -907,7 +907,7 @@ pub(super) async fn change_node_alive(
     pool: &PgPool,
     node: NodeId,
     alive: bool,
-    joined: Option<Joined<'_>>,
+    joined: Option<ConnectionResult<'_>>,
     expected: Option<Expected<'_>>,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
@@ -928,7 +928,9 @@ pub(super) async fn change_node_alive(
     }
     let confirmed = joined.map(|joined| joined.confirmed == Some(found.word_no));
     if !alive {
-        for step in end_unattended_runs(&mut transaction, Which::QueuedOnDeadNode(node)).await? {
+        for step in
+            end_unattended_runs(&mut transaction, RunSelection::QueuedOnDeadNode(node)).await?
+        {
             apply_change(
                 &mut transaction,
                 &Change::Step { step, event: StepEvent::NeverStarted },
@@ -941,7 +943,7 @@ pub(super) async fn change_node_alive(
     let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
     let outcome = decide(&mut transaction, &change, &[]).await?;
     // Steps leave TRANSITION together with their runs, so the runs end first.
-    end_unattended_runs(&mut transaction, Which::OfOutdatedSteps(&outcome.outdated)).await?;
+    end_unattended_runs(&mut transaction, RunSelection::OfOutdatedSteps(&outcome.outdated)).await?;
     let events = write(&mut transaction, &outcome).await?;
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     sqlx::query(
@@ -983,7 +985,9 @@ pub async fn set_node_available(
         return Ok(Some(false));
     }
     if !available {
-        for step in end_unattended_runs(transaction, Which::QueuedOnUnavailableNode(node)).await? {
+        for step in
+            end_unattended_runs(transaction, RunSelection::QueuedOnUnavailableNode(node)).await?
+        {
             apply_change(
                 transaction,
                 &Change::Step { step, event: StepEvent::NeverStarted },
@@ -1009,7 +1013,7 @@ pub async fn set_node_available(
 
 /// The open runs to end without their workers.
 #[derive(Debug, Clone, Copy)]
-enum Which<'a> {
+enum RunSelection<'a> {
     /// Queued runs on a dead node.
     QueuedOnDeadNode(NodeId),
     /// Queued runs on a node in maintenance.
@@ -1035,17 +1039,19 @@ struct UnattendedRow {
 /// Ends runs without their workers. Returns their steps.
 async fn end_unattended_runs(
     transaction: &mut PgConnection,
-    which: Which<'_>,
+    which: RunSelection<'_>,
 ) -> Result<Vec<StepId>, StoreError> {
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
-        Which::QueuedOnDeadNode(node) => (vec![node.0], Vec::new(), true, "the node died"),
-        Which::QueuedOnUnavailableNode(node) => {
+        RunSelection::QueuedOnDeadNode(node) => (vec![node.0], Vec::new(), true, "the node died"),
+        RunSelection::QueuedOnUnavailableNode(node) => {
             (vec![node.0], Vec::new(), true, "the node was put in maintenance")
         }
-        Which::OfOutdatedSteps(steps) => (Vec::new(), ids(steps), false, "the node died"),
-        Which::QueuedOfSteps(steps) => (Vec::new(), ids(steps), true, "the noderole was removed"),
-        Which::On(nodes) => {
+        RunSelection::OfOutdatedSteps(steps) => (Vec::new(), ids(steps), false, "the node died"),
+        RunSelection::QueuedOfSteps(steps) => {
+            (Vec::new(), ids(steps), true, "the noderole was removed")
+        }
+        RunSelection::On(nodes) => {
             (nodes.iter().map(|n| n.0).collect(), Vec::new(), false, "the node was expunged")
         }
     };
@@ -1078,7 +1084,7 @@ pub async fn end_removed_runs(
     steps: &[StepId],
     nodes: &[NodeId],
 ) -> Result<(), StoreError> {
-    end_unattended_runs(transaction, Which::On(nodes)).await?;
-    end_unattended_runs(transaction, Which::QueuedOfSteps(steps)).await?;
+    end_unattended_runs(transaction, RunSelection::On(nodes)).await?;
+    end_unattended_runs(transaction, RunSelection::QueuedOfSteps(steps)).await?;
     Ok(())
 }

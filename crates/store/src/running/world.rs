@@ -23,7 +23,7 @@ use crate::StoreError;
 
 /// The state of a step whose noderole was removed. The engine never sees such a step, because it
 /// has no edges.
-pub(super) const GONE: &str = "gone";
+pub(super) const GONE_STATE: &str = "gone";
 
 /// Planning never creates a longer chain.
 const MAX_ROUNDS: usize = 100_000;
@@ -112,7 +112,7 @@ async fn decided(
     ahead: &[StepId],
     engine: impl Fn(&World) -> Result<Outcome, Stop>,
 ) -> Result<Outcome, ChangeError> {
-    let mut wanted = Wanted::ahead(transaction, ahead).await?;
+    let mut wanted = LockSet::ahead(transaction, ahead).await?;
     for _ in 0..MAX_ROUNDS {
         let mut round = transaction.begin().await.map_err(StoreError::from)?;
         let world = wanted.lock(&mut round).await?;
@@ -147,13 +147,13 @@ pub(super) async fn decide_each(
 /// The locks of a round. Edges are read once: only a commit changes them, and APPLY excludes
 /// commits.
 #[derive(Default)]
-struct Wanted {
+struct LockSet {
     steps: BTreeSet<Uuid>,
     children: BTreeMap<StepId, Vec<Child>>,
     nodes: BTreeMap<NodeId, Vec<StepId>>,
 }
 
-impl Wanted {
+impl LockSet {
     /// These steps, their children, and all steps reached through immediate steps.
     async fn ahead(on: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
         let mut wanted = Self::default();
@@ -235,7 +235,7 @@ impl Wanted {
         .fetch_all(on)
         .await?;
         for row in rows {
-            if row.state == GONE {
+            if row.state == GONE_STATE {
                 return Err(ChangeError::Gone(StepId(row.id)));
             }
             let step = row.into_step()?;

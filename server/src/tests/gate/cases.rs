@@ -2,7 +2,7 @@
 
 use super::*;
 
-impl House {
+impl TestServer {
     /// Appends edits to an open proposal via this interface.
     async fn append_via(
         &self,
@@ -46,7 +46,7 @@ impl House {
 /// Case 3.
 #[tokio::test]
 async fn empty_change_cannot_be_submitted() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let web = house.id_of("web", &ada).await;
@@ -68,7 +68,7 @@ async fn empty_change_cannot_be_submitted() {
 /// Case 6: authors of any edit, and API clients.
 #[tokio::test]
 async fn author_approval_is_rejected_on_every_interface() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let both = [Permission::Operator, Permission::Reviewer];
@@ -122,7 +122,7 @@ async fn author_approval_is_rejected_on_every_interface() {
 /// Case 7.
 #[tokio::test]
 async fn concurrent_commits_create_one_target() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
@@ -143,7 +143,7 @@ async fn concurrent_commits_create_one_target() {
 /// Case 9.
 #[tokio::test]
 async fn recreated_resource_inherits_no_approval() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     for way in INTERFACES {
@@ -188,7 +188,7 @@ async fn recreated_resource_inherits_no_approval() {
 /// Case 10: a policy can't allow changes without a review.
 #[tokio::test]
 async fn policy_without_review_cannot_be_proposed() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let edits = house.data(&ada, "web", 1).await;
@@ -219,7 +219,7 @@ async fn policy_without_review_cannot_be_proposed() {
 /// permission to review.
 #[tokio::test]
 async fn objection_blocks_commit_until_reviewer_loses_permission() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let cy = house.person("cy", [Permission::Reviewer]).await;
@@ -241,7 +241,7 @@ async fn objection_blocks_commit_until_reviewer_loses_permission() {
 /// Case 14.
 #[tokio::test]
 async fn policy_change_must_pass_both_policies() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let cy = house.person("cy", [Permission::Reviewer]).await;
@@ -272,7 +272,7 @@ async fn policy_change_must_pass_both_policies() {
 /// Case 16.
 #[tokio::test]
 async fn database_failure_during_commit_commits_nothing() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;
@@ -310,7 +310,7 @@ barclamp: {name: tool, version: '1', description: For tests}
 roles:
   - {name: wipe, jig: noop, flags: [destructive]}
 ";
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let imported = house
@@ -360,7 +360,7 @@ roles:
 /// Case 20: a number that would be stored as another number is rejected.
 #[tokio::test]
 async fn unrepresentable_number_is_rejected_on_every_interface() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
     let web = house.id_of("web", &ada).await;
@@ -411,7 +411,7 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
 /// Case 20: text that displays as other text is rejected.
 #[tokio::test]
 async fn misleading_text_is_rejected_on_every_interface() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let web = house.id_of("web", &ada).await;

@@ -41,7 +41,7 @@ fn expected_error(rule: Rule) -> (&'static str, Option<&'static str>) {
 
 /// A change to a committed deployment that ada proposed and bo approved.
 struct ApprovedReview {
-    house: House,
+    house: TestServer,
     ada: String,
     bo: String,
     proposal: i64,
@@ -51,7 +51,7 @@ struct ApprovedReview {
 
 impl ApprovedReview {
     async fn new() -> Self {
-        let house = House::new().await;
+        let house = TestServer::new().await;
         let bo = house.furnish().await;
         let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
         let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();

@@ -10,9 +10,9 @@ use store::running::{self, NewWorker, WorkerId};
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(600);
+const LEASE: Duration = Duration::from_secs(600);
 
-impl House {
+impl TestServer {
     /// A worker for the jigs `noop` and `script`, and a live node `n1`.
     async fn start_worker_and_node(&self, cookie: &str) {
         let hello = NewWorker {
@@ -24,7 +24,7 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(self.db.worker(), &hello, LONG).await.expect("a worker");
+        running::ensure_worker(self.db.worker(), &hello, LEASE).await.expect("a worker");
         running::confirm_worker(self.db.worker(), hello.id).await.expect("a worker");
         let n1: NodeId = self.n1(cookie).await.as_str().expect("an id").parse().expect("an id");
         running::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
@@ -126,7 +126,7 @@ impl House {
 /// After it is enabled, the state is as before.
 #[tokio::test]
 async fn disabled_switch_hold_or_jig_starts_nothing() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo_is = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
     let bind = json!([{"edit": "bind", "deployment": house.id_of("web", &ada).await, "node": house.n1(&ada).await, "role": "app"}]);
@@ -179,7 +179,7 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
 /// Case 8: restoring a blueprint is a proposal like any other.
 #[tokio::test]
 async fn restore_only_opens_a_proposal() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
@@ -228,7 +228,7 @@ async fn restore_only_opens_a_proposal() {
 /// A catalog import after the approval does not affect the approved runs.
 #[tokio::test]
 async fn import_after_approval_affects_no_run() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let file = |version: &str, about: &str| {

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Number of bytes to keep. A server may send other lines before its identification.
 const KEPT: usize = 1024;
 /// Number of characters of the server's text to show.
-const SHOWN: usize = 80;
+const MAX_SHOWN_CHARS: usize = 80;
 /// Lines that OpenSSH sends instead of its identification when it refuses connections.
 const REFUSAL_LINES: [&str; 2] = ["Exceeded MaxStartups", "Not allowed at this time"];
 
@@ -41,7 +41,9 @@ impl Heard {
         }
         let text = String::from_utf8_lossy(&kept);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-        Err(line.map(|line| shown(&line.chars().take(SHOWN).collect::<String>()).into_owned()))
+        Err(line.map(|line| {
+            shown(&line.chars().take(MAX_SHOWN_CHARS).collect::<String>()).into_owned()
+        }))
     }
 
     /// Explains a failed connection.

@@ -56,7 +56,7 @@ use told::{Behind, Mark, Nothing, Told};
 use transport::{CALL_WRAPPER, NO_WRAPPER, STAGE_WRAPPER, Transport, WRAPPER, wrapper_hash};
 
 /// Seconds between SIGTERM and SIGKILL to the processes of a run.
-const GRACE: u64 = 5;
+const KILL_GRACE_SECONDS: u64 = 5;
 /// Maximum bytes of scripts that are sent with a run without asking which ones the node has.
 const MAX_INLINE_SCRIPTS: usize = 256 << 10;
 /// Maximum scripts that a worker remembers for each node.
@@ -64,11 +64,11 @@ const MAX_KNOWN_SCRIPTS: usize = 10_000;
 /// Timeout of a short command on a node, such as staging or a query.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum bytes of a command's output, and of its error output.
-const ANSWER: usize = 64 << 10;
+const MAX_COMMAND_OUTPUT: usize = 64 << 10;
 /// Maximum bytes of the list of attempts. About 10,000 attempts fit.
 const MAX_SURVEY_OUTPUT: usize = 1 << 20;
 /// Time that a connected node has to return its boot id.
-const LOOK: Duration = Duration::from_secs(25);
+const BOOT_ID_TIMEOUT: Duration = Duration::from_secs(25);
 /// Prints the id of the machine's current boot, if the system has one.
 const BOOT_ID: &str = "cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown";
 /// Time after a run's timeout at which the worker considers the wrapper hung. The wrapper enforces
@@ -77,7 +77,7 @@ const WRAPPER_OVERTIME: Duration = Duration::from_secs(30);
 /// Time to read a stream after its process ended. A service may hold it open indefinitely.
 const LATE_OUTPUT_TIME: Duration = Duration::from_millis(300);
 /// Delays between attempts to reconnect to a run. The last one repeats.
-const AGAIN: [Duration; 5] = [
+const RECONNECT_DELAYS: [Duration; 5] = [
     Duration::from_millis(200),
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -87,7 +87,7 @@ const AGAIN: [Duration; 5] = [
 
 const EXIT_REFUSED: i32 = 71;
 const EXIT_MISSING_SCRIPT: i32 = 72;
-const NOTHING: i32 = 76;
+const EXIT_NOT_STARTED: i32 = 76;
 const EXIT_ORPHANED: i32 = 77;
 
 /// Runs scripts.
@@ -95,11 +95,11 @@ pub struct ScriptJig {
     scripts: Arc<dyn ScriptSource>,
     /// Root folder for runs that execute for a node but not on it.
     worker_root: std::path::PathBuf,
-    ways: Arc<Ways>,
+    ways: Arc<NodeSessions>,
 }
 
 /// Connections to nodes, and what is staged there.
-struct Ways {
+struct NodeSessions {
     connections: Connections,
     /// Nodes that have the wrapper.
     staged: Mutex<BTreeSet<String>>,
@@ -159,7 +159,8 @@ impl ScriptJig {
         reachable: Reachable,
     ) -> Self {
         let connections = Connections::new(secrets, reachable);
-        let ways = Ways { connections, staged: Mutex::default(), scripts: Mutex::default() };
+        let ways =
+            NodeSessions { connections, staged: Mutex::default(), scripts: Mutex::default() };
         Self { scripts, worker_root: worker_root.into(), ways: Arc::new(ways) }
     }
 
@@ -318,16 +319,15 @@ struct GaveUp {
 #[derive(Debug, Clone, Copy)]
 enum Why {
     Told(StopReason),
-    TooLong,
+    TimedOut,
 }
 
 /// The result of a run whose report has arrived completely. The run has ended, so a later failure
 /// of its connection does not matter.
 fn complete_ending(come: Result<Ending, GaveUp>) -> Result<Ending, GaveUp> {
     match come {
-        Ok(Ending::Cut(_) | Ending::Killed(_)) | Err(GaveUp { why: Why::TooLong, .. }) => {
-            Ok(Ending::Code(0))
-        }
+        Ok(Ending::Disconnected(_) | Ending::Killed(_))
+        | Err(GaveUp { why: Why::TimedOut, .. }) => Ok(Ending::Code(0)),
         come => come,
     }
 }
@@ -343,7 +343,7 @@ impl Patience<'_> {
     async fn over(&mut self) -> Why {
         tokio::select! {
             why = self.stop.called() => Why::Told(why),
-            () = sleep_until(self.until) => Why::TooLong,
+            () = sleep_until(self.until) => Why::TimedOut,
         }
     }
 }
@@ -361,7 +361,7 @@ type Script = (Hash, Vec<u8>);
 #[derive(Clone)]
 struct NodeCommands {
     transport: Arc<Transport>,
-    ways: Arc<Ways>,
+    ways: Arc<NodeSessions>,
 }
 
 impl NodeCommands {
@@ -437,7 +437,7 @@ impl NodeCommands {
         words: &[String],
         input: &[u8],
     ) -> Result<Vec<u8>, Trouble> {
-        self.execute_with_limit(action, line, words, input, ANSWER).await
+        self.execute_with_limit(action, line, words, input, MAX_COMMAND_OUTPUT).await
     }
 
     /// Like `execute`, with another limit for the output.
@@ -457,8 +457,10 @@ impl NodeCommands {
                 feed(stdin, input).await;
                 Ok(())
             };
-            let reading =
-                (whole(stdout, "standard output", most), whole(stderr, "standard error", ANSWER));
+            let reading = (
+                whole(stdout, "standard output", most),
+                whole(stderr, "standard error", MAX_COMMAND_OUTPUT),
+            );
             match futures::try_join!(feeding, reading.0, reading.1) {
                 Ok(((), stdout, stderr)) => Ok((process.wait().await, stdout, stderr)),
                 Err(much) => {
@@ -477,11 +479,12 @@ impl NodeCommands {
 
     /// Reads the id of the machine's current boot.
     async fn boot_id(&self, reach: &Reach) -> Result<String, String> {
-        match timeout(LOOK, self.execute("reading its boot id", BOOT_ID, &[], b"")).await {
+        match timeout(BOOT_ID_TIMEOUT, self.execute("reading its boot id", BOOT_ID, &[], b"")).await
+        {
             Ok(Ok(said)) => Ok(String::from_utf8_lossy(&said).trim().chars().take(100).collect()),
             Ok(Err(trouble)) => Err(trouble.to_string()),
             Err(_) => {
-                let why = format!("no answer within {} seconds", LOOK.as_secs());
+                let why = format!("no answer within {} seconds", BOOT_ID_TIMEOUT.as_secs());
                 self.ways.connections.give_up(reach, &why).await;
                 Err(why)
             }
@@ -504,7 +507,7 @@ impl NodeCommands {
             step.to_string(),
             epoch.to_string(),
             run.to_string(),
-            GRACE.to_string(),
+            KILL_GRACE_SECONDS.to_string(),
         ];
         let said = self.ask("ending a run", &command, b"").await?;
         let said = String::from_utf8_lossy(&said);
@@ -595,7 +598,7 @@ impl Node<'_> {
             job.content.to_string(),
             u8::from(job.exclusive).to_string(),
             job.timeout().as_secs().to_string(),
-            GRACE.to_string(),
+            KILL_GRACE_SECONDS.to_string(),
             job.fqdn.to_string(),
             job.role.name.to_string(),
             size.to_string(),
@@ -613,10 +616,12 @@ impl Node<'_> {
 
     /// Starts the run and follows it to its end. Reconnects if the connection breaks.
     async fn run(&self, along: &[Script], log: &Log, stop: &mut Stop) -> Result<Came, Trouble> {
-        let until =
-            Instant::now() + self.job.timeout() + Duration::from_secs(GRACE) + WRAPPER_OVERTIME;
+        let until = Instant::now()
+            + self.job.timeout()
+            + Duration::from_secs(KILL_GRACE_SECONDS)
+            + WRAPPER_OVERTIME;
         let mut patience = Patience { stop, until };
-        let mut heard = Heard { out: log.lines(Stream::Out), err: log.lines(Stream::Err) };
+        let mut heard = Heard { out: log.lines(Stream::Stdout), err: log.lines(Stream::Err) };
         let (mark, mut input) = (Mark::random(), self.run_input(along));
         let words = self.commands.wrapper_args(&self.run_command(input.len(), &mark, along));
         let mut process = self.commands.start(CALL_WRAPPER, &words).await?;
@@ -634,7 +639,7 @@ impl Node<'_> {
             told = told.or(result);
             let come = if told.is_some() { complete_ending(come) } else { come };
             let lost = match &come {
-                Ok(lost @ (Ending::Cut(_) | Ending::Killed(_))) => lost,
+                Ok(lost @ (Ending::Disconnected(_) | Ending::Killed(_))) => lost,
                 _ => break come,
             };
             tracing::warn!(run = %self.job.run, why = %lost, "the connection to a run broke, \
@@ -647,7 +652,7 @@ impl Node<'_> {
         end_on_drop.ended();
         let [_, last_error] = [heard.out, heard.err].map(Lines::finish);
         match ended {
-            Ok(Ending::Code(NOTHING)) => {
+            Ok(Ending::Code(EXIT_NOT_STARTED)) => {
                 // Part of the input may still be in transit. It must not start a run later.
                 self.commands.end(self.job.step, self.job.epoch, self.job.run).await?;
                 Err(Trouble::NeverStarted)
@@ -718,8 +723,8 @@ impl Node<'_> {
         command.extend([&heard.out, &heard.err].map(|lines| lines.taken().to_string()));
         command.extend([mark.as_str().to_owned(), MAX_RESULT.to_string()]);
         let words = self.commands.wrapper_args(&command);
-        let mut pauses = AGAIN.into_iter();
-        let mut pause = AGAIN[0];
+        let mut pauses = RECONNECT_DELAYS.into_iter();
+        let mut pause = RECONNECT_DELAYS[0];
         loop {
             pause = pauses.next().unwrap_or(pause);
             let found = async {
@@ -750,7 +755,7 @@ impl Node<'_> {
             }
         };
         if let Some(process) = process
-            && timeout(Duration::from_secs(GRACE + 5), process.wait()).await.is_err()
+            && timeout(Duration::from_secs(KILL_GRACE_SECONDS + 5), process.wait()).await.is_err()
         {
             process.kill().await;
         }
@@ -781,7 +786,7 @@ impl Node<'_> {
                     found: found(split_line(&taken).1, log),
                 });
             }
-            Err(GaveUp { why: Why::TooLong, .. }) => {
+            Err(GaveUp { why: Why::TimedOut, .. }) => {
                 return Ok(Ended::failed(format!(
                     "The wrapper did not end within {} seconds after the time limit and was killed.",
                     WRAPPER_OVERTIME.as_secs()
@@ -816,7 +821,7 @@ impl Node<'_> {
                 CALL_WRAPPER,
                 &words,
                 b"",
-                MAX_RESULT + ANSWER,
+                MAX_RESULT + MAX_COMMAND_OUTPUT,
             )
             .await
     }
@@ -1085,16 +1090,22 @@ mod tests {
             Err(OutputLimitExceeded { stream: "standard output", most: 4 })
         );
         let endless =
-            whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", ANSWER).await;
-        assert_eq!(endless, Err(OutputLimitExceeded { stream: "standard error", most: ANSWER }));
+            whole(Some(Box::new(tokio::io::repeat(b'x'))), "standard error", MAX_COMMAND_OUTPUT)
+                .await;
+        assert_eq!(
+            endless,
+            Err(OutputLimitExceeded { stream: "standard error", most: MAX_COMMAND_OUTPUT })
+        );
     }
 
     #[test]
     fn broken_connection_after_result_fails_no_run() {
-        let too_long = || Err(GaveUp { why: Why::TooLong, started: None });
-        for come in
-            [Ok(Ending::Cut("reset".into())), Ok(Ending::Killed("signal 9".into())), too_long()]
-        {
+        let too_long = || Err(GaveUp { why: Why::TimedOut, started: None });
+        for come in [
+            Ok(Ending::Disconnected("reset".into())),
+            Ok(Ending::Killed("signal 9".into())),
+            too_long(),
+        ] {
             assert!(matches!(complete_ending(come), Ok(Ending::Code(0))));
         }
         assert!(matches!(

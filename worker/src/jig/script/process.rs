@@ -21,7 +21,7 @@ pub enum Ending {
     /// A signal or an error ended it. The text is for users.
     Killed(String),
     /// The connection broke, so the process may still run. The text is for users.
-    Cut(String),
+    Disconnected(String),
 }
 
 impl std::fmt::Display for Ending {
@@ -29,7 +29,7 @@ impl std::fmt::Display for Ending {
         match self {
             Self::Code(code) => write!(f, "exit code {code}"),
             Self::Killed(how) => f.write_str(how),
-            Self::Cut(why) => write!(f, "the connection to the node broke: {why}"),
+            Self::Disconnected(why) => write!(f, "the connection to the node broke: {why}"),
         }
     }
 }
@@ -39,7 +39,7 @@ impl Ending {
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(*code),
-            Self::Killed(_) | Self::Cut(_) => None,
+            Self::Killed(_) | Self::Disconnected(_) => None,
         }
     }
 
@@ -96,12 +96,12 @@ impl Process {
         match &mut self.location {
             Where::Here(child) => match child.wait().await {
                 Ok(status) => Ending::of(status),
-                Err(error) => Ending::Cut(error.to_string()),
+                Err(error) => Ending::Disconnected(error.to_string()),
             },
             Where::There { ending, .. } => {
                 match ending.wait_for(Option::is_some).await.as_deref() {
                     Ok(Some(ending)) => ending.clone(),
-                    _ => Ending::Cut("its channel is closed".to_owned()),
+                    _ => Ending::Disconnected("its channel is closed".to_owned()),
                 }
             }
         }

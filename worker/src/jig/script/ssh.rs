@@ -59,7 +59,7 @@ const MEMORY_TIME: Duration = Duration::from_secs(3600);
 /// Time after which an unused connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Keepalive interval. The connection is closed after three unanswered keepalives.
-const ASKED: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Bytes of a stream to buffer for its reader.
 const BUFFER_SIZE: usize = 64 << 10;
 
@@ -105,7 +105,7 @@ pub enum SshError {
     NoAddress,
     /// The result of each address.
     #[error("Cannot reach the node: {}", .0.join("; "))]
-    Unreached(Vec<String>),
+    Unreachable(Vec<String>),
     /// The rules forbid connections to this address.
     #[error("{address}: {why}")]
     Refused { address: String, why: engine::reach::Refused },
@@ -136,7 +136,7 @@ pub enum SshError {
         "Invalid host key in the node's record ({0}). Use the output of ssh-keyscan without the \
          name."
     )]
-    HostKey(String),
+    InvalidHostKey(String),
     /// An existing connection no longer works.
     #[error("The connection to the node broke: {0}")]
     Broken(String),
@@ -192,19 +192,19 @@ struct Kept {
     answered: Option<String>,
     /// The address that accepted the worker and then stopped answering.
     silent: Option<String>,
-    tries: Option<Tries>,
+    tries: Option<Attempts>,
 }
 
 /// The results of the last attempt to connect.
-struct Tries {
+struct Attempts {
     ended: Instant,
-    each: Vec<Tried>,
+    each: Vec<Attempt>,
     failed: Option<SshError>,
 }
 
 /// The result of one address.
 #[derive(Debug, Clone)]
-struct Tried {
+struct Attempt {
     address: TriedAddress,
     /// Whether the result reveals whether something listens at the address.
     reveals: bool,
@@ -234,14 +234,14 @@ impl Kept {
         order
     }
 
-    fn note(&mut self, each: Vec<Tried>, came: &Result<Connection, SshError>) {
+    fn note(&mut self, each: Vec<Attempt>, came: &Result<Connection, SshError>) {
         if let Ok(connection) = came {
             self.answered = Some(connection.address.clone());
             self.silent.take_if(|silent| *silent == connection.address);
         }
         self.connection = came.as_ref().ok().cloned();
         self.tries =
-            Some(Tries { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
+            Some(Attempts { ended: Instant::now(), each, failed: came.as_ref().err().cloned() });
     }
 
     fn is_recent(&self) -> bool {
@@ -343,11 +343,11 @@ impl Connections {
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
         let said = format!("no data after the login: {why}");
-        let each = vec![Tried {
+        let each = vec![Attempt {
             address: TriedAddress { address: address.clone(), reached: false, said },
             reveals: false,
         }];
-        kept.tries = Some(Tries { ended: Instant::now(), each, failed: None });
+        kept.tries = Some(Attempts { ended: Instant::now(), each, failed: None });
     }
 
     fn slot(&self, reach: &Reach) -> Slot {
@@ -389,10 +389,10 @@ impl Connections {
         addresses: Vec<String>,
         reach: &Reach,
         key: &Arc<PrivateKey>,
-    ) -> (Vec<Tried>, Result<Connection, SshError>) {
+    ) -> (Vec<Attempt>, Result<Connection, SshError>) {
         let pinned = match PublicKey::from_openssh(&reach.host_key) {
             Ok(pinned) => pinned,
-            Err(error) => return (Vec::new(), Err(SshError::HostKey(error.to_string()))),
+            Err(error) => return (Vec::new(), Err(SshError::InvalidHostKey(error.to_string()))),
         };
         let (pinned, reachable) = (&pinned, &self.reachable);
         let (each, entered) = connect_first(addresses, ATTEMPT_DELAY, move |address| async move {
@@ -401,7 +401,7 @@ impl Connections {
                 .await
             {
                 Ok(came) => came,
-                Err(_) => Err(SshError::Unreached(vec![format!(
+                Err(_) => Err(SshError::Unreachable(vec![format!(
                     "{address}: {}",
                     heard.too_late(reach.port, LOGIN_TIMEOUT)
                 )])),
@@ -458,13 +458,13 @@ enum Came {
 }
 
 impl Came {
-    fn tried(&self, address: &str) -> Tried {
+    fn tried(&self, address: &str) -> Attempt {
         let said = match self {
-            Self::Accepted => return Tried { address: let_in(address), reveals: false },
+            Self::Accepted => return Attempt { address: let_in(address), reveals: false },
             Self::Pending => {
                 "not needed, because another address accepted the login first".to_owned()
             }
-            Self::Failed(SshError::Unreached(whys)) => whys.join("; "),
+            Self::Failed(SshError::Unreachable(whys)) => whys.join("; "),
             Self::Failed(error) => error.to_string(),
         };
         // The address is shown separately.
@@ -475,7 +475,7 @@ impl Came {
             self,
             Self::Failed(SshError::AuthenticationFailed { .. } | SshError::Refused { .. })
         );
-        Tried {
+        Attempt {
             address: TriedAddress { address: address.to_owned(), reached: false, said },
             reveals,
         }
@@ -490,12 +490,12 @@ fn all_of(each: Vec<(String, Came)>) -> SshError {
         return errors.pop().unwrap_or(SshError::NoAddress);
     }
     // An error from a server that answers is more useful than a timeout.
-    errors.sort_by_key(|error| matches!(error, SshError::Unreached(_)));
+    errors.sort_by_key(|error| matches!(error, SshError::Unreachable(_)));
     let whys = errors.into_iter().flat_map(|error| match error {
-        SshError::Unreached(whys) => whys,
+        SshError::Unreachable(whys) => whys,
         other => vec![other.to_string()],
     });
-    SshError::Unreached(whys.collect())
+    SshError::Unreachable(whys.collect())
 }
 
 /// Tries the addresses concurrently until one accepts the worker. Returns the result of each
@@ -552,7 +552,7 @@ async fn enter(
     heard: &Heard,
 ) -> Result<Handle<Pinned>, SshError> {
     let unreached =
-        |why: &dyn std::fmt::Display| SshError::Unreached(vec![format!("{address}: {why}")]);
+        |why: &dyn std::fmt::Display| SshError::Unreachable(vec![format!("{address}: {why}")]);
     let stream = match timeout(CONNECT_TIMEOUT, reachable.connect(address, reach.port)).await {
         Ok(stream) => stream.map_err(|error| match error {
             ConnectError::Refused(why) => SshError::Refused { address: address.to_owned(), why },
@@ -567,7 +567,7 @@ async fn enter(
     };
     let config = client::Config {
         inactivity_timeout: Some(IDLE_TIMEOUT),
-        keepalive_interval: Some(ASKED),
+        keepalive_interval: Some(KEEPALIVE_INTERVAL),
         keepalive_max: 3,
         nodelay: true,
         // A server has several host keys and shows one of the requested type.
@@ -648,7 +648,7 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
                     }
                     // The server refused to run the command and gave no reason.
                     ChannelMsg::Failure => {
-                        says.send_replace(Some(Ending::Cut(
+                        says.send_replace(Some(Ending::Disconnected(
                             "the node's SSH server does not run commands".to_owned(),
                         )));
                     }
@@ -663,7 +663,7 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
         says.send_if_modified(|ending| {
             let nothing = ending.is_none();
             ending.get_or_insert_with(|| {
-                Ending::Cut("the channel was closed before the command ended".to_owned())
+                Ending::Disconnected("the channel was closed before the command ended".to_owned())
             });
             nothing
         });
@@ -725,7 +725,7 @@ mod tests {
     #[tokio::test]
     async fn failed_address_starts_the_next_at_once() {
         let fails = |address| async move {
-            Err::<(), _>(SshError::Unreached(vec![format!("{address}: no")]))
+            Err::<(), _>(SshError::Unreachable(vec![format!("{address}: no")]))
         };
         let never = Duration::from_secs(1 << 20);
         let (each, entered) =

@@ -12,7 +12,7 @@
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{ANSWER, MAX_RESULT};
+use super::{MAX_COMMAND_OUTPUT, MAX_RESULT};
 
 /// Separator before and after a report.
 pub(super) struct Mark(String);
@@ -86,7 +86,7 @@ impl<'a> Told<'a> {
     fn tell(&mut self, bytes: &[u8]) {
         // The report exceeds every valid result. The last bytes are enough to find its end, and its
         // length shows that it is too long.
-        let most = MAX_RESULT + ANSWER;
+        let most = MAX_RESULT + MAX_COMMAND_OUTPUT;
         if *self.arrived.borrow() {
             return;
         }
@@ -165,6 +165,10 @@ mod tests {
         all.extend(b"ABAC");
         let (_, told) = taken(&all, &mark, 16 << 10);
         let told = told.expect("its end was found");
-        assert!(told.len() > MAX_RESULT && told.len() < MAX_RESULT + 2 * ANSWER, "{}", told.len());
+        assert!(
+            told.len() > MAX_RESULT && told.len() < MAX_RESULT + 2 * MAX_COMMAND_OUTPUT,
+            "{}",
+            told.len()
+        );
     }
 }

@@ -194,11 +194,11 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
     if name.is_empty() || name.len() > MAX_NAME {
         return None;
     }
-    const LOOKED_AT: usize = 5000;
+    const MAX_CANDIDATES: usize = 5000;
     let allowed = (name.chars().count() / 3).max(1);
     candidates
         .into_iter()
-        .take(LOOKED_AT)
+        .take(MAX_CANDIDATES)
         .filter(|candidate| *candidate != name && candidate.len() <= MAX_NAME)
         .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.len())

@@ -572,7 +572,7 @@ impl Reader<'_> {
             );
             return (Vec::new(), BTreeMap::new());
         }
-        let mut scripts = scripts::Folder::new(source, self);
+        let mut scripts = scripts::ScriptFolder::new(source, self);
         let mut first: BTreeMap<RoleName, u32> = BTreeMap::new();
         let mut roles = Vec::new();
         for node in nodes {
@@ -598,7 +598,7 @@ impl Reader<'_> {
         (roles, objects)
     }
 
-    fn role(&mut self, node: &Node, scripts: &mut scripts::Folder<'_>) -> Option<DraftRole> {
+    fn role(&mut self, node: &Node, scripts: &mut scripts::ScriptFolder<'_>) -> Option<DraftRole> {
         let entries = self.map(node, "a role")?;
         let name = self.required_name(node, entries, "a role")?;
         let owner = format!("role \"{}\"", name.value);
@@ -734,7 +734,7 @@ impl Reader<'_> {
         entries: &[Entry],
         owner: &str,
         role: &Named<RoleName>,
-        folder: &mut scripts::Folder<'_>,
+        folder: &mut scripts::ScriptFolder<'_>,
     ) -> Vec<Script> {
         let Some(node) = get(entries, "scripts") else {
             return folder.all_of(&role.value, self);

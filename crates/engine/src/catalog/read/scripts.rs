@@ -17,14 +17,14 @@ use crate::text::{Deceit, REVIEW_ADVICE, deceiving};
 const ROOT: &str = "scripts/";
 
 /// The files below `scripts/` in a folder. Paths are relative to the folder.
-pub(super) struct Folder<'a> {
+pub(super) struct ScriptFolder<'a> {
     files: &'a BTreeMap<String, Vec<u8>>,
     folder: &'a str,
     /// Files already checked, so that each is checked and reported once. `None`: invalid.
     checked: BTreeMap<&'a str, Option<(Hash, &'a [u8])>>,
 }
 
-impl<'a> Folder<'a> {
+impl<'a> ScriptFolder<'a> {
     pub(super) fn new(source: &Source<'a>, reader: &mut Reader<'_>) -> Self {
         let folder = Self { files: source.files, folder: source.folder, checked: BTreeMap::new() };
         let bytes: usize = folder.below(ROOT).map(|(_, body)| body.len()).sum();
