@@ -73,8 +73,8 @@ mod server {
 
     /// Splits a field with several values.
     pub(super) fn several(text: &str) -> Vec<String> {
-        let apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
-        text.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
+        text.split(is_separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 
     pub(super) fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {

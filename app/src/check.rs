@@ -43,10 +43,12 @@ pub fn read(text: &str) -> Result<Value, Fault> {
 /// Checks the rules for every document: size limits, exact numbers, valid references and no
 /// deceptive characters.
 fn misfit(value: &Value) -> Option<Fault> {
-    use data::DataError::{MisleadingText, Inexact, InvalidReference};
+    use data::DataError::{Inexact, InvalidReference, MisleadingText};
     let error = data::check_user_data(value).err()?;
     let at = match &error {
-        Inexact { path, .. } | InvalidReference { path } | MisleadingText { path, .. } => path.clone(),
+        Inexact { path, .. } | InvalidReference { path } | MisleadingText { path, .. } => {
+            path.clone()
+        }
         _ => String::new(),
     };
     Some(Fault::new(at, error.to_string()))

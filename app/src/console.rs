@@ -48,7 +48,7 @@ pub trait Console: Send + Sync {
     async fn carriers(
         &self,
         deployment: &str,
-        of_ancestor: Option<String>,
+        ancestor: Option<String>,
         role: RoleName,
     ) -> Result<Carriers, Problem>;
     /// The actions that the open proposal on the deployment allows for these nodes.
@@ -203,12 +203,12 @@ pub trait Console: Send + Sync {
         reason: String,
         signature: Signature,
     ) -> Result<(), Problem>;
-    /// Makes a review's blueprint the next target. `typed` is the confirmation that the user typed,
+    /// Makes a review's blueprint the next target. `confirmation` is the confirmation that the user typed,
     /// if the change requires one. `cancel` cancels running steps that the change replaces.
     async fn commit(
         &self,
         submission: ReviewId,
-        typed: Option<String>,
+        confirmation: Option<String>,
         cancel: bool,
     ) -> Result<BlueprintNumber, Problem>;
     /// Retries a step in ERROR.
@@ -262,7 +262,7 @@ pub trait Console: Send + Sync {
     async fn hold(
         &self,
         deployment: DeploymentId,
-        held: bool,
+        on_hold: bool,
         reason: String,
     ) -> Result<(), Problem>;
     /// Sets the priority of a deployment's steps relative to other deployments.

@@ -13,9 +13,9 @@ use uuid::Uuid;
 #[async_trait]
 pub trait Oversight: Send + Sync {
     async fn overview(&self) -> Result<Overview, Problem>;
-    async fn workers(&self, wanted: WorkersWanted) -> Result<WorkerPage, Problem>;
+    async fn workers(&self, query: WorkersWanted) -> Result<WorkerPage, Problem>;
     async fn worker(&self, id: Uuid) -> Result<WorkerView, Problem>;
-    async fn audit(&self, wanted: AuditWanted) -> Result<AuditPage, Problem>;
+    async fn audit(&self, query: AuditWanted) -> Result<AuditPage, Problem>;
     /// Verifies a part of the audit's hash chain, from the entry after `after`. 0 starts at the
     /// beginning.
     async fn chain(&self, after: u64) -> Result<ChainView, Problem>;

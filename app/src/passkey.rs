@@ -26,8 +26,8 @@ pub async fn get(options: Value) -> Result<Value, String> {
 
 async fn ask(method: &str, parser: &str, options: Value) -> Result<Value, String> {
     let (host, port) = (window().location().hostname(), window().location().port());
-    if let Some(why) = host_name_error(&host.unwrap_or_default(), &port.unwrap_or_default()) {
-        return Err(why);
+    if let Some(reason) = host_name_error(&host.unwrap_or_default(), &port.unwrap_or_default()) {
+        return Err(reason);
     }
     let promise = begun(method, parser, &options).map_err(|error| explained(&error))?;
     let credential = promise.ok_or(NO_SUPPORT)?.await.map_err(|error| explained(&error))?;
@@ -53,9 +53,9 @@ fn begun(method: &str, parser: &str, options: &Value) -> Result<Option<Promise>,
         return Ok(None);
     };
     let options = parse.call1(&class, &JSON::parse(&options.to_string())?)?;
-    let wish = Object::new();
-    Reflect::set(&wish, &"publicKey".into(), &options)?;
-    Ok(call.call1(&credentials, &wish)?.dyn_into::<Promise>().ok())
+    let request = Object::new();
+    Reflect::set(&request, &"publicKey".into(), &options)?;
+    Ok(call.call1(&credentials, &request)?.dyn_into::<Promise>().ok())
 }
 
 fn explained(error: &JsValue) -> String {
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(host_name_error("[::1]", "8080").as_deref(), Some(localhost));
         assert!(
             host_name_error("192.0.2.7", "")
-                .is_some_and(|why| why.contains("192.0.2.7 is an IP address"))
+                .is_some_and(|reason| reason.contains("192.0.2.7 is an IP address"))
         );
         for host in ["localhost", "gantry.example", "n1.example"] {
             assert_eq!(host_name_error(host, ""), None, "{host}");

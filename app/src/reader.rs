@@ -13,10 +13,10 @@ pub const OPERATOR: &str = "operator";
 
 /// Awaits a request, and returns whether its reader has a permission.
 pub async fn with_permission<T>(
-    asked: impl Future<Output = ServerResult<T>>,
+    request: impl Future<Output = ServerResult<T>>,
     permission: &str,
 ) -> ServerResult<(T, bool)> {
-    let (found, frame) = (asked.await?, calls::frame().await?);
+    let (found, frame) = (request.await?, calls::frame().await?);
     Ok((
         found,
         frame.is_some_and(|frame| frame.me.permissions.iter().any(|word| word == permission)),

@@ -340,10 +340,10 @@ pub enum Standing {
 
 /// Compares the schema of a database with this build. Works with every role.
 pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
-    let may_read =
+    let can_read_sql =
         "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
         AND coalesce(has_table_privilege(to_regclass('guard_version'), 'SELECT'), false)";
-    if !sqlx::query_scalar::<_, bool>(may_read).fetch_one(pool).await? {
+    if !sqlx::query_scalar::<_, bool>(can_read_sql).fetch_one(pool).await? {
         return Ok(Standing::Empty);
     }
     match Migrator::get_pending_migrations_read_only(&connection(pool)).await {

@@ -91,12 +91,16 @@ impl PublicAddress {
     ///
     /// # Errors
     /// As for [`PublicAddress::site`].
-    pub(crate) fn relying_party_for_host(&self, host: Option<&str>) -> Result<RelyingParty, Problem> {
+    pub(crate) fn relying_party_for_host(
+        &self,
+        host: Option<&str>,
+    ) -> Result<RelyingParty, Problem> {
         let origin = match host.filter(|host| !self.secure && self.is_host(host)) {
             Some(host) => format!("http://{host}"),
             None => self.to_string(),
         };
-        RelyingParty::of(&origin).map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
+        RelyingParty::of(&origin)
+            .map_err(|error| Problem::conflict("no_host_name", format!("{error}.")))
     }
 
     /// Whether `origin` is a page of this server that was reached as `host`.
@@ -143,7 +147,7 @@ impl FromStr for PublicAddress {
 /// Browsers omit the scheme's default port from an origin.
 fn default_port(authority: Authority, port: &str) -> Authority {
     match authority.as_str().strip_suffix(port).map(str::parse) {
-        Some(Ok(without)) => without,
+        Some(Ok(stripped)) => stripped,
         _ => authority,
     }
 }

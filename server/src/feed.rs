@@ -126,9 +126,13 @@ impl Feed {
     pub(crate) fn start(store: Store, stopping: CancellationToken) -> Self {
         let (ring, _) = broadcast::channel(RING_CAPACITY);
         let (logs, _) = broadcast::channel(RING_CAPACITY);
-        let (moved, place) = watch::channel(Position { xid: 0, id: 0 });
-        let reader =
-            Reader { store: store.clone(), ring: ring.clone(), logs: logs.clone(), place: moved };
+        let (position_sender, place) = watch::channel(Position { xid: 0, id: 0 });
+        let reader = Reader {
+            store: store.clone(),
+            ring: ring.clone(),
+            logs: logs.clone(),
+            place: position_sender,
+        };
         tokio::spawn(async move {
             tokio::select! {
                 () = reader.run() => {}

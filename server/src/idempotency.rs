@@ -58,13 +58,13 @@ pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret:
     match claim(state, request).await {
         Ok(Turn::Run(request, None)) => next.run(request).await,
         Ok(Turn::Run(request, Some((key, claim)))) => {
-            let renewed = AbortOnDropHandle::new(tokio::spawn(renew(
+            let renewal = AbortOnDropHandle::new(tokio::spawn(renew(
                 state.control.clone(),
                 key.clone(),
                 claim,
             )));
             let answer = next.run(request).await;
-            drop(renewed);
+            drop(renewal);
             note(state, &key, claim, answer, secret).await
         }
         Ok(Turn::Answer(answer)) => answer,
@@ -160,10 +160,10 @@ fn away(error: &StoreError) -> Refusal {
 fn word(headers: &HeaderMap) -> Result<String, Problem> {
     let mut all = headers.get_all(KEY).iter();
     let only = all.next().filter(|_| all.next().is_none()).and_then(|value| value.to_str().ok());
-    let fits = |text: &&str| {
+    let is_valid = |text: &&str| {
         (1..=LONGEST_KEY).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
-    only.filter(fits).map(str::to_owned).ok_or_else(|| {
+    only.filter(is_valid).map(str::to_owned).ok_or_else(|| {
         Problem::invalid(format!(
             "Invalid Idempotency-Key: send one key of 1 to {LONGEST_KEY} visible ASCII characters, \
              such as a UUID."

@@ -156,20 +156,20 @@ pub async fn serve(
         ));
     }
     let router = router(state);
-    let stop = stopping.clone();
+    let shutdown_signal = stopping.clone();
     tokio::spawn(async move {
         shutdown.await;
-        stop.cancel();
+        shutdown_signal.cancel();
     });
     let serving =
         connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
-    let too_late = async {
+    let grace_period = async {
         stopping.cancelled().await;
         tokio::time::sleep(limits::SHUTDOWN_GRACE).await;
     };
     tokio::select! {
         () = serving => {}
-        () = too_late => tracing::info!("cancelling responses that are still open"),
+        () = grace_period => tracing::info!("cancelling responses that are still open"),
     }
     Ok(())
 }
@@ -264,7 +264,7 @@ fn routes(state: &AppState) -> Router {
         .route("/reviews/{id}/graph.svg", get(graph_image::of_review))
         .layer(DefaultBodyLimit::max(limits::MAX_BODY_BYTES))
         .route_layer(from_fn_with_state(state.clone(), session::authenticate));
-    let checked = Router::new()
+    let protected_routes = Router::new()
         .merge(authenticated_routes)
         .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::MAX_BODY_BYTES)))
         .route(
@@ -273,11 +273,14 @@ fn routes(state: &AppState) -> Router {
         )
         .fallback(site::file_or_not_found)
         .layer(from_fn_with_state(state.clone(), guard::pass));
-    let unchecked = Router::new()
+    let probe_routes = Router::new()
         .route(health::LIVENESS_PATH, get(health::lives))
         .route(health::READINESS_PATH, get(health::ready))
         .route(health::METRICS_PATH, get(metrics::collect));
-    checked.merge(unchecked).layer(from_fn(metrics::record_route)).with_state(state.clone())
+    protected_routes
+        .merge(probe_routes)
+        .layer(from_fn(metrics::record_route))
+        .with_state(state.clone())
 }
 
 /// The complete service.

@@ -79,11 +79,11 @@ pub(crate) async fn events(
     let topics = Topics::parse(&wanted.topics)?;
     let after = place(&headers, &wanted.after)?;
     let permit = state.streams.take(actor.person).map_err(full)?;
-    let joined = state.feed.listen(after).await.map_err(|error| {
+    let subscription = state.feed.listen(after).await.map_err(|error| {
         tracing::warn!(%error, "cannot start a stream");
         Problem::unavailable("The journal is not available. Try again in a moment.")
     })?;
-    let stream = stream(state, actor, topics, joined);
+    let stream = stream(state, actor, topics, subscription);
     let held = async_stream::stream! {
         let _permit = permit;
         for await event in stream {
@@ -212,9 +212,9 @@ fn stream(
     state: AppState,
     actor: Actor,
     topics: Topics,
-    joined: Joined,
+    subscription: Joined,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    let Joined { mut events, logs: mut log_growth, first } = joined;
+    let Joined { mut events, logs: mut log_growth, first } = subscription;
     async_stream::stream! {
         let (mut heartbeat, mut still) = (every(state.rhythm.heartbeat), every(state.rhythm.session_check));
         // Shows at once that the connection works, and its position.

@@ -132,8 +132,8 @@ fn bytes(
             for piece in pieces {
                 let skip = usize::try_from(offset.saturating_sub(piece.at_offset.unsigned_abs())).unwrap_or(usize::MAX);
                 let new = piece.body.get(skip..).unwrap_or_default();
-                let room = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
-                let new = &new[..new.len().min(room)];
+                let remaining = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
+                let new = &new[..new.len().min(remaining)];
                 offset += new.len() as u64;
                 yield Bytes::copy_from_slice(new);
             }

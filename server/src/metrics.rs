@@ -171,8 +171,8 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts a round of a background sweep.
-    pub(crate) fn count_task_round(&self, sweep: &'static str, went_well: bool) {
-        let outcome = if went_well { "done" } else { "failed" };
+    pub(crate) fn count_task_round(&self, sweep: &'static str, succeeded: bool) {
+        let outcome = if succeeded { "done" } else { "failed" };
         self.0.sweeps.get_or_create(&TaskLabels { sweep, outcome }).inc();
     }
 }
@@ -212,12 +212,12 @@ struct MatchedRoute(Arc<OnceLock<MatchedPath>>);
 
 /// Passes the matched route to [`count`], which runs outside of the router and does not see it.
 pub(crate) async fn record_route(
-    matched: Option<MatchedPath>,
+    path: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
-    if let (Some(matched), Some(routed)) = (matched, request.extensions().get::<MatchedRoute>()) {
-        let _ = routed.0.set(matched);
+    if let (Some(path), Some(routed)) = (path, request.extensions().get::<MatchedRoute>()) {
+        let _ = routed.0.set(path);
     }
     next.run(request).await
 }
@@ -386,12 +386,12 @@ fn authorize(state: &AppState, request: &Request) -> Result<(), Problem> {
         };
     }
     let from = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let is_near = from.is_some_and(|from| from.0.ip().to_canonical().is_loopback());
+    let is_local = from.is_some_and(|from| from.0.ip().to_canonical().is_loopback());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let is_ours = host.is_some_and(|host| state.address.is_host(host));
-    let direct = !state.address.is_secure()
+    let is_own_host = host.is_some_and(|host| state.address.is_host(host));
+    let is_direct = !state.address.is_secure()
         && !FORWARDING_HEADERS.iter().any(|name| headers.contains_key(*name));
-    match is_near && is_ours && direct {
+    match is_local && is_own_host && is_direct {
         true => Ok(()),
         false => Err(Problem::forbidden(
             "Without a token, metrics are available only on this machine and not through a proxy. \

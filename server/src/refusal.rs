@@ -411,11 +411,11 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     let status = answer.status();
     let known = answer.extensions().get::<Refusal>().cloned();
-    let may_come_back =
+    let is_retryable =
         known.as_ref().is_none_or(|Refusal(problem)| problem.code != UNKNOWN_OUTCOME);
     // Pages and layers know no better time.
     if status == StatusCode::SERVICE_UNAVAILABLE
-        && may_come_back
+        && is_retryable
         && !answer.headers().contains_key(header::RETRY_AFTER)
     {
         answer
@@ -434,18 +434,18 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
         None if has_custom_body(answer.headers()) => return answer,
         None => Refusal(problem_for_response(status, answer.headers())),
     };
-    let mut shaped = match wants_page {
+    let mut formatted = match wants_page {
         true => (status, Html(page(&refusal.0))).into_response(),
         false => refusal.into_response(),
     };
     // Keeps headers such as `Allow`.
-    shaped.headers_mut().remove(header::RETRY_AFTER);
+    formatted.headers_mut().remove(header::RETRY_AFTER);
     for (name, value) in answer.headers() {
         if !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH) {
-            shaped.headers_mut().append(name, value.clone());
+            formatted.headers_mut().append(name, value.clone());
         }
     }
-    shaped
+    formatted
 }
 
 /// Whether the response already has a format: pages and server functions have their own. Layers and

@@ -475,8 +475,8 @@ struct Prioritising {
 /// A number that is far out of range gets an error with the range of priorities, not of integers.
 fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let number = serde_json::Number::deserialize(from)?;
-    let small = number.as_i64().and_then(|number| i32::try_from(number).ok());
-    small.ok_or_else(|| {
+    let in_range = number.as_i64().and_then(|number| i32::try_from(number).ok());
+    in_range.ok_or_else(|| {
         D::Error::custom(format!(
             "the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
         ))

@@ -196,8 +196,8 @@ pub(crate) async fn post(
         })
         .into_response(),
         Err(problem) if browser => {
-            let sign = if here.contains('?') { '&' } else { '?' };
-            Redirect::to(&format!("{here}{sign}problem={}", word(&problem))).into_response()
+            let separator = if here.contains('?') { '&' } else { '?' };
+            Redirect::to(&format!("{here}{separator}problem={}", word(&problem))).into_response()
         }
         Err(problem) => Refusal(problem).into_response(),
     }

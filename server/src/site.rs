@@ -165,9 +165,9 @@ pub(crate) async fn file_or_not_found(State(state): State<AppState>, request: Re
 /// (`//evil.example`).
 fn strip_trailing_slash(asked: &Uri) -> Option<String> {
     let path = asked.path().strip_suffix('/')?.trim_end_matches('/');
-    let ours = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
+    let is_own_path = path.starts_with('/') && !path.starts_with("//") && !path.contains('\\');
     let query = asked.query().map(|query| format!("?{query}")).unwrap_or_default();
-    ours.then(|| format!("{path}{query}"))
+    is_own_path.then(|| format!("{path}{query}"))
 }
 
 #[cfg(test)]

@@ -67,8 +67,8 @@ fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
     };
     let wants_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    let is_short = said.is_some_and(|length| length <= MOST);
-    (request.method() == Method::POST && wants_page && is_short).then_some(names)
+    let is_within_limit = said.is_some_and(|length| length <= MOST);
+    (request.method() == Method::POST && wants_page && is_within_limit).then_some(names)
 }
 
 /// The input of these fields as query parameters.

@@ -66,12 +66,12 @@ impl Annealer {
 
     async fn cleanup_loop(&self) {
         let mut sweep = self.sweeps();
-        let mut kept = None;
+        let mut last_housekeeping = None;
         loop {
             sweep.tick().await;
             self.clean_up().await;
-            if kept.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING_INTERVAL) {
-                kept = Some(Instant::now());
+            if last_housekeeping.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING_INTERVAL) {
+                last_housekeeping = Some(Instant::now());
                 if let Err(error) = run_housekeeping(&self.pool).await {
                     tracing::warn!(%error, "maintenance of the queue failed, retrying");
                 }
@@ -111,15 +111,15 @@ impl Annealer {
             });
         for overdue in overdue {
             let run = RunId(overdue.run);
-            let found = match overdue.leased {
+            let finding = match overdue.leased {
                 false => Overdue::Queued,
                 true if self.proves_unstarted(&overdue).await => Overdue::NeverStarted,
                 true => Overdue::Lost,
             };
-            match running::end_overdue_run(&self.pool, run, found).await {
-                Ok(Finished::Applied) => tracing::warn!(%run, ?found, "ended a lost run"),
+            match running::end_overdue_run(&self.pool, run, finding).await {
+                Ok(Finished::Applied) => tracing::warn!(%run, ?finding, "ended a lost run"),
                 Ok(Finished::Late) => {
-                    tracing::info!(%run, ?found, "a run that seemed lost is still running or has \
+                    tracing::info!(%run, ?finding, "a run that seemed lost is still running or has \
                         ended")
                 }
                 Err(error) => {
@@ -136,7 +136,7 @@ impl Annealer {
             return false;
         }
         let (step, run) = (StepId(overdue.step), RunId(overdue.run));
-        let asked = async {
+        let query = async {
             let hash = overdue.doc.as_deref().and_then(Hash::from_bytes);
             let row = overdue.connection.as_ref().unwrap_or(&Value::Null);
             let connection = node_record::load_connection(&self.objects, hash, row)
@@ -144,8 +144,8 @@ impl Annealer {
                 .map_err(|e| e.to_string())?;
             self.script.end_lost_run(&connection, step, overdue.epoch, run).await
         };
-        match tokio::time::timeout(PROOF_TIMEOUT, asked).await {
-            Ok(Ok(left)) => left == Left::NeverStarted,
+        match tokio::time::timeout(PROOF_TIMEOUT, query).await {
+            Ok(Ok(state)) => state == Left::NeverStarted,
             Ok(Err(reason)) => {
                 tracing::warn!(%run, reason, "cannot find out whether a lost run started on its \
                     node");

@@ -122,9 +122,9 @@ impl Inner {
     async fn next(self: Arc<Self>) -> Vec<LeasedRun> {
         let mut pause = Duration::from_millis(100);
         while !self.closed.load(Ordering::Acquire) {
-            let free = self.asking.capacity.saturating_sub(self.held.count());
-            if free > 0 {
-                match self.lease(free).await {
+            let free_slots = self.asking.capacity.saturating_sub(self.held.count());
+            if free_slots > 0 {
+                match self.lease(free_slots).await {
                     Ok(leased) if !leased.is_empty() => return leased,
                     Ok(_) => pause = Duration::from_millis(100),
                     Err(error) => {
@@ -140,9 +140,9 @@ impl Inner {
         Vec::new()
     }
 
-    async fn lease(&self, free: usize) -> Result<Vec<LeasedRun>, store::StoreError> {
+    async fn lease(&self, free_slots: usize) -> Result<Vec<LeasedRun>, store::StoreError> {
         let since = Instant::now();
-        let limit = u32::try_from(free).unwrap_or(u32::MAX);
+        let limit = u32::try_from(free_slots).unwrap_or(u32::MAX);
         let asking = &self.asking;
         let leased =
             running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease)
@@ -210,15 +210,15 @@ impl Backend for RunQueue {
     ) -> Poll<Result<(), Infallible>> {
         let closing = self.closing.get_or_insert_with(|| {
             let inner = Arc::clone(&self.inner);
-            let (asking, left) = (self.asking.take(), std::mem::take(&mut self.leased));
+            let (asking, unstarted) = (self.asking.take(), std::mem::take(&mut self.leased));
             inner.closed.store(true, Ordering::Release);
             inner.held.wake.notify_one();
             async move {
-                let late = match asking {
+                let last_runs = match asking {
                     Some(asking) => asking.await,
                     None => Vec::new(),
                 };
-                inner.return_runs(left.into_iter().chain(late)).await;
+                inner.return_runs(unstarted.into_iter().chain(last_runs)).await;
             }
             .boxed()
         });
@@ -280,7 +280,7 @@ impl Inner {
     /// here.
     async fn finish(&self, run: RunId, end: &RunEnd) {
         let mut pause = Duration::from_millis(50);
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match self.ends.ask((run, end.clone())).await {
                 Ok(Finished::Applied) => return,
@@ -289,7 +289,7 @@ impl Inner {
                         stored but not applied");
                     return;
                 }
-                Err(error) if begun.elapsed() > MAX_RETRY_TIME => {
+                Err(error) if started.elapsed() > MAX_RETRY_TIME => {
                     tracing::error!(%run, %error, "cannot finish a run for ten minutes, so it will \
                         count as lost");
                     return;

@@ -59,14 +59,14 @@ pub struct Trouble {
 /// Starts the services of these nodes. A failing node does not stop the others from starting.
 pub async fn boot(nodes: &[LocalNode]) -> Vec<Trouble> {
     let all = nodes.iter().map(|node| async move {
-        let mut troubles = Vec::new();
+        let mut errors = Vec::new();
         for script in scripts(&node.root.join("etc/boot.d")).await {
             if let Err(reason) = run(node, &script).await {
                 let what = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                troubles.push(Trouble { node: node.clone(), what, reason });
+                errors.push(Trouble { node: node.clone(), what, reason });
             }
         }
-        troubles
+        errors
     });
     futures::future::join_all(all).await.into_iter().flatten().collect()
 }
@@ -79,11 +79,11 @@ pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
             running.push((node, service));
         }
     }
-    let mut troubles = Vec::new();
+    let mut errors = Vec::new();
     for (node, service) in &running {
         if let Err(error) = service.signal(Signal::SIGTERM) {
             let what = service.name.clone();
-            troubles.push(Trouble { node: (*node).clone(), what, reason: error.to_string() });
+            errors.push(Trouble { node: (*node).clone(), what, reason: error.to_string() });
         }
     }
     let deadline = Instant::now() + HALT_TIMEOUT;
@@ -93,7 +93,7 @@ pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
     for (_, service) in running.iter().filter(|(_, service)| service.is_alive()) {
         let _ = service.signal(Signal::SIGKILL);
     }
-    troubles
+    errors
 }
 
 /// Executable files, sorted by name.
@@ -125,11 +125,11 @@ async fn run(node: &LocalNode, script: &Path) -> Result<(), String> {
     command.current_dir(&node.root).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
-    let ended = timeout(BOOT_TIMEOUT, crate::jig::script::wait_with_last_line(child)).await;
-    let (status, said) = ended
+    let result = timeout(BOOT_TIMEOUT, crate::jig::script::wait_with_last_line(child)).await;
+    let (status, message) = result
         .map_err(|_| format!("it took longer than {} seconds", BOOT_TIMEOUT.as_secs()))?
         .map_err(|e| e.to_string())?;
-    if status.success() { Ok(()) } else { Err(format!("{status}: {said}")) }
+    if status.success() { Ok(()) } else { Err(format!("{status}: {message}")) }
 }
 
 /// A service, read from its `.pid` file.
@@ -221,9 +221,9 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
         let node = node(folder.path());
         script(&node, "10-svc", SERVICE);
         script(&node, "20-bad", "#!/bin/sh\necho no such disk >&2\nexit 3\n");
-        let troubles = boot(std::slice::from_ref(&node)).await;
-        assert_eq!(troubles.len(), 1);
-        let told = troubles[0].to_string();
+        let errors = boot(std::slice::from_ref(&node)).await;
+        assert_eq!(errors.len(), 1);
+        let told = errors[0].to_string();
         assert!(
             told.contains("n1.demo.test")
                 && told.contains("20-bad")

@@ -48,22 +48,22 @@ impl Heartbeat {
         // One renewal at a time, never canceled midway. A partial registration is worse than a late
         // one.
         let mut beating = Box::pin(self.renew());
-        let mut resting = false;
-        let mut again = false;
+        let mut idle = false;
+        let mut due = false;
         loop {
             tokio::select! {
-                _ = ticks.tick() => again = true,
-                () = self.cancelled.notified() => again = true,
+                _ = ticks.tick() => due = true,
+                () = self.cancelled.notified() => due = true,
                 _ = clock.tick() => self.stop_expired(),
-                done = &mut beating, if !resting => {
-                    resting = true;
-                    if let Err(error) = done {
+                result = &mut beating, if !idle => {
+                    idle = true;
+                    if let Err(error) = result {
                         tracing::warn!(%error, "cannot renew leases, retrying");
                     }
                 }
             }
-            if resting && again {
-                (resting, again) = (false, false);
+            if idle && due {
+                (idle, due) = (false, false);
                 beating.set(self.renew());
             }
         }
@@ -86,19 +86,19 @@ impl Heartbeat {
                 running::confirm_worker(&self.pool, self.hello.id).await?;
             }
         }
-        let ours = self.held.ids();
-        if ours.is_empty() {
+        let run_ids = self.held.ids();
+        if run_ids.is_empty() {
             return Ok(());
         }
-        let renewed = running::renew_runs(&self.pool, self.hello.id, &ours, self.lease).await?;
+        let renewed = running::renew_runs(&self.pool, self.hello.id, &run_ids, self.lease).await?;
         for renewed in &renewed {
             self.held.renewed(renewed.run, since, self.lease);
             if renewed.cancel {
                 self.held.stop(renewed.run, StopReason::Cancelled);
             }
         }
-        let gone = |run: &&RunId| !renewed.iter().any(|renewed| renewed.run == **run);
-        for run in ours.iter().filter(gone) {
+        let is_lost = |run: &&RunId| !renewed.iter().any(|renewed| renewed.run == **run);
+        for run in run_ids.iter().filter(is_lost) {
             // A finished run is no longer in the register, so this stops only runs that the
             // database took away.
             self.held.stop(*run, StopReason::LeaseLost);

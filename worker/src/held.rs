@@ -55,30 +55,30 @@ impl Held {
 
     /// Records the renewal of a lease.
     pub fn renewed(&self, run: RunId, since: Instant, lease: Duration) {
-        if let Some(held) = self.runs().get_mut(&run) {
-            held.expires_at = since + lease;
+        if let Some(run_lease) = self.runs().get_mut(&run) {
+            run_lease.expires_at = since + lease;
         }
     }
 
-    pub fn stop(&self, run: RunId, why: StopReason) {
-        if let Some(held) = self.runs().get(&run) {
-            held.stopper.stop(why);
+    pub fn stop(&self, run: RunId, reason: StopReason) {
+        if let Some(run_lease) = self.runs().get(&run) {
+            run_lease.stopper.stop(reason);
         }
     }
 
-    pub fn stop_all(&self, why: StopReason) {
-        for held in self.runs().values() {
-            held.stopper.stop(why);
+    pub fn stop_all(&self, reason: StopReason) {
+        for run_lease in self.runs().values() {
+            run_lease.stopper.stop(reason);
         }
     }
 
     /// Stops the runs whose leases have expired. Other workers may have leased them since.
     pub fn stop_expired(&self, now: Instant) -> Vec<RunId> {
         let runs = self.runs();
-        let outdated = runs.iter().filter(|(_, held)| held.expires_at <= now);
-        outdated
-            .map(|(run, held)| {
-                held.stopper.stop(StopReason::LeaseLost);
+        let expired = runs.iter().filter(|(_, run_lease)| run_lease.expires_at <= now);
+        expired
+            .map(|(run, run_lease)| {
+                run_lease.stopper.stop(StopReason::LeaseLost);
                 *run
             })
             .collect()

@@ -186,33 +186,33 @@ pub async fn run(
     tracing::info!(worker = %hello.name, capacity = config.capacity, "worker started");
 
     let monitor = monitor(&config, &pool, &hello, &held, &runner);
-    let told = Notify::new();
+    let shutdown_begun = Notify::new();
     let signal = async {
         shutdown.await;
         tracing::info!(worker = %hello.name, running = held.count(), "worker is stopping");
-        told.notify_one();
+        shutdown_begun.notify_one();
         Ok(())
     };
-    let ending = async {
-        told.notified().await;
+    let forced_stop = async {
+        shutdown_begun.notified().await;
         annealing.abort();
         stop_after_grace(&config, &held).await;
         std::future::pending().await
     };
-    let stopped = tokio::select! {
-        stopped = monitor.run_with_signal(signal) => stopped,
-        never = ending => never,
+    let result = tokio::select! {
+        result = monitor.run_with_signal(signal) => result,
+        never = forced_stop => never,
     };
     if let Err(error) = running::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
-    Ok(stopped?)
+    Ok(result?)
 }
 
 /// Reports the names of the secrets in the folder periodically, because files change while the
 /// worker runs.
-async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, every: Duration) {
-    let mut pause = Duration::from_millis(250).min(every);
+async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, interval: Duration) {
+    let mut pause = Duration::from_millis(250).min(interval);
     loop {
         let known = tokio::task::spawn_blocking({
             let folder = folder.clone();
@@ -220,11 +220,11 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, ev
         });
         if let Ok(known) = known.await {
             match running::report_secrets(&pool, worker, &known).await {
-                Ok(true) => pause = every,
+                Ok(true) => pause = interval,
                 // The worker's row does not exist yet. The heartbeat inserts it.
                 Ok(false) => {}
                 Err(error) => {
-                    pause = every;
+                    pause = interval;
                     tracing::warn!(%error, "cannot report the worker's secrets, retrying");
                 }
             }
@@ -252,7 +252,7 @@ fn monitor(
     held: &Arc<Held>,
     runner: &Arc<Runner>,
 ) -> Monitor {
-    let asking = Asking {
+    let queue_config = Asking {
         worker: hello.id,
         capacity: usize::try_from(config.capacity).unwrap_or(usize::MAX),
         lease: config.lease,
@@ -261,15 +261,20 @@ fn monitor(
     let (pool, name, held, runner) =
         (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
     let ends = Arc::new(backend::ends(pool.clone(), hello.id));
-    let (max_run_time, whole) = (config.max_run_time, config.grace_period + FINAL_STOP_TIME);
+    let (max_run_time, stop_time) = (config.max_run_time, config.grace_period + FINAL_STOP_TIME);
     // The sleep must start at shutdown, so it is created when this future is first polled.
-    let last = async move { tokio::time::sleep(whole).await };
+    let terminator = async move { tokio::time::sleep(stop_time).await };
     Monitor::new()
         .register(move |restart| {
             WorkerBuilder::new(format!("{name}/{restart}"))
-                .backend(RunQueue::new(pool.clone(), asking.clone(), held.clone(), ends.clone()))
+                .backend(RunQueue::new(
+                    pool.clone(),
+                    queue_config.clone(),
+                    held.clone(),
+                    ends.clone(),
+                ))
                 .data(runner.clone())
-                .concurrency(asking.capacity)
+                .concurrency(queue_config.capacity)
                 .timeout(max_run_time)
                 .enable_tracing()
                 .parallelize(spawn_abortable)
@@ -279,7 +284,7 @@ fn monitor(
             tracing::error!(%error, "a task of the worker ended and is restarted");
             true
         })
-        .with_terminator(last)
+        .with_terminator(terminator)
 }
 
 /// Spawns a task that is aborted when its handle is dropped.

@@ -136,8 +136,8 @@ impl Lines {
     /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.taken += bytes.len() as u64;
-        let shown = self.mask.push(bytes);
-        self.open.extend(shown);
+        let masked = self.mask.push(bytes);
+        self.open.extend(masked);
         let whole = match self.open.iter().rposition(|byte| *byte == b'\n') {
             Some(end) => end + 1,
             None if self.open.len() > MAX_UNFINISHED_LINE => self.open.len(),
@@ -208,12 +208,12 @@ async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver
 const MAX_RETRY_TIME: Duration = Duration::from_secs(300);
 
 async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut pause = Duration::from_millis(100);
     loop {
         match store.append(offset, chunk).await {
             Ok(()) => return true,
-            Err(error) if begun.elapsed() > MAX_RETRY_TIME => {
+            Err(error) if started.elapsed() > MAX_RETRY_TIME => {
                 tracing::error!(%error, offset, "cannot write a log for five minutes, so its rest \
                     is lost");
                 return false;

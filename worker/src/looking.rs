@@ -61,29 +61,29 @@ impl Looking {
 
     /// Runs until it is dropped.
     pub async fn look(self) {
-        let this = Arc::new(self);
-        let mut under_way = JoinSet::new();
+        let checker = Arc::new(self);
+        let mut checks = JoinSet::new();
         let busy = Arc::new(Mutex::new(BTreeSet::new()));
         let mut ticks = tokio::time::interval(
-            (this.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            (checker.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)),
         );
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                Some(_) = under_way.join_next() => continue,
+                Some(_) = checks.join_next() => continue,
             }
-            let room =
-                u32::try_from(MAX_CONCURRENT.saturating_sub(under_way.len())).unwrap_or_default();
-            if room == 0 {
+            let free_slots =
+                u32::try_from(MAX_CONCURRENT.saturating_sub(checks.len())).unwrap_or_default();
+            if free_slots == 0 {
                 continue;
             }
-            match running::due_nodes(&this.pool, this.every, room).await {
+            match running::due_nodes(&checker.pool, checker.every, free_slots).await {
                 Ok(due) => {
                     for node in due {
                         let Some(busy) = Busy::with(&busy, node.id) else { continue };
-                        let looking = Arc::clone(&this).check_node(node);
-                        under_way.spawn(async move {
+                        let looking = Arc::clone(&checker).check_node(node);
+                        checks.spawn(async move {
                             looking.await;
                             drop(busy);
                         });
@@ -115,16 +115,16 @@ impl Looking {
             _ => None,
         };
         // If several addresses failed, no single address represents the result.
-        let entered = tried.iter().find(|tried| tried.reached && came.is_ok());
-        let alone = tried.first().filter(|_| tried.len() == 1);
-        let address = entered.or(alone).map(|tried| tried.address.clone()).unwrap_or_default();
+        let successful = tried.iter().find(|tried| tried.reached && came.is_ok());
+        let only = tried.first().filter(|_| tried.len() == 1);
+        let address = successful.or(only).map(|tried| tried.address.clone()).unwrap_or_default();
         // The duration would tell a closed port from a filtered one.
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
-        let looked = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
-        match running::record_health_check(&self.pool, node.id, &looked).await {
+        let result = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
+        match running::record_health_check(&self.pool, node.id, &result).await {
             Ok(true) => {
-                tracing::info!(node = %node.fqdn, alive = looked.came.is_ok(), "the state of a \
+                tracing::info!(node = %node.fqdn, alive = result.came.is_ok(), "the state of a \
                     node changed")
             }
             Ok(false) => {}
@@ -142,8 +142,14 @@ impl Looking {
             self.logged.lock().unwrap_or_else(PoisonError::into_inner).remove(&node.id);
             return false;
         }
-        let known = match running::reached_addresses(&self.pool, node.id, node.as_of.way_no).await {
-            Ok(known) => known,
+        let known_addresses = match running::reached_addresses(
+            &self.pool,
+            node.id,
+            node.as_of.way_no,
+        )
+        .await
+        {
+            Ok(known_addresses) => known_addresses,
             // If this conceals too much, the next check corrects it.
             Err(error) => {
                 tracing::warn!(node = %node.fqdn, %error, "cannot read the addresses that accepted \
@@ -152,7 +158,7 @@ impl Looking {
             }
         };
         let detail = summary(&look.tried);
-        if !conceal(look, &known) {
+        if !conceal(look, &known_addresses) {
             return false;
         }
         let last = self
@@ -172,19 +178,19 @@ impl Looking {
         let what = |error: String| {
             format!("the login succeeded, but the runs on the node are unknown: {error}")
         };
-        let asked = timeout(SURVEY_TIMEOUT, async {
-            let found = self.script.survey(connection).await?;
-            let strays = running::orphaned_attempts(&self.pool, node.id, &found)
+        let result = timeout(SURVEY_TIMEOUT, async {
+            let attempts = self.script.survey(connection).await?;
+            let orphans = running::orphaned_attempts(&self.pool, node.id, &attempts)
                 .await
                 .map_err(|error| error.to_string())?;
-            for (run, step, epoch) in strays {
+            for (run, step, epoch) in orphans {
                 tracing::info!(node = %node.fqdn, %run, %step, "ending an attempt on a node, \
                     because it has no open run");
                 self.script.end_lost_run(connection, step, epoch, run).await?;
             }
             Ok(())
         });
-        match asked.await {
+        match result.await {
             Ok(done) => done.map_err(what),
             Err(_) => Err(what(format!("no answer within {} seconds", SURVEY_TIMEOUT.as_secs()))),
         }
@@ -194,12 +200,12 @@ impl Looking {
 /// Recorded for an address that never let a worker in.
 const UNREACHABLE: &str = "not reachable over SSH, see the log of the worker";
 
-fn conceal(look: &mut Look, known: &[String]) -> bool {
+fn conceal(look: &mut Look, known_addresses: &[String]) -> bool {
     let mut concealed = false;
     for tried in &mut look.tried {
         if !tried.reached
             && look.revealing.contains(&tried.address)
-            && !known.contains(&tried.address)
+            && !known_addresses.contains(&tried.address)
         {
             UNREACHABLE.clone_into(&mut tried.said);
             concealed = true;

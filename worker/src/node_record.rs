@@ -82,7 +82,7 @@ pub fn check_seen(
         ("addresses", reviewed.is_none_or(|connection| connection.addresses() == addresses)),
     ];
     let fields: Vec<_> =
-        compared.into_iter().filter(|(_, same)| !same).map(|(field, _)| field).collect();
+        compared.into_iter().filter(|(_, is_equal)| !is_equal).map(|(field, _)| field).collect();
     match fields.is_empty() {
         true => Ok(()),
         false => {

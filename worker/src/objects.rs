@@ -87,9 +87,9 @@ impl Objects {
     where
         T: DeserializeOwned + Send + Sync + 'static,
     {
-        let known = self.parsed.lock().ok().and_then(|parsed| parsed.get(&(kind, hash)).cloned());
-        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
-            return Ok(known);
+        let cached = self.parsed.lock().ok().and_then(|parsed| parsed.get(&(kind, hash)).cloned());
+        if let Some(cached) = cached.and_then(|cached| cached.downcast().ok()) {
+            return Ok(cached);
         }
         let body = self.bytes(kind, hash).await?;
         let unreadable =

@@ -35,7 +35,7 @@ use engine::cluster::{
 };
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
-use engine::data::surroundings::{self, Carried, OwnNode, AttemptResult};
+use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
 use engine::ids::{
@@ -116,8 +116,8 @@ impl From<RecordError> for Refusal {
     }
 }
 
-fn broken(link: impl Into<String>) -> Refusal {
-    Refusal::Chain(link.into())
+fn broken(problem: impl Into<String>) -> Refusal {
+    Refusal::Chain(problem.into())
 }
 
 /// Facts about a run and its visible data, as the database has them.
@@ -160,11 +160,11 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
     let mut facts = running::run_details(pool, runs).await?;
     let of: Vec<(StepId, NodeId)> = facts.values().map(|facts| (facts.step, facts.node)).collect();
     let mut seen = running::visible_steps(pool, &of).await?;
-    let targets = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
-    let approvals = running::approvals(pool, &targets).await?;
-    let most = i64::try_from(surroundings::MAX_RESULTS).unwrap_or(i64::MAX);
+    let blueprints = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
+    let approvals = running::approvals(pool, &blueprints).await?;
+    let limit = i64::try_from(surroundings::MAX_RESULTS).unwrap_or(i64::MAX);
     let results =
-        running::stored_results(pool, &of.iter().map(|(_, node)| *node).collect(), most).await?;
+        running::stored_results(pool, &of.iter().map(|(_, node)| *node).collect(), limit).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
@@ -332,8 +332,8 @@ impl Preparing {
                 facts.target, now.noderole.role, facts.role_hash
             )));
         }
-        let then = self.meant(facts, facts.generation_root, &key).await?;
-        let ledger = then.content()?;
+        let at_generation = self.meant(facts, facts.generation_root, &key).await?;
+        let ledger = at_generation.content()?;
         if facts.content != ledger && facts.content != now.content()? {
             return Err(broken(format!(
                 "its content {} belongs neither to generation {} nor to target {}",
@@ -409,28 +409,28 @@ impl Preparing {
         let Some(noderole) = node.noderoles.get(&key) else { return Ok(()) };
         let role = self.objects.role(noderole.role).await?;
         let rows = &facts.rows;
-        let differs = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
-        differs.expect_equal(
+        let row_check = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
+        row_check.expect_equal(
             "noderole",
             "data",
             canonical(&rows.data)?,
             canonical(&noderole.data)?,
         )?;
-        differs.expect_equal("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
-        differs.expect_equal("step", "node_id", rows.step_node, node.id.0)?;
-        differs.expect_equal("step", "destructive", rows.destructive, role.flags.destructive)?;
-        differs.expect_equal("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
+        row_check.expect_equal("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
+        row_check.expect_equal("step", "node_id", rows.step_node, node.id.0)?;
+        row_check.expect_equal("step", "destructive", rows.destructive, role.flags.destructive)?;
+        row_check.expect_equal("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
         let exclusive = role.run.exclusive && !node.phantom;
-        differs.expect_equal("step", "exclusive", rows.step_exclusive, exclusive)?;
-        differs.expect_equal("step", "instant", rows.instant, is_immediate(&role))?;
-        differs.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
-        differs.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
-        differs.expect_equal("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
+        row_check.expect_equal("step", "exclusive", rows.step_exclusive, exclusive)?;
+        row_check.expect_equal("step", "instant", rows.instant, is_immediate(&role))?;
+        row_check.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
+        row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
+        row_check.expect_equal("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
-        differs.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
+        row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (lane, _, _) = role.lane();
-        differs.expect_equal("lane", "name", rows.lane.as_str(), lane.as_str())?;
-        differs.expect_equal(
+        row_check.expect_equal("lane", "name", rows.lane.as_str(), lane.as_str())?;
+        row_check.expect_equal(
             "lane",
             "deployment_id",
             rows.lane_deployment,
@@ -438,16 +438,21 @@ impl Preparing {
         )?;
         // A run keeps the values that its step had at the claim.
         if facts.head_root == facts.target_root {
-            differs.expect_equal("run", "exclusive", facts.exclusive, exclusive)?;
-            differs.expect_equal("run", "lane_id", rows.same_lane, true)?;
+            row_check.expect_equal("run", "exclusive", facts.exclusive, exclusive)?;
+            row_check.expect_equal("run", "lane_id", rows.same_lane, true)?;
         }
         let parents = |of: &[(NoderoleId, EdgeKind)]| {
             of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>()
         };
-        let there: Vec<_> =
+        let actual: Vec<_> =
             self::parents(facts)?.into_iter().map(|parent| (parent.parent, parent.kind)).collect();
         let meant: Vec<_> = noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect();
-        differs.expect_equal("edge", "parent", json!(parents(&there)), json!(parents(&meant)))?;
+        row_check.expect_equal(
+            "edge",
+            "parent",
+            json!(parents(&actual)),
+            json!(parents(&meant)),
+        )?;
         self.check_parents(facts, &root).await
     }
 
@@ -459,14 +464,15 @@ impl Preparing {
                 role: named(RoleName::parse(&parent.role))?,
                 instance: parent.instance,
             };
-            let differs = Differs { key: format!("{key} on {}", parent.fqdn), target: facts.head };
-            differs.expect_equal("step", "noderole_id", parent.parent, key.id(parent.node))?;
-            differs.expect_equal("step", "skipped", parent.skipped, false)?;
+            let row_check =
+                Differs { key: format!("{key} on {}", parent.fqdn), target: facts.head };
+            row_check.expect_equal("step", "noderole_id", parent.parent, key.id(parent.node))?;
+            row_check.expect_equal("step", "skipped", parent.skipped, false)?;
             let Some(node) = head.nodes.get(&parent.node) else { continue };
             let node = self.objects.node(*node).await?;
             let Some(noderole) = node.noderoles.get(&key) else { continue };
             let role = self.objects.role(noderole.role).await?;
-            differs.expect_equal("step", "instant", parent.instant, is_immediate(&role))?;
+            row_check.expect_equal("step", "instant", parent.instant, is_immediate(&role))?;
         }
         Ok(())
     }
@@ -511,28 +517,28 @@ impl Preparing {
         for Seen { distance, step } in seen {
             let key =
                 NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
-            let differs = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
+            let row_check = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
             // The id is a function of the node and the key, in every target.
-            differs.expect_equal("step", "noderole_id", step.noderole, key.id(step.node))?;
+            row_check.expect_equal("step", "noderole_id", step.noderole, key.id(step.node))?;
             if step.head == facts.head
                 && let Some(Documents { node, noderole, .. }) =
                     self.documents(&head, step.node, &key).await?
             {
-                differs.expect_equal(
+                row_check.expect_equal(
                     "noderole",
                     "data",
                     canonical(&step.data)?,
                     canonical(&noderole.data)?,
                 )?;
-                differs.expect_equal("noderole", "role_hash", step.role_hash, noderole.role)?;
-                differs.expect_equal(
+                row_check.expect_equal("noderole", "role_hash", step.role_hash, noderole.role)?;
+                row_check.expect_equal(
                     "noderole",
                     "deployment_id",
                     step.deployment.0,
                     noderole.deployment.0,
                 )?;
-                differs.expect_equal("step", "rank", step.rank, noderole.rank)?;
-                differs.expect_equal("step", "skipped", step.skipped, false)?;
+                row_check.expect_equal("step", "rank", step.rank, noderole.rank)?;
+                row_check.expect_equal("step", "skipped", step.skipped, false)?;
                 node_record::check_seen(&node, &step.fqdn, step.phantom, &step.addresses())?;
             }
             let documents = match self.documents(&own, step.node, &key).await? {
@@ -576,17 +582,17 @@ impl Preparing {
         for (secret, source) in layered.references() {
             *wanted.entry(secret).or_default() |= source.step == facts.step;
         }
-        let (mut known, mut withheld) = (BTreeMap::new(), Vec::new());
+        let (mut resolved, mut withheld) = (BTreeMap::new(), Vec::new());
         for (secret, is_own) in wanted {
             match self.secrets.resolve(&secret, Purpose::Data(deployment)).await {
-                Ok(plain) => drop(known.insert(secret, plain)),
+                Ok(text) => drop(resolved.insert(secret, text)),
                 Err(SecretError::Denied(why)) if !is_own => withheld.push(why),
                 Err(error) => return Err(Refusal::Secret(error.to_string())),
             }
         }
         let mut input = layered.value;
-        insert_secrets(&mut input, &known);
-        Ok(Resolved { input, secrets: Secrets::new(known.into_values()), withheld })
+        insert_secrets(&mut input, &resolved);
+        Ok(Resolved { input, secrets: Secrets::new(resolved.into_values()), withheld })
     }
 }
 
@@ -711,17 +717,17 @@ fn is_immediate(role: &Role) -> bool {
 fn check_jig(facts: &RunFacts, system: &DeploymentDoc) -> Result<(), Refusal> {
     let jig = named(JigName::parse(&facts.rows.jig))?;
     let is_active = !system.inactive_jigs.contains(&jig);
-    let differs = Differs { key: jig.to_string(), target: facts.head };
-    differs.expect_equal("jig", "active", facts.rows.jig_active, is_active)
+    let row_check = Differs { key: jig.to_string(), target: facts.head };
+    row_check.expect_equal("jig", "active", facts.rows.jig_active, is_active)
 }
 
 /// Checks conditions that may have changed since the claim, and conditions that should have
 /// prevented the claim. `system` is the document in force.
 fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<(), Refusal> {
     let rows = &facts.rows;
-    let done = rows.applied_generation == rows.step_generation
+    let is_applied = rows.applied_generation == rows.step_generation
         && rows.step_generation == facts.generation.0;
-    if role.flags.destructive && done {
+    if role.flags.destructive && is_applied {
         return Err(broken(format!(
             "its step is destructive and was already applied at generation {}",
             facts.generation
@@ -734,7 +740,7 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         (rows.fits, "its node is not in the state that the action needs"),
         (!system.inactive_jigs.contains(&role.jig), "its jig is disabled"),
     ];
-    if let Some((_, why)) = now.into_iter().find(|(holds, _)| !holds) {
+    if let Some((_, why)) = now.into_iter().find(|(is_met, _)| !is_met) {
         return Err(Refusal::NotReady(why));
     }
     let states = parents(facts)?.into_iter().map(|parent| {
@@ -755,10 +761,10 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
 fn run_context(
     facts: &RunFacts,
     doc: &NodeDoc,
-    (results, all): (Vec<KeptResult>, usize),
+    (results, total): (Vec<KeptResult>, usize),
     below: &[VisibleNoderole],
 ) -> Result<Value, Refusal> {
-    let more = all.saturating_sub(results.len());
+    let omitted = total.saturating_sub(results.len());
     let node = OwnNode {
         id: facts.node,
         name: named(Fqdn::parse(&facts.fqdn))?,
@@ -775,8 +781,8 @@ fn run_context(
     let results = results.into_iter().map(returned).collect::<Result<Vec<_>, _>>()?;
     let carried =
         below.iter().filter_map(VisibleNoderole::carried).collect::<Result<Vec<_>, _>>()?;
-    let made = surroundings::surroundings(node, results, more, &carried)?;
-    serde_json::to_value(made)
+    let context = surroundings::surroundings(node, results, omitted, &carried)?;
+    serde_json::to_value(context)
         .map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
 }
 
@@ -837,9 +843,9 @@ pub(crate) async fn required_approvals(
     let risks = risks
         .collect::<Result<BTreeSet<_>, _>>()
         .map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-    let old = approval.policy.as_ref().ok_or_else(|| broken("a submission has no policy"))?;
+    let current = approval.policy.as_ref().ok_or_else(|| broken("a submission has no policy"))?;
     let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
-    for hash in std::iter::once(old).chain(&approval.new_policy) {
+    for hash in std::iter::once(current).chain(&approval.new_policy) {
         let hash = Hash::from_bytes(hash)
             .ok_or_else(|| broken("the hash of a policy must have 32 bytes"))?;
         needed = needed.max(objects.policy(hash).await?.approvals_for(&risks));
@@ -852,16 +858,16 @@ struct Checked {
     ledger: Hash,
 }
 
-fn insert_secrets(value: &mut Value, known: &BTreeMap<SecretRef, String>) {
-    if let Some(plain) = reference(value).and_then(|secret| known.get(&secret)) {
-        *value = Value::String(plain.clone());
+fn insert_secrets(value: &mut Value, resolved: &BTreeMap<SecretRef, String>) {
+    if let Some(text) = reference(value).and_then(|secret| resolved.get(&secret)) {
+        *value = Value::String(text.clone());
         return;
     }
     match value {
         Value::Object(entries) => {
-            entries.values_mut().for_each(|value| insert_secrets(value, known))
+            entries.values_mut().for_each(|value| insert_secrets(value, resolved))
         }
-        Value::Array(items) => items.iter_mut().for_each(|value| insert_secrets(value, known)),
+        Value::Array(items) => items.iter_mut().for_each(|value| insert_secrets(value, resolved)),
         _ => {}
     }
 }

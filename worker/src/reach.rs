@@ -52,16 +52,16 @@ impl Reachable {
     pub async fn connect(&self, address: &str, port: u16) -> Result<TcpStream, ConnectError> {
         let policy = self.policy(port).await;
         policy.check_record(address, port).map_err(ConnectError::Refused)?;
-        let found: Vec<SocketAddr> = lookup_host((address, port)).await?.collect();
+        let resolved: Vec<SocketAddr> = lookup_host((address, port)).await?.collect();
         let (mut allowed, mut refused) = (Vec::new(), None);
-        for one in found {
-            match policy.check(one.ip(), port) {
-                Ok(()) => allowed.push(one),
-                Err(why) => refused = Some(why),
+        for candidate in resolved {
+            match policy.check(candidate.ip(), port) {
+                Ok(()) => allowed.push(candidate),
+                Err(reason) => refused = Some(reason),
             }
         }
         match refused.filter(|_| allowed.is_empty()) {
-            Some(why) => Err(ConnectError::Refused(why)),
+            Some(reason) => Err(ConnectError::Refused(reason)),
             None => Ok(TcpStream::connect(&*allowed).await?),
         }
     }
@@ -71,9 +71,10 @@ impl Reachable {
     async fn policy(&self, port: u16) -> Policy {
         let database = match self.database.as_ref().filter(|(_, of)| *of == port) {
             Some((host, of)) => {
-                let found = lookup_host((host.as_str(), *of)).await;
-                let addresses =
-                    found.map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default();
+                let resolved = lookup_host((host.as_str(), *of)).await;
+                let addresses = resolved
+                    .map(|resolved| resolved.map(|candidate| candidate.ip()).collect())
+                    .unwrap_or_default();
                 Some(Database { host: host.clone(), addresses, port: *of })
             }
             None => None,
@@ -86,8 +87,8 @@ impl Reachable {
 pub fn own_addresses() -> BTreeSet<IpAddr> {
     let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let address = |of: nix::sys::socket::SockaddrStorage| {
-        let four = of.as_sockaddr_in().map(|of| IpAddr::V4(of.ip()));
-        four.or_else(|| of.as_sockaddr_in6().map(|of| IpAddr::V6(of.ip())))
+        let ipv4 = of.as_sockaddr_in().map(|of| IpAddr::V4(of.ip()));
+        ipv4.or_else(|| of.as_sockaddr_in6().map(|of| IpAddr::V6(of.ip())))
     };
     interfaces.filter_map(|interface| address(interface.address?)).collect()
 }
@@ -102,7 +103,7 @@ mod tests {
     async fn tried(reachable: &Reachable, address: &str, port: u16) -> String {
         match reachable.connect(address, port).await {
             Ok(_) => "connected".to_owned(),
-            Err(ConnectError::Refused(why)) => format!("{why:?}"),
+            Err(ConnectError::Refused(reason)) => format!("{reason:?}"),
             Err(ConnectError::Failed(_)) => "failed".to_owned(),
         }
     }

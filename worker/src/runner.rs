@@ -74,8 +74,8 @@ impl Runner {
             );
             log.line(Stream::Gantry, &line);
         }
-        let ended = self.start(&prepared.job, &log, stop).await;
-        let end = run_end(ended, &prepared.job, &prepared.secrets);
+        let outcome = self.start(&prepared.job, &log, stop).await;
+        let end = run_end(outcome, &prepared.job, &prepared.secrets);
         if let Some(RunEnd::Failed { reason, .. }) = &end {
             log.line(Stream::Gantry, &format!("[gantry: failed: {reason}]"));
         }
@@ -126,9 +126,9 @@ impl Runner {
 /// it can end its processes) gets extra time to report. After that it is dropped, which leaves
 /// nothing running.
 async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
-    let allowed = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
-    match tokio::time::timeout(allowed, jig.run(job, log, stop)).await {
-        Ok(ended) => ended,
+    let limit = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
+    match tokio::time::timeout(limit, jig.run(job, log, stop)).await {
+        Ok(outcome) => outcome,
         Err(_) => Ended::failed(format!(
             "The run took longer than {} seconds, the time limit of its role.",
             job.timeout().as_secs()
@@ -137,8 +137,8 @@ async fn in_time(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
 }
 
 /// Converts a jig's result to the end of the run.
-fn run_end(ended: Ended, job: &Job, secrets: &Secrets) -> Report {
-    Some(match ended {
+fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
+    Some(match outcome {
         Ended::Returned(result) => succeeded(result, job, secrets),
         Ended::Failed { reason, found } => failed(&reason, found, secrets),
         Ended::Refused(reason) => failed(&reason, Object::new(), secrets),
@@ -215,10 +215,10 @@ fn facts_error(result: &Object, job: &Job) -> Option<String> {
         );
     }
     let bytes = serde_json::to_vec(facts).map_or(usize::MAX, |bytes| bytes.len());
-    let most = api::limits::FACTS;
-    (bytes > most).then(|| {
+    let max_bytes = api::limits::FACTS;
+    (bytes > max_bytes).then(|| {
         format!(
-            "The facts have {bytes} bytes, but a node can have at most {most}. Return fewer facts."
+            "The facts have {bytes} bytes, but a node can have at most {max_bytes}. Return fewer facts."
         )
     })
 }

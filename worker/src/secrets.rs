@@ -51,8 +51,8 @@ fn parse(text: &str) -> Result<Descriptor, String> {
     let descriptor = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     if let Descriptor::Data { deployments } = &descriptor {
         let is_name = |name: &str| name == Descriptor::EVERY || DeploymentName::parse(name).is_ok();
-        if let Some(bad) = deployments.iter().find(|name| !is_name(name)) {
-            return Err(format!("{bad:?} is not the name of a deployment"));
+        if let Some(invalid) = deployments.iter().find(|name| !is_name(name)) {
+            return Err(format!("{invalid:?} is not the name of a deployment"));
         }
     }
     Ok(descriptor)
@@ -112,29 +112,29 @@ impl SecretSource for SecretFolder {
         purpose: Purpose<'a>,
     ) -> BoxFuture<'a, Result<String, SecretError>> {
         async move {
-            let wanted = format!("Secret {secret}");
+            let secret_name = format!("Secret {secret}");
             let folder = self.0.as_ref().ok_or_else(|| {
                 format!(
-                    "{wanted} is needed, but this worker has no secrets folder. Set \
+                    "{secret_name} is needed, but this worker has no secrets folder. Set \
                     GANTRY_SECRETS."
                 )
             });
             let mut path = folder.map_err(SecretError::Unavailable)?.clone();
-            let parts = secret.parts().ok_or_else(|| format!("{wanted} has an invalid name."));
+            let parts = secret.parts().ok_or_else(|| format!("{secret_name} has an invalid name."));
             path.extend(parts.map_err(SecretError::Unavailable)?);
-            let descriptor = described(&wanted, &path.join(DESCRIPTOR), purpose).await?;
+            let descriptor = described(&secret_name, &path.join(DESCRIPTOR), purpose).await?;
             check(&descriptor, &path.join(DESCRIPTOR), purpose).map_err(|why| {
                 SecretError::Denied(match purpose {
                     Purpose::Data(deployment) => {
-                        format!("{wanted} can't be used in deployment {deployment}: {why}")
+                        format!("{secret_name} can't be used in deployment {deployment}: {why}")
                     }
-                    Purpose::NodeKey => format!("{wanted} can't be used as a node key: {why}"),
+                    Purpose::NodeKey => format!("{secret_name} can't be used as a node key: {why}"),
                 })
             })?;
             path.push(secret.version.to_string());
             let text = read(&path, MAX_SECRET).await.map_err(|error| {
                 SecretError::Unavailable(format!(
-                    "{wanted} cannot be read from {}: {error}",
+                    "{secret_name} cannot be read from {}: {error}",
                     path.display()
                 ))
             })?;
@@ -146,7 +146,7 @@ impl SecretSource for SecretFolder {
 
 /// Reads a secret's descriptor.
 async fn described(
-    wanted: &str,
+    secret_name: &str,
     path: &Path,
     purpose: Purpose<'_>,
 ) -> Result<Descriptor, SecretError> {
@@ -161,16 +161,16 @@ async fn described(
         SecretError::Unavailable(match error.kind() {
             std::io::ErrorKind::NotFound => {
                 format!(
-                    "{wanted} can't be used: {path} does not exist. To allow it, write \
+                    "{secret_name} can't be used: {path} does not exist. To allow it, write \
                     {content} to that file."
                 )
             }
-            _ => format!("{wanted} can't be used: cannot read {path}: {error}"),
+            _ => format!("{secret_name} can't be used: cannot read {path}: {error}"),
         })
     })?;
     parse(&text).map_err(|why| {
         SecretError::Unavailable(format!(
-            "{wanted} can't be used: {} is not valid: {why}",
+            "{secret_name} can't be used: {} is not valid: {why}",
             path.display()
         ))
     })
@@ -188,9 +188,9 @@ impl SecretFolder {
     /// the folder.
     pub fn known(&self) -> Vec<KnownSecret> {
         let (mut found, mut entries) = (Vec::new(), 0);
-        let mut next: Vec<(PathBuf, String)> =
+        let mut folders: Vec<(PathBuf, String)> =
             self.0.iter().map(|folder| (folder.clone(), String::new())).collect();
-        while let Some((folder, name)) = next.pop() {
+        while let Some((folder, name)) = folders.pop() {
             let mut versions = BTreeSet::new();
             let mut described = false;
             let Ok(read) = std::fs::read_dir(&folder) else { continue };
@@ -204,7 +204,7 @@ impl SecretFolder {
                 if entry.path().is_dir() {
                     if !part.starts_with('.') {
                         let name = if name.is_empty() { part } else { format!("{name}/{part}") };
-                        next.push((entry.path(), name));
+                        folders.push((entry.path(), name));
                     }
                 } else if part == DESCRIPTOR {
                     described = true;
@@ -219,8 +219,8 @@ impl SecretFolder {
                 versions.pop_first();
             }
             let path = folder.join(DESCRIPTOR);
-            let small = path.metadata().is_ok_and(|file| file.len() <= MAX_DESCRIPTOR);
-            let text = small.then(|| std::fs::read_to_string(&path).ok()).flatten();
+            let is_small = path.metadata().is_ok_and(|file| file.len() <= MAX_DESCRIPTOR);
+            let text = is_small.then(|| std::fs::read_to_string(&path).ok()).flatten();
             found.push(KnownSecret {
                 name,
                 versions,
@@ -237,11 +237,12 @@ fn sorted(mut known: Vec<KnownSecret>) -> Vec<KnownSecret> {
 }
 
 /// Reads a small text file.
-async fn read(path: &Path, most: u64) -> std::io::Result<String> {
+async fn read(path: &Path, max_bytes: u64) -> std::io::Result<String> {
     let mut text = String::new();
-    let read = tokio::fs::File::open(path).await?.take(most + 1).read_to_string(&mut text).await?;
-    if u64::try_from(read).is_ok_and(|read| read > most) {
-        return Err(std::io::Error::other(format!("the file is larger than {most} bytes")));
+    let read =
+        tokio::fs::File::open(path).await?.take(max_bytes + 1).read_to_string(&mut text).await?;
+    if u64::try_from(read).is_ok_and(|read| read > max_bytes) {
+        return Err(std::io::Error::other(format!("the file is larger than {max_bytes} bytes")));
     }
     Ok(text)
 }
@@ -266,19 +267,19 @@ fn forms(text: &str) -> [Box<str>; 5] {
 
 /// JSON with `\u` escapes for all non-ASCII characters, as many programs write it.
 fn ascii(json: &str) -> String {
-    let mut written = String::with_capacity(json.len());
+    let mut escaped = String::with_capacity(json.len());
     for letter in json.chars() {
         if letter.is_ascii() {
-            written.push(letter);
+            escaped.push(letter);
         } else {
             let mut units = [0; 2];
             letter
                 .encode_utf16(&mut units)
                 .iter()
-                .for_each(|unit| written.push_str(&format!("\\u{unit:04x}")));
+                .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
         }
     }
-    written
+    escaped
 }
 
 impl Secrets {

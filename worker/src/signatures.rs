@@ -54,9 +54,9 @@ impl SignatureVerifier {
     ///
     /// # Errors
     /// The first target that lacks signed approvals, or a database error.
-    pub(crate) async fn check(&self, epoch: i64, to: BlueprintNumber) -> Result<(), Refusal> {
+    pub(crate) async fn check(&self, epoch: i64, up_to: BlueprintNumber) -> Result<(), Refusal> {
         if self.fast.0.load(Ordering::Acquire) == epoch
-            && self.fast.1.load(Ordering::Acquire) >= to.0
+            && self.fast.1.load(Ordering::Acquire) >= up_to.0
         {
             return Ok(());
         }
@@ -67,31 +67,35 @@ impl SignatureVerifier {
             self.fast.1.store(0, Ordering::Release);
             self.fast.0.store(epoch, Ordering::Release);
         }
-        while verified.1 < to {
-            let targets = running::signed_blueprints(&self.pool, verified.1, to, BATCH).await?;
-            self.check_all(&targets).await?;
-            let full = i64::try_from(targets.len()).is_ok_and(|count| count == BATCH);
-            verified.1 = targets.last().filter(|_| full).map_or(to, |target| target.number);
+        while verified.1 < up_to {
+            let blueprints =
+                running::signed_blueprints(&self.pool, verified.1, up_to, BATCH).await?;
+            self.check_all(&blueprints).await?;
+            let is_full = i64::try_from(blueprints.len()).is_ok_and(|count| count == BATCH);
+            verified.1 =
+                blueprints.last().filter(|_| is_full).map_or(up_to, |target| target.number);
             self.fast.1.store(verified.1.0, Ordering::Release);
         }
         Ok(())
     }
 
-    async fn check_all(&self, targets: &[SignedTarget]) -> Result<(), Refusal> {
-        if targets.is_empty() {
+    async fn check_all(&self, blueprints: &[SignedTarget]) -> Result<(), Refusal> {
+        if blueprints.is_empty() {
             return Ok(());
         }
-        let submissions: Vec<ReviewId> = targets.iter().map(|target| target.submission).collect();
+        let reviews: Vec<ReviewId> = blueprints.iter().map(|target| target.submission).collect();
         let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
-        let reviewed = rows::demanded(&mut connection, &submissions).await?;
-        let given = rows::signatures(&mut connection, &submissions).await?;
-        let used = given.iter().map(|signature| signature.passkey).collect();
-        let passkeys = rows::load_with_confirmers(&mut connection, &used).await?;
-        for target in targets {
+        let signed_reviews = rows::demanded(&mut connection, &reviews).await?;
+        let given = rows::signatures(&mut connection, &reviews).await?;
+        let passkey_ids = given.iter().map(|signature| signature.passkey).collect();
+        let passkeys = rows::load_with_confirmers(&mut connection, &passkey_ids).await?;
+        for target in blueprints {
             let documents = intent::documents(&mut connection, target.submission).await?;
             let hash = change_hash(&documents)
                 .map_err(|error| StoreError::corrupt("submission_document", error))?;
-            if reviewed.get(&target.submission).is_some_and(|reviewed| reviewed.change_hash != hash)
+            if signed_reviews
+                .get(&target.submission)
+                .is_some_and(|signed_reviews| signed_reviews.change_hash != hash)
             {
                 return Err(refused(
                     target,
@@ -101,48 +105,49 @@ impl SignatureVerifier {
         }
         drop(connection);
         let numbers: BTreeSet<BlueprintNumber> =
-            targets.iter().map(|target| target.number).collect();
+            blueprints.iter().map(|target| target.number).collect();
         let approvals = running::approvals(&self.pool, &numbers).await?;
-        for target in targets {
-            let of_it = |approval: &&Approval| approval.kind == "change";
-            let (Some(approval), Some(reviewed)) =
-                (approvals.get(&target.number).filter(of_it), reviewed.get(&target.submission))
-            else {
+        for target in blueprints {
+            let is_change = |approval: &&Approval| approval.kind == "change";
+            let (Some(approval), Some(signed_reviews)) = (
+                approvals.get(&target.number).filter(is_change),
+                signed_reviews.get(&target.submission),
+            ) else {
                 return Err(refused(target, "its submission is missing"));
             };
             let needed = required_approvals(&self.objects, approval).await?;
-            let counted =
+            let eligible =
                 given.iter().filter(|signature| target.approving.contains(&signature.verdict));
-            let checked = check_verdicts(
-                reviewed,
-                counted.map(|signature| signature.signed()),
+            let results = check_verdicts(
+                signed_reviews,
+                eligible.map(|signature| signature.signed()),
                 &passkeys,
                 &::passkeys::verify,
             );
-            let valid = checked.values().filter(|checked| checked.is_ok()).count();
-            if u32::try_from(valid).unwrap_or(u32::MAX) >= needed && approval.objecting == 0 {
+            let valid_count = results.values().filter(|results| results.is_ok()).count();
+            if u32::try_from(valid_count).unwrap_or(u32::MAX) >= needed && approval.objecting == 0 {
                 continue;
             }
-            let wrong = checked.iter().filter_map(|(person, checked)| {
-                checked
+            let errors = results.iter().filter_map(|(person, results)| {
+                results
                     .as_ref()
                     .err()
                     .map(|error| format!("; approval of person {person}: {error}"))
             });
-            let why = format!(
-                "it has {valid} of {} that the policy requires{}",
+            let reason = format!(
+                "it has {valid_count} of {} that the policy requires{}",
                 many(i64::from(needed), "signed approval"),
-                wrong.collect::<String>()
+                errors.collect::<String>()
             );
-            return Err(refused(target, &why));
+            return Err(refused(target, &reason));
         }
         Ok(())
     }
 }
 
-fn refused(target: &SignedTarget, why: &str) -> Refusal {
+fn refused(target: &SignedTarget, reason: &str) -> Refusal {
     Refusal::Chain(format!(
-        "Target {} (submission {}) must not run: {why}. Nothing runs on it or on later targets. \
+        "Target {} (submission {}) must not run: {reason}. Nothing runs on it or on later targets. \
          Find out who committed it (`gantry audit list`), and restore a backup from before it (see \
          docs/operating.md).",
         target.number, target.submission

@@ -49,15 +49,15 @@ impl<Q: Clone + Send + Sync + 'static, A: Send + 'static> Batcher<Q, A> {
     ///
     /// # Errors
     /// The database error of this query.
-    pub async fn ask(&self, question: Q) -> Result<A, StoreError> {
-        let (caller, answered) = oneshot::channel();
-        if self.asked.send((question.clone(), caller)).is_ok()
-            && let Ok(answer) = answered.await
+    pub async fn ask(&self, input: Q) -> Result<A, StoreError> {
+        let (caller, response) = oneshot::channel();
+        if self.asked.send((input.clone(), caller)).is_ok()
+            && let Ok(answer) = response.await
         {
             return answer;
         }
         // Only a panic ends the task. The run still needs its result.
-        alone(&self.answer, question).await
+        alone(&self.answer, input).await
     }
 }
 
@@ -87,13 +87,13 @@ async fn answers<Q: Clone, A>(
                 tracing::info!(%error, questions = count, "querying one by one, because the \
                     combined query failed");
             }
-            join_all(questions.into_iter().map(|question| alone(answer, question))).await
+            join_all(questions.into_iter().map(|input| alone(answer, input))).await
         }
     }
 }
 
-async fn alone<Q, A>(answer: &Arc<ExecuteBatch<Q, A>>, question: Q) -> Result<A, StoreError> {
-    let answers = answer(vec![question]).await?;
+async fn alone<Q, A>(answer: &Arc<ExecuteBatch<Q, A>>, input: Q) -> Result<A, StoreError> {
+    let answers = answer(vec![input]).await?;
     answers.into_iter().next().ok_or_else(|| StoreError::corrupt("an answer", "no rows"))
 }
 
@@ -112,12 +112,12 @@ mod tests {
 
     fn doubling() -> Asked {
         let (statements, gate) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Semaphore::new(0)));
-        let (noted, passed) = (Arc::clone(&statements), Arc::clone(&gate));
+        let (recorded, gate_copy) = (Arc::clone(&statements), Arc::clone(&gate));
         let together = Batcher::new(move |questions: Vec<u32>| {
-            noted.lock().expect("a lock").push(questions.clone());
-            let passed = Arc::clone(&passed);
+            recorded.lock().expect("a lock").push(questions.clone());
+            let gate_copy = Arc::clone(&gate_copy);
             Box::pin(async move {
-                passed.acquire().await.expect("open").forget();
+                gate_copy.acquire().await.expect("open").forget();
                 match questions.contains(&13) {
                     true => Err(StoreError::corrupt("13", "it is unlucky")),
                     false => Ok(questions.into_iter().map(|n| n * 2).collect()),
@@ -128,9 +128,9 @@ mod tests {
     }
 
     impl Asked {
-        fn ask(&self, question: u32) -> tokio::task::JoinHandle<Result<u32, StoreError>> {
+        fn ask(&self, input: u32) -> tokio::task::JoinHandle<Result<u32, StoreError>> {
             let together = Arc::clone(&self.together);
-            tokio::spawn(async move { together.ask(question).await })
+            tokio::spawn(async move { together.ask(input).await })
         }
 
         async fn statements(&self, count: usize) {
@@ -163,11 +163,11 @@ mod tests {
         let first = asked.ask(1);
         asked.statements(1).await;
         let (unlucky, other) = (asked.ask(13), asked.ask(2));
-        let gone = asked.ask(3);
+        let aborted = asked.ask(3);
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
-        gone.abort();
+        aborted.abort();
         asked.gate.add_permits(20);
         assert_eq!(first.await.expect("to end").expect("an answer"), 2);
         assert!(unlucky.await.expect("to end").is_err());

@@ -45,8 +45,8 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let mut findings = missing_chapters(&pages)?;
     for (path, page) in &pages {
         findings.extend(page.links.iter().filter_map(|link| {
-            let trouble = dead(tree, &pages, path, &link.to)?;
-            Some(format!("{}:{}: the link {:?} {trouble}", path.display(), link.line, link.to))
+            let problem = dead(tree, &pages, path, &link.to)?;
+            Some(format!("{}:{}: the link {:?} {problem}", path.display(), link.line, link.to))
         }));
     }
     if !findings.is_empty() {
@@ -143,8 +143,8 @@ fn is_there(tree: &Tree, path: &Path) -> bool {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return path.as_os_str().is_empty();
     };
-    let listed = fs::read_dir(tree.path(folder)).into_iter().flatten().flatten();
-    is_there(tree, folder) && listed.into_iter().any(|entry| entry.file_name() == name)
+    let entries = fs::read_dir(tree.path(folder)).into_iter().flatten().flatten();
+    is_there(tree, folder) && entries.into_iter().any(|entry| entry.file_name() == name)
 }
 
 /// All Markdown files below a folder.
@@ -209,23 +209,24 @@ impl Page {
     /// Later headings with the same text get a number as suffix.
     fn add_heading(&mut self, text: &str) {
         let name = place(text);
-        let free = (1..).map(|n| format!("{name}-{n}"));
-        let name =
-            std::iter::once(name.clone()).chain(free).find(|name| !self.headings.contains(name));
+        let numbered = (1..).map(|n| format!("{name}-{n}"));
+        let name = std::iter::once(name.clone())
+            .chain(numbered)
+            .find(|name| !self.headings.contains(name));
         self.headings.extend(name);
     }
 }
 
 /// The anchor of a heading.
 fn place(heading: &str) -> String {
-    let letter = |c: char| match c {
+    let anchor_char = |c: char| match c {
         c if c.is_alphanumeric() || c == '_' || c == '-' => {
             Some(c.to_lowercase().next().unwrap_or(c))
         }
         c if c.is_whitespace() => Some('-'),
         _ => None,
     };
-    heading.trim().chars().filter_map(letter).collect()
+    heading.trim().chars().filter_map(anchor_char).collect()
 }
 
 #[cfg(test)]
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn broken_link_is_named_with_its_line() {
-        for (link, trouble) in [
+        for (link, problem) in [
             ("three.md", "leads nowhere: there is no docs/three.md"),
             ("Two.md", "leads nowhere: there is no docs/Two.md"),
             ("two.md#back-up", "leads to no heading of docs/two.md"),
@@ -279,7 +280,7 @@ mod tests {
             ("/two.md", "leads out of the tree"),
         ] {
             let text = format!("# One\n\nfirst\nsecond [x]({link})\n");
-            assert_eq!(with_one(&text), format!("docs/one.md:4: the link {link:?} {trouble}"));
+            assert_eq!(with_one(&text), format!("docs/one.md:4: the link {link:?} {problem}"));
         }
         let by_name = with_one("[x][y]\n\n[y]: three.md\n");
         assert_eq!(

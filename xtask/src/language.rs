@@ -98,14 +98,14 @@ fn compare(
 ) -> anyhow::Result<()> {
     let mut report = String::new();
     for area in Area::ALL {
-        let places = found.get(&area).map_or(&[][..], Vec::as_slice);
+        let locations = found.get(&area).map_or(&[][..], Vec::as_slice);
         let allowance = allowed.get(area.name()).copied().unwrap_or_default();
-        if places.len() > allowance {
-            writeln!(report, "{} ({}, allowed {allowance}):", area.name(), places.len())?;
-            writeln!(report, "  {}", places.join("\n  "))?;
+        if locations.len() > allowance {
+            writeln!(report, "{} ({}, allowed {allowance}):", area.name(), locations.len())?;
+            writeln!(report, "  {}", locations.join("\n  "))?;
         }
-        if places.len() < allowance {
-            writeln!(report, "{}: set the allowance to {}.", area.name(), places.len())?;
+        if locations.len() < allowance {
+            writeln!(report, "{}: set the allowance to {}.", area.name(), locations.len())?;
         }
     }
     if !report.is_empty() {
@@ -193,9 +193,10 @@ fn rust_texts(content: &str, in_tests: bool) -> Vec<Text> {
     if in_tests {
         return texts;
     }
-    let product = content.find("\n#[cfg(test)]\nmod ").map_or(content, |end| &content[..end]);
+    let production_code =
+        content.find("\n#[cfg(test)]\nmod ").map_or(content, |end| &content[..end]);
     // Comments become blanks, so that their quotes open no string.
-    let code: String = product
+    let code: String = production_code
         .split_inclusive('\n')
         .map(|line| match line.trim_start().starts_with("//") {
             true => format!("{}\n", " ".repeat(line.len() - 1)),

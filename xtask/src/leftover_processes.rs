@@ -34,29 +34,29 @@ pub(crate) fn fail_on_leftovers(step: impl FnOnce() -> anyhow::Result<()>) -> an
 }
 
 fn fail_on_leftovers_after(
-    patience: Duration,
+    grace_period: Duration,
     step: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let before = children()?;
-    let done = step();
-    let left = wait_for_exit(&before, patience)?;
-    let named: Vec<String> =
+    let result = step();
+    let left = wait_for_exit(&before, grace_period)?;
+    let descriptions: Vec<String> =
         left.iter().map(|pid| format!("{pid} ({})", command_line(*pid))).collect();
     for pid in &left {
         end(*pid);
     }
-    done?;
-    if !named.is_empty() {
-        bail!("left running after the tests: {}", named.join(", "));
+    result?;
+    if !descriptions.is_empty() {
+        bail!("left running after the tests: {}", descriptions.join(", "));
     }
     Ok(())
 }
 
-fn wait_for_exit(before: &[Pid], patience: Duration) -> anyhow::Result<Vec<Pid>> {
+fn wait_for_exit(before: &[Pid], grace_period: Duration) -> anyhow::Result<Vec<Pid>> {
     let started = Instant::now();
     loop {
         let left: Vec<Pid> = children()?.into_iter().filter(|pid| !before.contains(pid)).collect();
-        if left.is_empty() || started.elapsed() > patience {
+        if left.is_empty() || started.elapsed() > grace_period {
             return Ok(left);
         }
         thread::sleep(Duration::from_millis(100));

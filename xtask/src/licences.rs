@@ -99,11 +99,12 @@ impl Licences {
                 ));
             }
         };
-        let extra = self.exceptions.iter().find(|exception| exception.package == *name);
+        let exception_for_package =
+            self.exceptions.iter().find(|exception| exception.package == *name);
         let allowed = expression.evaluate(|requirement| {
             let term = requirement.to_string();
             self.allow.contains(&term)
-                || extra.is_some_and(|exception| exception.allow.contains(&term))
+                || exception_for_package.is_some_and(|exception| exception.allow.contains(&term))
         });
         (!allowed).then(|| format!("{name} {version} is under `{licence}`, which is not allowed"))
     }
@@ -181,8 +182,8 @@ struct Node {
 /// The crates of a build for this machine or for the browser, including our own, test and build
 /// dependencies.
 fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
-    let about = Step::new(tree, "rustc").args(["-vV"]).output()?;
-    let host = about
+    let rustc_info = Step::new(tree, "rustc").args(["-vV"]).output()?;
+    let host = rustc_info
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
         .context("rustc names no host")?;
@@ -229,9 +230,9 @@ struct NpmPackage {
 fn npm_packages(tree: &Tree, path: &str) -> anyhow::Result<Vec<Package>> {
     let text = fs::read_to_string(tree.path(path)).with_context(|| path.to_owned())?;
     let lock: NpmLock = serde_json::from_str(&text).with_context(|| path.to_owned())?;
-    let named = lock.packages.into_iter().filter_map(|(place, package)| {
+    let named = lock.packages.into_iter().filter_map(|(install_path, package)| {
         // The entry without a path is the folder itself.
-        let (_, name) = place.rsplit_once("node_modules/")?;
+        let (_, name) = install_path.rsplit_once("node_modules/")?;
         Some(Package { name: name.to_owned(), version: package.version, licence: package.license })
     });
     Ok(named.collect())
@@ -275,8 +276,8 @@ mod tests {
             assert_eq!(refusal("a", Some(fine)), None, "{fine}");
         }
         for refused in ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MPL-2.0", "AGPL-3.0-or-later"] {
-            let said = refusal("a", Some(refused)).expect("a refusal");
-            assert!(said.contains("a 1.0.0") && said.contains(refused), "{said}");
+            let message = refusal("a", Some(refused)).expect("a refusal");
+            assert!(message.contains("a 1.0.0") && message.contains(refused), "{message}");
         }
     }
 

@@ -50,14 +50,14 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let done = Tree::here().and_then(|tree| match Arguments::parse().task {
+    let result = Tree::here().and_then(|tree| match Arguments::parse().task {
         Task::Site => site::build(&tree),
         Task::Test { parts } => test::run(&tree, &parts),
         Task::Lint => lint::all(&tree),
         Task::Licences => licences::check(&tree),
         Task::Book => book::check(&tree).and_then(|()| book::build(&tree)),
     });
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\ngantry: {error:#}");

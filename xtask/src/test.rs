@@ -82,15 +82,15 @@ pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
     if parts.is_empty() {
         times.add(Part::Tools, time_since_make_began());
     }
-    let mut done = Ok(());
+    let mut result = Ok(());
     for (part, stage) in STAGES {
         if !parts.is_empty() && !parts.contains(&part) {
             continue;
         }
         let started = Instant::now();
-        done = stage(tree).with_context(|| format!("{part}"));
+        result = stage(tree).with_context(|| format!("{part}"));
         times.add(part, started.elapsed());
-        if done.is_err() {
+        if result.is_err() {
             break;
         }
     }
@@ -98,7 +98,7 @@ pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
     for skipped in skipped(tree, &times) {
         println!("{skipped}");
     }
-    done
+    result
 }
 
 /// Checks that passed without running. The output of passing tests is hidden, so the summary lists
@@ -153,22 +153,22 @@ fn is_tool_missing(in_path: &str, name: &str, script: &Path, cache: &Path) -> bo
 
 /// If another major version of Chromium drew the screenshots, they are not compared.
 fn screenshots_skipped(chromium: &str, version_file: &Path) -> Option<String> {
-    let noted = fs::read_to_string(version_file).unwrap_or_default();
-    let said = Command::new(chromium).arg("--version").output();
-    let said = said.map_or_else(
+    let expected_version = fs::read_to_string(version_file).unwrap_or_default();
+    let version_output = Command::new(chromium).arg("--version").output();
+    let version_output = version_output.map_or_else(
         |error| error.to_string(),
         |output| String::from_utf8_lossy(&output.stdout).into_owned(),
     );
     // "Chromium 148.0.1.2 built on Debian": the first word that begins with a digit.
-    let version = said
+    let version = version_output
         .split_whitespace()
         .find(|word| word.starts_with(|letter: char| letter.is_ascii_digit()));
     let major = version.and_then(|version| version.split('.').next());
-    (major != Some(noted.trim())).then(|| {
+    (major != Some(expected_version.trim())).then(|| {
         format!(
             "skipped: how pages look was not compared ({chromium}: {}; baselines in end2end/looks are of Chromium {})",
-            said.trim(),
-            noted.trim()
+            version_output.trim(),
+            expected_version.trim()
         )
     })
 }
@@ -199,29 +199,29 @@ fn systemd_skipped(analyze: &str) -> Option<String> {
 fn mount_namespace_skipped(unshare: &str) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     let user: &[&str] = if root { &[] } else { &["--user", "--map-current-user", "--keep-caps"] };
-    let tried = Command::new(unshare)
+    let result = Command::new(unshare)
         .args(user)
         .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
         .output();
-    let why = match tried {
+    let reason = match result {
         Ok(output) if output.status.success() => return None,
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
     Some(format!(
-        "skipped: no node had a small disk that was filled; files that may not grow stood for it ({unshare}: {why}; it takes util-linux \
+        "skipped: no node had a small disk that was filled; files that may not grow stood for it ({unshare}: {reason}; it takes util-linux \
          and a system that allows mount namespaces)"
     ))
 }
 
 /// Time since `make` began. Compiling this program is part of `Tools`.
 fn time_since_make_began() -> Duration {
-    let began = env::var("GANTRY_MAKE_BEGAN")
+    let start = env::var("GANTRY_MAKE_BEGAN")
         .ok()
         .and_then(|seconds| seconds.parse().ok())
         .map(Duration::from_secs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    began.map_or(Duration::ZERO, |began| now.saturating_sub(began))
+    start.map_or(Duration::ZERO, |start| now.saturating_sub(start))
 }
 
 fn tools(tree: &Tree) -> anyhow::Result<()> {
@@ -257,8 +257,8 @@ fn browser(tree: &Tree) -> anyhow::Result<()> {
 /// its own target folder. The regular development build embeds no site, because it could be
 /// outdated.
 fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
-    let carried = ["build", "--locked", "--features", "cli/carried-site"];
-    Step::cargo(tree).args(carried).env("GANTRY_CARRIED_SITE", tree.site()).run()?;
+    let build_args = ["build", "--locked", "--features", "cli/carried-site"];
+    Step::cargo(tree).args(build_args).env("GANTRY_CARRIED_SITE", tree.site()).run()?;
     let folder = tree.target().join("one-file");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let program = folder.join("gantry");
@@ -289,17 +289,22 @@ fn browser_test_files(tree: &Tree) -> anyhow::Result<Vec<String>> {
 struct Times(BTreeMap<Part, Duration>);
 
 impl Times {
-    fn add(&mut self, part: Part, took: Duration) {
-        *self.0.entry(part).or_default() += took;
+    fn add(&mut self, part: Part, duration: Duration) {
+        *self.0.entry(part).or_default() += duration;
     }
 }
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<12} {:>8} {:>8}", "part", "took", "budget")?;
-        for (part, took) in &self.0 {
-            let mark = if *took > part.budget() { "  over its budget" } else { "" };
-            writeln!(f, "{part:<12} {:>8} {:>8}{mark}", minutes(*took), minutes(part.budget()))?;
+        for (part, duration) in &self.0 {
+            let mark = if *duration > part.budget() { "  over its budget" } else { "" };
+            writeln!(
+                f,
+                "{part:<12} {:>8} {:>8}{mark}",
+                minutes(*duration),
+                minutes(part.budget())
+            )?;
         }
         write!(f, "{:<12} {:>8}", "together", minutes(self.0.values().sum()))
     }

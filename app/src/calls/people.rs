@@ -35,12 +35,9 @@ mod server {
     }
 
     /// The grants of a form: its checkboxes, and a text with one `PERMISSION DEPLOYMENT` per line.
-    pub(super) fn grants(
-        everywhere: [(&str, &str); 4],
-        inside: &str,
-    ) -> Result<Vec<Grant>, Problem> {
-        let ticked = everywhere.into_iter().filter(|(_, box_)| !box_.is_empty());
-        let mut grants: Vec<Grant> = ticked
+    pub(super) fn grants(global: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
+        let checked = global.into_iter().filter(|(_, box_)| !box_.is_empty());
+        let mut grants: Vec<Grant> = checked
             .map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None })
             .collect();
         for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -253,7 +250,7 @@ pub async fn make_token(
     let boxes = [("viewer", &viewer), ("operator", &operator), ("admin", &admin)];
     let scopes = boxes
         .into_iter()
-        .filter(|(_, ticked)| !ticked.is_empty())
+        .filter(|(_, checked)| !checked.is_empty())
         .map(|(word, _)| word.to_owned())
         .collect();
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());

@@ -52,9 +52,9 @@ impl Marks {
     }
 
     /// The CSS class for the highlighting of a box.
-    fn class(self, place: usize, vertex: &GraphVertex) -> &'static str {
+    fn class(self, index: usize, vertex: &GraphVertex) -> &'static str {
         match &*self.found.read() {
-            Some(found) if found.contains(&place) => "found",
+            Some(found) if found.contains(&index) => "found",
             Some(_) => "dim",
             None if vertex.on_trail > 0 => "trail",
             None => "",
@@ -92,9 +92,9 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
 fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale, base) =
         (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
-    let of = |place: &usize| {
-        let (vertex, at) = (view.vertices.get(*place)?, layout.places.get(*place)?);
-        Some(one(*place, vertex, *at, marks, &scale, &base))
+    let of = |index: &usize| {
+        let (vertex, at) = (view.vertices.get(*index)?, layout.places.get(*index)?);
+        Some(one(*index, vertex, *at, marks, &scale, &base))
     };
     places.iter().filter_map(of).collect_view().into_any()
 }
@@ -103,12 +103,12 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
 fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
-    for place in places {
-        let (Some(vertex), Some((x, y))) = (view.vertices.get(*place), layout.places.get(*place))
+    for index in places {
+        let (Some(vertex), Some((x, y))) = (view.vertices.get(*index), layout.places.get(*index))
         else {
             continue;
         };
-        let d = paths.entry((marks.class(*place, vertex), scale.tone(vertex))).or_default();
+        let d = paths.entry((marks.class(*index, vertex), scale.tone(vertex))).or_default();
         // Writing to a string cannot fail.
         let _ = write!(d, "M{x} {y}h{}v{}h-{}z", MEASURES.width, MEASURES.height, MEASURES.width);
     }
@@ -120,7 +120,7 @@ fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
 }
 
 fn one(
-    place: usize,
+    index: usize,
     vertex: &GraphVertex,
     (x, y): (f64, f64),
     marks: Marks,
@@ -128,7 +128,7 @@ fn one(
     base: &Address,
 ) -> impl IntoView + use<> {
     let (colour, _, _) = worst_state(vertex).map_or(("", crate::parts::Icon::Dot, ""), state_style);
-    let class = match marks.class(place, vertex) {
+    let class = match marks.class(index, vertex) {
         "" => "box".to_owned(),
         mark => format!("box {mark}"),
     };
@@ -140,10 +140,10 @@ fn one(
             class=class
             href=base.at(&vertex.key).link()
             aria-label=label
-            aria-current=(marks.at.get() == Some(place)).then_some("true")
-            tabindex=if marks.first.get() == Some(place) { "0" } else { "-1" }
+            aria-current=(marks.at.get() == Some(index)).then_some("true")
+            tabindex=if marks.first.get() == Some(index) { "0" } else { "-1" }
             data-key=vertex.key.clone()
-            data-vertex=place.to_string()
+            data-vertex=index.to_string()
             data-state=colour
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>

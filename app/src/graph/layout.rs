@@ -206,13 +206,13 @@ impl LayerOrder {
                 goes_with[*bend] = edge.map_or(*bend, |(_, to)| to);
             }
         }
-        let mut place = vec![0; self.left.len()];
+        let mut index = vec![0; self.left.len()];
         for column in &mut self.columns {
             let mut keyed: Vec<(usize, usize, usize)> = column
                 .iter()
                 .map(|one| {
                     let mut near: Vec<usize> =
-                        self.left[*one].iter().map(|near| place[*near]).collect();
+                        self.left[*one].iter().map(|near| index[*near]).collect();
                     let middle = near.len().saturating_sub(1) / 2;
                     // Vertices without a neighbour to the left come last. In the first layer these
                     // are all.
@@ -227,7 +227,7 @@ impl LayerOrder {
             keyed.sort_unstable();
             *column = keyed.into_iter().map(|(_, _, one)| one).collect();
             for (at, one) in column.iter().enumerate() {
-                place[*one] = at;
+                index[*one] = at;
             }
         }
     }
@@ -245,11 +245,11 @@ impl LayerOrder {
             }
         }
         let width = self.columns.len();
-        for settling in 0..SETTLE_PASSES {
+        for scheduled in 0..SETTLE_PASSES {
             for step in 0..width {
-                let layer = if settling % 2 == 0 { step } else { width - 1 - step };
+                let layer = if scheduled % 2 == 0 { step } else { width - 1 - step };
                 let column = &self.columns[layer];
-                let wanted: Vec<f64> = column
+                let desired: Vec<f64> = column
                     .iter()
                     .map(|one| {
                         let near = self.left[*one].iter().chain(&self.right[*one]);
@@ -260,7 +260,7 @@ impl LayerOrder {
                     .windows(2)
                     .map(|pair| gap(pair[0], pair[1], self.count, measures))
                     .collect();
-                for (one, y) in column.iter().zip(apart(&wanted, &gaps)) {
+                for (one, y) in column.iter().zip(apart(&desired, &gaps)) {
                     self.middle[*one] = y;
                 }
             }
@@ -345,12 +345,12 @@ fn gap(a: usize, b: usize, count: usize, measures: Dimensions) -> f64 {
     half(a) + half(b) + measures.between
 }
 
-/// The positions closest to `wanted` (least squares) that keep the order and are at least `gaps`
+/// The positions closest to `desired` (least squares) that keep the order and are at least `gaps`
 /// apart.
 ///
 /// After subtracting the gaps, this is an isotonic regression: neighbours in the wrong order are
 /// pooled to their mean.
-fn apart(wanted: &[f64], gaps: &[f64]) -> Vec<f64> {
+fn apart(desired: &[f64], gaps: &[f64]) -> Vec<f64> {
     let mut offset = 0.0;
     let offsets: Vec<f64> = std::iter::once(0.0)
         .chain(gaps.iter().map(|gap| {
@@ -359,9 +359,9 @@ fn apart(wanted: &[f64], gaps: &[f64]) -> Vec<f64> {
         }))
         .collect();
     // Pools: the sum and the number of their members.
-    let mut pools: Vec<(f64, usize)> = Vec::with_capacity(wanted.len());
-    for (wanted, offset) in wanted.iter().zip(&offsets) {
-        let mut pool = (wanted - offset, 1);
+    let mut pools: Vec<(f64, usize)> = Vec::with_capacity(desired.len());
+    for (desired, offset) in desired.iter().zip(&offsets) {
+        let mut pool = (desired - offset, 1);
         while let Some(last) = pools.last() {
             if last.0 / last.1 as f64 <= pool.0 / pool.1 as f64 {
                 break;

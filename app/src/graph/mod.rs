@@ -163,13 +163,13 @@ impl Shown {
 
     /// The indices of vertices whose names contain the search text. `None`: no search.
     pub fn found(self) -> Option<Vec<usize>> {
-        let wanted = self.find.read().trim().to_lowercase();
-        if wanted.is_empty() {
+        let query = self.find.read().trim().to_lowercase();
+        if query.is_empty() {
             return None;
         }
         let fits = |vertex: &GraphVertex| {
-            vertex.role.as_str().to_lowercase().contains(&wanted)
-                || vertex.one.as_ref().is_some_and(|one| one.fqdn.to_lowercase().contains(&wanted))
+            vertex.role.as_str().to_lowercase().contains(&query)
+                || vertex.one.as_ref().is_some_and(|one| one.fqdn.to_lowercase().contains(&query))
         };
         let view = self.view.read();
         Some(
@@ -312,8 +312,8 @@ fn About(shown: Shown) -> impl IntoView {
             }
             _ => "Start path here".to_owned(),
         };
-        let begun = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
-        let path = (!begun).then(|| {
+        let started = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
+        let path = (!started).then(|| {
             view! { <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>{path}</a> }
         });
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));

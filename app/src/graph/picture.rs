@@ -128,7 +128,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         let navigate = navigate.clone();
         move |event: MouseEvent| on_click(shown, sight, &navigate, &event)
     };
-    let press = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
+    let on_key = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
     let focus = move |event: FocusEvent| {
         if let Some(key) =
             event_box(event.target()).and_then(|found| found.get_attribute("data-key"))
@@ -147,7 +147,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
                 role="group"
                 aria-label="Dependency graph"
                 on:click=click
-                on:keydown=press
+                on:keydown=on_key
                 on:focusin=focus
             >
                 <Edges shown sight/>
@@ -255,7 +255,7 @@ fn on_click(
     if event.ctrl_key() || event.meta_key() || event.shift_key() || event.button() != 0 {
         return;
     }
-    let Some(link) = under(shown, sight, event).and_then(|place| link_to(shown, place)) else {
+    let Some(link) = under(shown, sight, event).and_then(|index| link_to(shown, index)) else {
         return;
     };
     event.prevent_default();
@@ -263,9 +263,9 @@ fn on_click(
     navigate(&link, without_scroll());
 }
 
-fn link_to(shown: Shown, place: usize) -> Option<String> {
+fn link_to(shown: Shown, index: usize) -> Option<String> {
     let view = shown.view.read_untracked();
-    Some(shown.address.read_untracked().at(&view.vertices.get(place)?.key).link())
+    Some(shown.address.read_untracked().at(&view.vertices.get(index)?.key).link())
 }
 
 /// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
@@ -352,19 +352,19 @@ fn pressed(
     if event.ctrl_key() || event.meta_key() || event.alt_key() {
         return;
     }
-    let Some(place) = place_of(event.target()) else { return };
+    let Some(index) = place_of(event.target()) else { return };
     let Some((key, role)) = shown
         .view
         .read_untracked()
         .vertices
-        .get(place)
+        .get(index)
         .map(|vertex| (vertex.key.clone(), vertex.role.clone()))
     else {
         return;
     };
     let along = |before: bool| {
         near.with_untracked(|near| {
-            let (parents, children) = near.get(&place)?;
+            let (parents, children) = near.get(&index)?;
             let side = if before { parents } else { children };
             // The middle one is the straightest continuation.
             side.get(side.len() / 2).copied()
@@ -374,8 +374,8 @@ fn pressed(
     let to = match event.key().as_str() {
         "ArrowRight" => along(false),
         "ArrowLeft" => along(true),
-        "ArrowDown" => beside(&shown.layout.read_untracked(), place, 1),
-        "ArrowUp" => beside(&shown.layout.read_untracked(), place, -1),
+        "ArrowDown" => beside(&shown.layout.read_untracked(), index, 1),
+        "ArrowUp" => beside(&shown.layout.read_untracked(), index, -1),
         "u" | "U" => return go(event, navigate, &address.toggled_role(&role).link()),
         "p" | "P" => return go(event, navigate, &address.with_path_at(&key).link()),
         "f" | "F" => return go(event, navigate, &address.focused(&key, GraphWay::Both).link()),
@@ -394,20 +394,20 @@ fn go(event: &KeyboardEvent, navigate: &(impl Fn(&str, NavigateOptions) + Clone)
 }
 
 /// The next box above or below in the same layer.
-fn beside(layout: &Layout, place: usize, step: isize) -> Option<usize> {
+fn beside(layout: &Layout, index: usize, step: isize) -> Option<usize> {
     let mut column: Vec<usize> =
-        (0..layout.layers.len()).filter(|at| layout.layers[*at] == layout.layers[place]).collect();
+        (0..layout.layers.len()).filter(|at| layout.layers[*at] == layout.layers[index]).collect();
     column.sort_by(|a, b| layout.places[*a].1.total_cmp(&layout.places[*b].1));
-    let now = column.iter().position(|at| *at == place)?;
+    let now = column.iter().position(|at| *at == index)?;
     column.get(now.checked_add_signed(step)?).copied()
 }
 
 /// Scrolls to a box and focuses it.
-pub(super) fn scroll_to_box(shown: Shown, place: usize) {
+pub(super) fn scroll_to_box(shown: Shown, index: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
-    shown.held.set(Some(place));
-    let Some((x, y)) = shown.layout.read_untracked().places.get(place).copied() else { return };
+    shown.held.set(Some(index));
+    let Some((x, y)) = shown.layout.read_untracked().places.get(index).copied() else { return };
     let (left, top) = (f64::from(room.scroll_left()), f64::from(room.scroll_top()));
     let (width, height) = (f64::from(room.client_width()), f64::from(room.client_height()));
     let inside = x * zoom >= left
@@ -420,7 +420,7 @@ pub(super) fn scroll_to_box(shown: Shown, place: usize) {
     }
     // The box may be drawn only after the scroll.
     request_animation_frame(move || {
-        if let Ok(Some(found)) = document().query_selector(&format!("[data-vertex='{place}']")) {
+        if let Ok(Some(found)) = document().query_selector(&format!("[data-vertex='{index}']")) {
             let _ = found.unchecked_into::<web_sys::SvgElement>().focus();
         }
     });
@@ -434,8 +434,8 @@ mod tests {
     #[test]
     fn zoomed_out_click_finds_box_by_position() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
-        for (place, (x, y)) in layout.places.iter().enumerate() {
-            assert_eq!(box_at_point(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(place));
+        for (index, (x, y)) in layout.places.iter().enumerate() {
+            assert_eq!(box_at_point(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(index));
         }
         assert_eq!(box_at_point(&layout, (0.0, 0.0)), None);
     }

@@ -18,15 +18,15 @@ fn near(view: &GraphView) -> Near {
     let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
     for edge in &view.edges {
         let path = (edge.on_trail > 0).then(|| "path".to_owned());
-        let said: Vec<String> =
+        let text: Vec<String> =
             path.into_iter().chain(rewired(edge).map(|(_, words)| words)).collect();
-        let said = (!said.is_empty()).then(|| said.join(", "));
-        near[edge.to][0].push((edge.from, said.clone()));
-        near[edge.from][1].push((edge.to, said));
+        let text = (!text.is_empty()).then(|| text.join(", "));
+        near[edge.to][0].push((edge.from, text.clone()));
+        near[edge.from][1].push((edge.to, text));
     }
     // Highlighted edges come first.
     for side in near.iter_mut().flatten() {
-        side.sort_by_key(|(other, said)| (said.is_none(), *other));
+        side.sort_by_key(|(other, text)| (text.is_none(), *other));
     }
     near
 }
@@ -35,10 +35,10 @@ fn told(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl IntoV
     if ends.is_empty() {
         return None;
     }
-    let name = |(other, said): &(usize, Option<String>)| {
+    let name = |(other, text): &(usize, Option<String>)| {
         let name = named(&view.vertices[*other]);
-        match said {
-            Some(said) => view! { <li><b>{name}</b> " (" {said.clone()} ")"</li> }.into_any(),
+        match text {
+            Some(text) => view! { <li><b>{name}</b> " (" {text.clone()} ")"</li> }.into_any(),
             None => view! { <li>{name}</li> }.into_any(),
         }
     };

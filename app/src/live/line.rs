@@ -39,13 +39,13 @@ impl Line {
     pub(super) fn open<E: ConnectionHandler + Clone + 'static>(
         topics: BTreeSet<Topic>,
         (transaction, event): Place,
-        ends: &E,
+        handler: &E,
     ) -> Option<Self> {
         let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
         let address = format!("/events?after={transaction}-{event}&topics={}", names.join(","));
         let source = EventSource::new(&address).ok()?;
         let (on_message, on_beat, on_opened, on_failed) =
-            (ends.clone(), ends.clone(), ends.clone(), ends.clone());
+            (handler.clone(), handler.clone(), handler.clone(), handler.clone());
         let message =
             Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| on_message.message(&event));
         let beat = Closure::<dyn FnMut(_)>::new(move |event: MessageEvent| on_beat.beat(&event));

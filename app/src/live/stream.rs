@@ -359,12 +359,12 @@ fn receive(shared: Shared, place: Option<Place>, event: Event) {
 /// Delivers the events since the last frame. Nothing is borrowed during the callbacks, since these
 /// may subscribe and unsubscribe.
 fn deliver(shared: Shared) {
-    let taken = shared.try_update_value(|stream| {
+    let batch = shared.try_update_value(|stream| {
         stream.frame_requested = false;
         let handlers: Vec<EventHandler> = stream.handlers.values().cloned().collect();
         (std::mem::take(&mut stream.waiting), handlers)
     });
-    let Some((events, handlers)) = taken else { return };
+    let Some((events, handlers)) = batch else { return };
     let events = coalesce(events);
     for hear in handlers {
         hear(&events);

@@ -40,18 +40,24 @@ impl<K: Ord> Default for Wants<K> {
 
 impl<K: Ord> Wants<K> {
     /// Adds or replaces a subscription.
-    pub(super) fn join(&mut self, who: K, topics: impl IntoIterator<Item = Topic>, after: Place) {
-        self.of.insert(who, Want { topics: topics.into_iter().collect(), after: Some(after) });
+    pub(super) fn join(
+        &mut self,
+        subscriber: K,
+        topics: impl IntoIterator<Item = Topic>,
+        after: Place,
+    ) {
+        self.of
+            .insert(subscriber, Want { topics: topics.into_iter().collect(), after: Some(after) });
     }
 
     /// Removes a subscription.
-    pub(super) fn leave(&mut self, who: &K) {
-        self.of.remove(who);
+    pub(super) fn leave(&mut self, subscriber: &K) {
+        self.of.remove(subscriber);
     }
 
     /// Keeps the subscriptions for which `keep` returns true.
     pub(super) fn retain(&mut self, keep: impl Fn(&K) -> bool) {
-        self.of.retain(|who, _| keep(who));
+        self.of.retain(|subscriber, _| keep(subscriber));
     }
 
     pub(super) fn topics(&self) -> BTreeSet<Topic> {
@@ -59,23 +65,24 @@ impl<K: Ord> Wants<K> {
     }
 
     /// Whether these topics fit next to those of all subscribers except `who`.
-    pub(super) fn has_room(&self, who: &K, topics: &[Topic], most: usize) -> bool {
+    pub(super) fn has_room(&self, subscriber: &K, topics: &[Topic], limit: usize) -> bool {
         let others = self
             .of
             .iter()
-            .filter(|(other, _)| *other != who)
+            .filter(|(other, _)| *other != subscriber)
             .flat_map(|(_, want)| want.topics.iter().copied());
-        others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= most
+        others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= limit
     }
 
     /// Removes other subscriptions until the topics of `who` fit. Returns the removed ones.
-    pub(super) fn make_room(&mut self, who: &K, topics: &[Topic], most: usize) -> Vec<K>
+    pub(super) fn make_room(&mut self, subscriber: &K, topics: &[Topic], limit: usize) -> Vec<K>
     where
         K: Clone,
     {
         let mut gone = Vec::new();
-        while !self.has_room(who, topics, most) {
-            let Some(other) = self.of.keys().rev().find(|other| *other != who).cloned() else {
+        while !self.has_room(subscriber, topics, limit) {
+            let Some(other) = self.of.keys().rev().find(|other| *other != subscriber).cloned()
+            else {
                 break;
             };
             self.leave(&other);
@@ -145,7 +152,7 @@ mod tests {
         );
         wants.restart((5, 1));
         assert!(!wants.has_passed((6, 0)), "a restored journal starts over");
-        wants.retain(|who| *who == 2);
+        wants.retain(|subscriber| *subscriber == 2);
         assert!(wants.topics().is_empty());
     }
 

@@ -209,7 +209,7 @@ pub fn Audit() -> impl IntoView {
         |check| async move {
             match check {
                 None => Ok(None),
-                Some(Err(odd)) => Err(invalid_start(&odd)),
+                Some(Err(invalid)) => Err(invalid_start(&invalid)),
                 Some(Ok(check)) => calls::chain(check.after)
                     .await
                     .map(|found| Some((found, check.link, check.list))),
@@ -238,8 +238,8 @@ pub fn Audit() -> impl IntoView {
 }
 
 /// The error about a start that is no entry's id.
-fn invalid_start(odd: &str) -> Failure {
-    let shown: String = odd.chars().take(40).collect();
+fn invalid_start(invalid: &str) -> Failure {
+    let shown: String = invalid.chars().take(40).collect();
     refused(format!(
         "Invalid value {shown:?} of `{VERIFY_AFTER_PARAM}`: it must be an entry number. Use 0 to start at the first entry."
     ))

@@ -181,7 +181,7 @@ fn Line(
         );
         view! { <p class="inside">{said}</p> }
     });
-    let may_come_back = removed_in.is_none();
+    let can_restore = removed_in.is_none();
     let table = move || {
         if is_empty.get() {
             return nothing(&listed.read());
@@ -199,7 +199,7 @@ fn Line(
                         <th scope="col">"Compare"</th>
                     </tr>
                 </thead>
-                <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head, may_come_back))}</tbody>
+                <tbody>{rows(list.into(), |target| target.number, move |target| row(target, wanted, head, can_restore))}</tbody>
             </table>
         }
         .into_any()
@@ -240,7 +240,7 @@ fn row(
     target: Memo<TargetSummary>,
     wanted: Memo<Wanted>,
     head: Memo<BlueprintNumber>,
-    may_come_back: bool,
+    can_restore: bool,
 ) -> impl IntoView {
     // A target never changes.
     let target = target.get_untracked();
@@ -273,7 +273,7 @@ fn row(
     let restorable = move || {
         let wanted = wanted.get();
         let head = head.get();
-        (may_come_back && wanted.deployment.is_some() && number < head).then(
+        (can_restore && wanted.deployment.is_some() && number < head).then(
             || view! { <a href=wanted.with_comparison(head, number).address()>"Restore…"</a> },
         )
     };

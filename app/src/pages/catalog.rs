@@ -79,9 +79,9 @@ impl ListPage for Versions {
         places::CATALOG.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
-        let (sort, after) = listed.stretch()?;
-        calls::catalog(BarclampsWanted { filter: listed.word("filter"), sort, after }).await
+    async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
+        let (sort, after) = address.stretch()?;
+        calls::catalog(BarclampsWanted { filter: address.word("filter"), sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(BarclampSort, bool)> {

@@ -47,9 +47,9 @@ impl ListPage for AllImports {
         places::IMPORTS.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
-        let (sort, before) = listed.stretch()?;
-        calls::imports(ImportsWanted { barclamp: listed.word("barclamp"), sort, before }).await
+    async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
+        let (sort, before) = address.stretch()?;
+        calls::imports(ImportsWanted { barclamp: address.word("barclamp"), sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(ImportSort, bool)> {
@@ -74,7 +74,7 @@ impl ListPage for AllImports {
         // An import never changes.
         let ImportReport { at, by, report, .. } = import.get_untracked();
         let by = by.map_or_else(|| "shipped with Gantry".to_owned(), |by| format!("by {by}"));
-        let brought = report.barclamps.into_iter().map(version).collect();
+        let required_by = report.barclamps.into_iter().map(version).collect();
         let lines = |lines: Vec<String>| {
             lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect()
         };
@@ -88,7 +88,7 @@ impl ListPage for AllImports {
         view! {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
-                {with.cell(Part::Brought, "", some(brought, "none"))}
+                {with.cell(Part::Brought, "", some(required_by, "none"))}
                 {with.cell(Part::Lacks, "", some(lines(report.disappeared), "none"))}
                 {with.cell(Part::Found, "", view! { <div>{found} {left_out}</div> })}
             </tr>

@@ -123,9 +123,9 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let pill = move || {
         let node = node.read();
-        let unseen = !node.life.alive && node.life.alive_since.is_none();
+        let new_bytes = !node.life.alive && node.life.alive_since.is_none();
         let (colour, shape, word) = match (node.life.alive, node.life.unavailable.is_none()) {
-            _ if unseen => ("blocked", Icon::Blocked, "never reached"),
+            _ if new_bytes => ("blocked", Icon::Blocked, "never reached"),
             (true, true) => ("active", Icon::Active, "alive"),
             (true, false) => ("warn", Icon::Paused, "in maintenance"),
             (false, _) => ("error", Icon::Dead, "dead"),

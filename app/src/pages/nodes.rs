@@ -76,10 +76,10 @@ impl ListPage for AllNodes {
         places::NODES.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<NodeSort>) -> ServerResult<NodePage> {
-        let state = listed.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
-        let (sort, after) = listed.stretch()?;
-        let (filter, deployment) = (listed.word("filter"), listed.word("deployment"));
+    async fn fetch(self, address: ListAddress<NodeSort>) -> ServerResult<NodePage> {
+        let state = address.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
+        let (sort, after) = address.stretch()?;
+        let (filter, deployment) = (address.word("filter"), address.word("deployment"));
         calls::nodes(NodesWanted { filter, state, deployment, sort, after }).await
     }
 
@@ -220,9 +220,9 @@ fn reached(node: &NodeSummary) -> impl IntoView + use<> {
 }
 
 fn life(node: &NodeSummary) -> impl IntoView + use<> {
-    let unseen = !node.alive && node.transport == "ssh" && node.unreached.is_none();
+    let new_bytes = !node.alive && node.transport == "ssh" && node.unreached.is_none();
     let (colour, shape, word) = match (node.alive, node.available) {
-        _ if unseen => ("blocked", Icon::Blocked, "not checked yet"),
+        _ if new_bytes => ("blocked", Icon::Blocked, "not checked yet"),
         (true, true) => ("active", Icon::Active, "alive"),
         (true, false) => ("warn", Icon::Paused, "in maintenance"),
         (false, _) => ("error", Icon::Dead, "dead"),

@@ -44,7 +44,7 @@ use crate::parts::{ProblemNotice, problem_page};
 /// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable) names
 /// a piece that an address may request, and the function that detects this.
 macro_rules! parts {
-    ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($asked:ident)::+)*,)+) => {$(
+    ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($separator:ident)::+)*,)+) => {$(
         mod $name {
             use super::*;
 
@@ -74,7 +74,7 @@ macro_rules! parts {
 
                 async fn preload() {
                     loaded(load()).await;
-                    $(if $crate::pages::$($asked)::+(&use_url().read_untracked()) {
+                    $(if $crate::pages::$($separator)::+(&use_url().read_untracked()) {
                         loaded($piece::load()).await;
                     })*
                     // Only after all pieces are loaded. Otherwise a page with a missing piece would
@@ -195,13 +195,13 @@ fn away() -> impl IntoView {
 /// this future never completes. If the server is unreachable, it returns, so that the console shows
 /// this instead of the browser's error page.
 async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
-    let wanted = use_url();
+    let url = use_url();
     if part.await.is_err() {
         let is_away = |failure: Failure| failure.0.code == UNREACHABLE;
         if is_hydrated() && calls::frame().await.is_err_and(is_away) {
             return;
         }
-        go(&wanted.read_untracked());
+        go(&url.read_untracked());
         std::future::pending().await
     }
 }
@@ -209,11 +209,11 @@ async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
 /// The session storage key of an address that was reloaded. Removed after a successful hydration.
 const RELOADED_KEY: &str = "gantry-reloaded";
 
-fn go(wanted: &Url) {
+fn go(url: &Url) {
     let location = window().location();
-    let asked = if wanted.search().is_empty() { "" } else { "?" };
-    let address = format!("{}{asked}{}{}", wanted.path(), wanted.search(), wanted.hash());
-    let here = location.href().is_ok_and(|href| href == format!("{}{address}", wanted.origin()));
+    let separator = if url.search().is_empty() { "" } else { "?" };
+    let address = format!("{}{separator}{}{}", url.path(), url.search(), url.hash());
+    let here = location.href().is_ok_and(|href| href == format!("{}{address}", url.origin()));
     // If this fails, the browser shows its own error.
     let _ = match is_hydrated() {
         true if here => location.reload(),

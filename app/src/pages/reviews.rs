@@ -287,9 +287,9 @@ pub fn Reviews() -> impl IntoView {
     .into_any()
 }
 
-fn link(to: String, word: &'static str, is_here: bool) -> AnyView {
-    let current = is_here.then_some("true");
-    view! { <a class="button small" class:quiet=!is_here href=to aria-current=current>{word}</a> }
+fn link(to: String, word: &'static str, is_current: bool) -> AnyView {
+    let current = is_current.then_some("true");
+    view! { <a class="button small" class:quiet=!is_current href=to aria-current=current>{word}</a> }
         .into_any()
 }
 

@@ -18,11 +18,11 @@ use crate::places;
 #[component]
 pub fn RolePage() -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
-    let wanted = Memo::new(move |_| {
+    let filter = Memo::new(move |_| {
         let name = params.read().get("name").unwrap_or_default();
         (name, RoleWanted { barclamp: query.read().get("barclamp").unwrap_or_default() })
     });
-    let role = Resource::new(move || wanted.get(), |(name, wanted)| calls::role(name, wanted));
+    let role = Resource::new(move || filter.get(), |(name, filter)| calls::role(name, filter));
     load_one(role, (places::ROLES, "All roles"), |view| view! { <Whole view/> })
 }
 

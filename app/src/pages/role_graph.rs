@@ -176,7 +176,7 @@ fn short(text: &str) -> String {
 }
 
 /// The picture. `at` is the role in its centre.
-fn svg(graph: &RoleGraph, at: &str) -> String {
+fn svg(graph: &RoleGraph, centre: &str) -> String {
     let ends: Vec<(usize, usize)> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(graph.roles.len(), &ends, MEASURES);
     let mut out = String::new();
@@ -195,7 +195,7 @@ fn svg(graph: &RoleGraph, at: &str) -> String {
         );
     }
     for (role, (x, y)) in graph.roles.iter().zip(&layout.places) {
-        let here = if role.name.as_str() == at { " aria-current=\"true\"" } else { "" };
+        let here = if role.name.as_str() == centre { " aria-current=\"true\"" } else { "" };
         let _ = write!(
             out,
             "<a href=\"{href}\"{here}><title>{title}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\

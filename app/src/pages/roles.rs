@@ -54,9 +54,9 @@ impl ListPage for AllRoles {
         places::ROLES.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<RoleSort>) -> ServerResult<RolePage> {
-        let (sort, after) = listed.stretch()?;
-        let (filter, barclamp) = (listed.word("filter"), listed.word("barclamp"));
+    async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
+        let (sort, after) = address.stretch()?;
+        let (filter, barclamp) = (address.word("filter"), address.word("barclamp"));
         calls::roles(RolesWanted { filter, barclamp, sort, after }).await
     }
 

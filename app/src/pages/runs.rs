@@ -58,20 +58,20 @@ impl ListPage for AllRuns {
         places::RUNS.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<RunSort>) -> ServerResult<RunPage> {
-        let state = listed.one_of("state", &RUN_STATES, |state| run_style(state).2)?;
-        let (sort, before) = listed.stretch()?;
-        let wanted = RunsWanted {
+    async fn fetch(self, address: ListAddress<RunSort>) -> ServerResult<RunPage> {
+        let state = address.one_of("state", &RUN_STATES, |state| run_style(state).2)?;
+        let (sort, before) = address.stretch()?;
+        let query = RunsWanted {
             state: state.map(|state| run_style(state).2.to_owned()).unwrap_or_default(),
-            deployment: listed.word("deployment"),
-            node: listed.word("node"),
-            role: listed.word("role"),
-            worker: listed.word("worker"),
+            deployment: address.word("deployment"),
+            node: address.word("node"),
+            role: address.word("role"),
+            worker: address.word("worker"),
             sort,
             before,
             ..RunsWanted::default()
         };
-        calls::runs(wanted).await
+        calls::runs(query).await
     }
 
     fn sorted_by(column: Part) -> Option<(RunSort, bool)> {

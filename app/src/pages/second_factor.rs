@@ -125,10 +125,10 @@ fn confirm_view(made: TotpMade, next: String) -> impl IntoView {
     }
 }
 
-fn code_form(act: &'static str, button: &'static str, next: String) -> impl IntoView {
+fn code_form(command: &'static str, button: &'static str, next: String) -> impl IntoView {
     view! {
         <form class="form" method="post" action=places::SECOND_FACTOR>
-            <input type="hidden" name="act" value=act/>
+            <input type="hidden" name="act" value=command/>
             <input type="hidden" name="next" value=next/>
             <div class="field">
                 <label for="code">"Code"</label>

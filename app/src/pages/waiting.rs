@@ -62,18 +62,18 @@ fn read(query: &ParamsMap) -> Asked {
     let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
     let sort = word(SORT).parse::<Order<PendingSort>>();
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
-    let odd = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
+    let invalid = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
     (
         WaitingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
         word(PLACE),
-        odd,
+        invalid,
     )
 }
 
 /// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
-fn at_place((wanted, after, odd): Asked) -> ServerResult<WaitingWanted> {
-    if let Some(odd) = odd {
-        return Err(refused(odd));
+fn at_place((wanted, after, invalid): Asked) -> ServerResult<WaitingWanted> {
+    if let Some(invalid) = invalid {
+        return Err(refused(invalid));
     }
     if after.is_empty() {
         return Ok(wanted);
@@ -115,12 +115,12 @@ pub fn Waiting() -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn correction_links((wanted, after, odd): &Asked) -> AnyView {
+fn correction_links((wanted, after, invalid): &Asked) -> AnyView {
     let part = address(wanted);
-    let all =
-        (odd.is_some() || part != places::PENDING || !after.is_empty()).then_some(places::PENDING);
+    let all = (invalid.is_some() || part != places::PENDING || !after.is_empty())
+        .then_some(places::PENDING);
     let without =
-        (odd.is_some() && after.is_empty() && part != places::PENDING).then(|| part.clone());
+        (invalid.is_some() && after.is_empty() && part != places::PENDING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
         {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
@@ -222,14 +222,14 @@ fn one(
         let group = group.read();
         let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
         let wanted = of.get_value();
-        let beyond = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
+        let has_more = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
         let address = address(&WaitingWanted {
             reason: group.reason.as_str().to_owned(),
             after: None,
             ..wanted
         });
         let all = format!("Show all {}", number(&group));
-        beyond.then(|| {
+        has_more.then(|| {
             view! {
                 <nav class="pager" aria-label=format!("More steps: {}", group.heading)>
                     <span class="grow"></span>

@@ -58,14 +58,14 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     let links =
         worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
-    let beyond = worker.held - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
+    let has_more = worker.held - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
     let held = format!("{} of {}", worker.held, worker.capacity);
     view! {
         <div>
             <span class="num">{held}</span>
             <div class="links">
                 {links.collect_view()}
-                {(beyond > 0).then(|| view! { <span class="muted">{format!("and {beyond} more")}</span> " " })}
+                {(has_more > 0).then(|| view! { <span class="muted">{format!("and {has_more} more")}</span> " " })}
                 <a href=places::runs_of_worker(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
             </div>
         </div>
@@ -105,12 +105,12 @@ impl ListPage for AllWorkers {
         places::WORKERS.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<WorkerSort>) -> ServerResult<Self::Page> {
-        let alive =
-            listed.one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
-        let phase = listed.one_of("phase", &Phase::ALL, Phase::as_str)?;
-        let (sort, before) = listed.stretch()?;
-        calls::workers(WorkersWanted { alive, phase, name: listed.word("name"), sort, before })
+    async fn fetch(self, address: ListAddress<WorkerSort>) -> ServerResult<Self::Page> {
+        let alive = address
+            .one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
+        let phase = address.one_of("phase", &Phase::ALL, Phase::as_str)?;
+        let (sort, before) = address.stretch()?;
+        calls::workers(WorkersWanted { alive, phase, name: address.word("name"), sort, before })
             .await
     }
 

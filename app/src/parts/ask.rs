@@ -43,8 +43,8 @@ fn form_query(event: &SubmitEvent) -> Option<String> {
 
 fn address(place: &str, query: &str) -> String {
     let has_text = |pair: &&str| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty());
-    let said = query.split('&').filter(has_text).collect::<Vec<_>>().join("&");
-    if said.is_empty() { place.to_owned() } else { format!("{place}?{said}") }
+    let text = query.split('&').filter(has_text).collect::<Vec<_>>().join("&");
+    if text.is_empty() { place.to_owned() } else { format!("{place}?{text}") }
 }
 
 #[cfg(test)]

@@ -84,8 +84,8 @@ fn found(deployment: &DeploymentSummary) -> Offer {
 
 /// At most `MAX_SUGGESTIONS` suggestions whose names contain a text.
 fn fitting(among: &[Offer], text: &str) -> Vec<Offer> {
-    let wanted = text.trim();
-    among.iter().filter(|(name, _)| name.contains(wanted)).take(MAX_SUGGESTIONS).cloned().collect()
+    let query = text.trim();
+    among.iter().filter(|(name, _)| name.contains(query)).take(MAX_SUGGESTIONS).cloned().collect()
 }
 
 /// Queries names that contain the text after a pause in typing. A response to an outdated query is
@@ -105,11 +105,11 @@ fn suggester(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Cop
                 return;
             }
             spawn_local(async move {
-                let wanted = DeploymentsWanted {
+                let query = DeploymentsWanted {
                     filter: text.trim().to_owned(),
                     ..DeploymentsWanted::default()
                 };
-                if let Some(page) = calls::deployments(wanted).await.ok().filter(|_| is_last()) {
+                if let Some(page) = calls::deployments(query).await.ok().filter(|_| is_last()) {
                     offered.try_set(page.deployments);
                 }
             });

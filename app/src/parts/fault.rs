@@ -12,6 +12,6 @@ pub fn Fault(
     id: String,
     #[prop(into)] of: Signal<Option<String>>,
 ) -> impl IntoView {
-    let said = move |fault: String| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> };
-    view! { <div id=id aria-live="polite">{move || of.get().map(said)}</div> }.into_any()
+    let text = move |fault: String| view! { <p class="fault">{icon(Icon::Error)} <span>{fault}</span></p> };
+    view! { <div id=id aria-live="polite">{move || of.get().map(text)}</div> }.into_any()
 }

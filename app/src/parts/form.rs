@@ -112,9 +112,9 @@ fn enter(place: Place) -> AnyView {
 fn wrong(place: &Place) -> (String, AnyView) {
     let (draft, path, id) = (place.draft, place.path.clone(), format!("{}-wrong", place.id));
     let lines = move || {
-        let said =
+        let text =
             |what: String| view! { <p class="fault">{icon(Icon::Error)} <span>{what}</span></p> };
-        draft.errors_at(&path).into_iter().map(said).collect_view()
+        draft.errors_at(&path).into_iter().map(text).collect_view()
     };
     (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
 }

@@ -221,9 +221,9 @@ impl<S: Sort> ListAddress<S> {
         sort: &'a str,
         place: &'a str,
     ) -> Vec<(&'a str, &'a str)> {
-        let carried = |asked: &&Asked| with_filters || asked.label().is_none();
+        let noderole = |asked: &&Asked| with_filters || asked.label().is_none();
         let filters =
-            self.filters.iter().filter(carried).map(|asked| (asked.name, asked.value.as_str()));
+            self.filters.iter().filter(noderole).map(|asked| (asked.name, asked.value.as_str()));
         let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
         let sort = if usual { "" } else { sort };
         let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];

@@ -8,7 +8,7 @@
 //!   address.
 //! * A reader without the permission sees only this message, without filters, columns and commands.
 //!   The permission is known only with the response, after the form was rendered, so CSS hides the
-//!   form (`style/table.css`).
+//!   form (`table_class/table.css`).
 //! * The table follows its list: an event updates cells, and remaining rows keep the focus and open
 //!   sections.
 //! * The shown commands match the address, with the parameters of the API.
@@ -149,7 +149,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 
     fn key(row: &Row<Self>) -> Self::Key;
 
-    fn row(self, row: Memo<Row<Self>>, with: With<Self>) -> AnyView;
+    fn row(self, row: Memo<Row<Self>>, context: With<Self>) -> AnyView;
 
     /// The empty state if the list has no rows at all.
     fn none(self) -> AnyView;
@@ -332,7 +332,7 @@ impl<P: ListPage> ListOf<P> {
 }
 
 fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::Sort>) -> AnyView {
-    let with = With { shown: Shown::of(&listed), may, listed: StoredValue::new(listed.clone()) };
+    let context = With { shown: Shown::of(&listed), may, listed: StoredValue::new(listed.clone()) };
     let feed = Feed::new(first, move || of.fetch(listed.clone()));
     of.follow(feed);
     let page = feed.value();
@@ -341,10 +341,10 @@ fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::S
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let caption = Memo::new(move |_| P::caption(&page.read()));
     let shown = move || match is_empty.get() {
-        true => with.listed.with_value(|listed| of.nothing(listed, next.read().as_ref())),
+        true => context.listed.with_value(|listed| of.nothing(listed, next.read().as_ref())),
         false => {
-            let heads = with.listed.with_value(|listed| heads::<P>(listed, with));
-            let body = rows(list.into(), P::key, move |row| of.row(row, with));
+            let heads = context.listed.with_value(|listed| heads::<P>(listed, context));
+            let body = rows(list.into(), P::key, move |row| of.row(row, context));
             framed(P::STYLE, caption, heads, body.into_any())
         }
     };
@@ -352,23 +352,23 @@ fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::S
     let pager = move || {
         let next = next.get();
         (!is_empty.get() || next.is_some())
-            .then(|| with.listed.with_value(|listed| pager(listed, next.as_ref())))
+            .then(|| context.listed.with_value(|listed| pager(listed, next.as_ref())))
     };
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="card">{shown} {pager}</div>
-        {of.below(with, Callback::new(move |()| feed.now()))}
+        {of.below(context, Callback::new(move |()| feed.now()))}
     }
     .into_any()
 }
 
 fn framed(
-    style: &'static str,
+    table_class: &'static str,
     caption: Memo<Option<String>>,
     heads: AnyView,
     body: AnyView,
 ) -> AnyView {
-    let class = format!("table folds {style}");
+    let class = format!("table folds {table_class}");
     let caption =
         move || caption.get().map(|said| view! { <caption class="count">{said}</caption> });
     view! {
@@ -381,7 +381,7 @@ fn framed(
     .into_any()
 }
 
-fn heads<P: ListPage>(listed: &ListAddress<P::Sort>, with: With<P>) -> AnyView {
+fn heads<P: ListPage>(listed: &ListAddress<P::Sort>, context: With<P>) -> AnyView {
     let one = |column: &P::Part| match P::sorted_by(*column) {
         Some((by, descending)) => {
             head(listed, by, column.label(), descending, number::<P>(*column))
@@ -389,7 +389,7 @@ fn heads<P: ListPage>(listed: &ListAddress<P::Sort>, with: With<P>) -> AnyView {
         None => header(column.label(), number::<P>(*column)),
     };
     let all =
-        P::Part::EVERY.iter().filter(|column| with.shown.has(**column)).map(one).collect_view();
-    let commands = P::COMMANDS.filter(|_| with.may).map(|label| header(label, None));
+        P::Part::EVERY.iter().filter(|column| context.shown.has(**column)).map(one).collect_view();
+    let commands = P::COMMANDS.filter(|_| context.may).map(|label| header(label, None));
     view! { {all} {commands} }.into_any()
 }

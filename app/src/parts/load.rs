@@ -24,14 +24,14 @@ where
 /// As [`load`]. On an error it also links to the list of all objects of the kind.
 pub fn load_one<T, V>(
     resource: Resource<ServerResult<T>>,
-    all: ListLink,
+    list_link: ListLink,
     show: impl Fn(T) -> V + Clone + Send + Sync + 'static,
 ) -> impl IntoView
 where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    load_with_error(resource, show, move |problem| object_problem_page(problem, all))
+    load_with_error(resource, show, move |problem| object_problem_page(problem, list_link))
 }
 
 /// As [`load`], for a part of a page with its own error message.

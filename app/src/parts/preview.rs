@@ -64,9 +64,9 @@ impl Preview {
                 return;
             }
             match answer {
-                Ok(found) => {
+                Ok(impact) => {
                     self.problem.try_set(None);
-                    self.answer.try_set(Some((question, found)));
+                    self.answer.try_set(Some((question, impact)));
                 }
                 Err(failure) => drop(self.problem.try_set(Some(failure.0))),
             }
@@ -85,7 +85,7 @@ impl Preview {
             .answer
             .read()
             .as_ref()
-            .is_some_and(|(of, found)| *of == question && found.refused.is_empty());
+            .is_some_and(|(of, impact)| *of == question && impact.refused.is_empty());
         is_fine.then_some(question.2)
     }
 }
@@ -98,10 +98,10 @@ pub fn PreviewImpact(of: Preview) -> impl IntoView {
         let answered = of.answer.read().as_ref().map(|(question, _)| question.clone());
         asks() && answered != of.question.get() && of.problem.read().is_none()
     };
-    let told = Memo::new(move |_| of.answer.read().as_ref().map(|(_, found)| found.clone()));
+    let impact = Memo::new(move |_| of.answer.read().as_ref().map(|(_, impact)| impact.clone()));
     let said = move || {
-        asks().then(|| match told.get() {
-            Some(found) => outcome(found),
+        asks().then(|| match impact.get() {
+            Some(impact) => outcome(impact),
             None => view! { <p class="muted">"Computing the preview"</p> }.into_any(),
         })
     };
@@ -112,10 +112,10 @@ pub fn PreviewImpact(of: Preview) -> impl IntoView {
     .into_any()
 }
 
-fn outcome(found: Foreseen) -> AnyView {
-    let (state, shape, head, lines) = match found.refused.is_empty() {
-        true => ("todo", Icon::Review, "Preview of the proposal", found.lines),
-        false => ("error", Icon::Error, "Cannot add this change to the proposal", found.refused),
+fn outcome(impact: Foreseen) -> AnyView {
+    let (state, shape, head, lines) = match impact.refused.is_empty() {
+        true => ("todo", Icon::Review, "Preview of the proposal", impact.lines),
+        false => ("error", Icon::Error, "Cannot add this change to the proposal", impact.refused),
     };
     let more = lines.len().saturating_sub(LINES);
     let lines = lines.into_iter().take(LINES).map(|line| view! { <li>{line}</li> }).collect_view();

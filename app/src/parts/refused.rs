@@ -49,7 +49,7 @@ impl Refused {
     }
 
     /// The input of a field, or its default.
-    pub fn value_or(&self, field: &str, usual: impl Into<String>) -> String {
-        self.typed(field).unwrap_or_else(|| usual.into())
+    pub fn value_or(&self, field: &str, default: impl Into<String>) -> String {
+        self.typed(field).unwrap_or_else(|| default.into())
     }
 }

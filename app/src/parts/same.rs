@@ -29,8 +29,8 @@ impl Typed {
     }
 
     /// The text of a field, or a placeholder.
-    pub fn or(self, field: &str, instead: &str) -> String {
-        Some(self.get(field)).filter(|text| !text.is_empty()).unwrap_or_else(|| instead.to_owned())
+    pub fn or(self, field: &str, default: &str) -> String {
+        Some(self.get(field)).filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned())
     }
 
     /// Whether a checkbox is ticked.
@@ -87,11 +87,11 @@ pub fn SameList(
     let query = use_query_map();
     let calls = move |_: Typed| {
         let query = query.read();
-        let asked = |word: &str| match given.iter().find(|(name, _)| *name == word) {
+        let value_of = |word: &str| match given.iter().find(|(name, _)| *name == word) {
             Some((_, value)) => Some(value.clone()),
             None => query.get(word),
         };
-        vec![list(of, asked)]
+        vec![list(of, value_of)]
     };
     view! { <Same of=calls/> }
 }
@@ -126,7 +126,7 @@ fn one(call: Call) -> impl IntoView {
 }
 
 fn command(by: &'static str, line: String) -> impl IntoView {
-    let said = RwSignal::new("");
+    let message = RwSignal::new("");
     let text = StoredValue::new(line.clone());
     let code = NodeRef::<html::Code>::new();
     let copy = move |_| {
@@ -138,7 +138,11 @@ fn command(by: &'static str, line: String) -> impl IntoView {
             if !is_copied {
                 select(code);
             }
-            said.try_set(if is_copied { "Copied" } else { "Selected: copy it with your keyboard" });
+            message.try_set(if is_copied {
+                "Copied"
+            } else {
+                "Selected: copy it with your keyboard"
+            });
         });
     };
     view! {
@@ -146,7 +150,7 @@ fn command(by: &'static str, line: String) -> impl IntoView {
             <span class="by">{by}</span>
             <code node_ref=code>{line}</code>
             <button class="button quiet small needs-scripts" type="button" aria-label=format!("Copy the command for the {by}") on:click=copy>"Copy"</button>
-            <small role="status" class="muted">{move || said.get()}</small>
+            <small role="status" class="muted">{move || message.get()}</small>
         </div>
     }
     .into_any()

@@ -69,8 +69,8 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
         1 => "Edits of two authors conflict".to_owned(),
         n => format!("Edits of different authors conflict {n} times"),
     };
-    let line = |clash: &ClashView| {
-        let ClashView { earlier, earlier_by, later, later_by, about, .. } = clash.clone();
+    let line = |conflict: &ClashView| {
+        let ClashView { earlier, earlier_by, later, later_by, about, .. } = conflict.clone();
         view! {
             <li>
                 <b>{about}</b> ": edit " {later} " by " <b>{later_by}</b> " overrides edit " {earlier} " by " <b>{earlier_by}</b>

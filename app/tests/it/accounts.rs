@@ -7,7 +7,7 @@ use api::people::{
     PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade,
     TokenView, TokenWish,
 };
-use api::second_factor::{FactorOptions, SecondFactorPage, SecondFactor, TotpMade};
+use api::second_factor::{FactorOptions, SecondFactor, SecondFactorPage, TotpMade};
 use api::{At, Problem};
 use app::accounts::Accounts;
 use async_trait::async_trait;

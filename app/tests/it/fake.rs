@@ -32,7 +32,8 @@ use async_trait::async_trait;
 use engine::anneal::Wait;
 use engine::blueprint::Anchor;
 use engine::blueprint::consequences::{
-    Awaited, Consequences, Counted, Downstream, Loss, NoderoleRerun, Touched, Wave, WaveGroup,
+    Consequences, Counted, Downstream, Loss, NoderoleRerun, Touched, Wave, WaveDependency,
+    WaveGroup,
 };
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
@@ -714,7 +715,11 @@ pub fn consequences() -> Consequences {
     let mut last = wave(3, &[("app", 3, Some(1))]);
     last.groups[0].after = Counted {
         count: 30,
-        first: vec![Awaited { wave: 2, role: role("runtime"), deployment: deployment("web") }],
+        first: vec![WaveDependency {
+            wave: 2,
+            role: role("runtime"),
+            deployment: deployment("web"),
+        }],
     };
     Consequences {
         nodes: 4,

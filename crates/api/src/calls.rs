@@ -252,11 +252,11 @@ impl Call {
             self.on.map(|version| format!("-H {}", quoted(&format!("If-Match: \"{version}\"")))),
         );
         // curl sends GET by default, and POST if there is a body.
-        let is_told = matches!(
+        let is_implied = matches!(
             (self.method, &self.body),
             (Method::Get, _) | (Method::Post, Body::Json(_) | Body::File(_))
         );
-        if !is_told {
+        if !is_implied {
             parts.push(format!("-X {}", self.method.word()));
         }
         match &self.body {

@@ -1200,8 +1200,8 @@ pub fn pairs(
         .map(|role| role.contents);
     let noderoles =
         difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
-    let pinned = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
-    let sides = roles.chain(noderoles).chain(pinned).flatten();
+    let pinned_roles = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
+    let sides = roles.chain(noderoles).chain(pinned_roles).flatten();
     sides.filter_map(|sides| sides.old.zip(sides.new)).collect()
 }
 
@@ -1508,7 +1508,10 @@ impl ReviewView {
         for replanned in self.came_from.iter_mut().chain(&mut self.became) {
             replanned.cut(most);
         }
-        let shift = self.came_from.iter().flat_map(|came| [&came.shift.before, &came.shift.after]);
+        let shift = self
+            .came_from
+            .iter()
+            .flat_map(|previous| [&previous.shift.before, &previous.shift.after]);
         let shown: Vec<&Difference> = shift.chain([&self.difference]).collect();
         let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&shown);
         (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
@@ -1733,13 +1736,13 @@ pub struct FileChange {
 /// For example `* script 10-cut.sh: +1 -1 lines`.
 impl std::fmt::Display for FileChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = match self.mark {
+        let marker = match self.mark {
             Mark::Added => '+',
             Mark::Removed => '-',
             Mark::Changed => '*',
         };
         let name = engine::text::shown(&self.name);
-        write!(f, "{sign} script {name}: ")?;
+        write!(f, "{marker} script {name}: ")?;
         match &self.text {
             FileText::Lines { lines, cut } => {
                 let of = |mark| lines.iter().filter(|line| line.mark == mark).count();

@@ -204,8 +204,8 @@ pub struct InvalidCursor {
 }
 
 impl InvalidCursor {
-    pub fn new<S: Sort>(place: Option<&Cursor>, order: Order<S>) -> Self {
-        let said = place.map(Cursor::as_str).unwrap_or_default();
+    pub fn new<S: Sort>(cursor: Option<&Cursor>, order: Order<S>) -> Self {
+        let said = cursor.map(Cursor::as_str).unwrap_or_default();
         Self { said: said.chars().take(80).collect(), order: order.to_string() }
     }
 }
@@ -219,7 +219,7 @@ impl Cursor {
         let keys: Vec<String> = keys.iter().map(|key| key.to_string().replace('~', "~0")).collect();
         match (order.is_usual(), keys.as_slice()) {
             // Short form for the default order with one key: the key itself.
-            (true, [only]) => Self(only.clone()),
+            (true, [single]) => Self(single.clone()),
             _ => Self(format!("{order}{SEPARATOR}{}", keys.join(SEPARATOR))),
         }
     }
@@ -228,14 +228,14 @@ impl Cursor {
     pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, InvalidCursor> {
         let kinds = order.by.keys();
         let said = self.0.strip_prefix(&format!("{order}{SEPARATOR}"));
-        let bare = said.is_none();
+        let is_short = said.is_none();
         let said = said.or_else(|| Some(&*self.0).filter(|_| order.is_usual() && kinds.len() == 1));
         let parts: Vec<&str> = said.map(|said| said.split(SEPARATOR).collect()).unwrap_or_default();
         let key = |(part, kind): (&&str, &KeyKind)| match kind {
             KeyKind::Text => Some(Key::Text(part.replace("~0", "~"))),
             // In the short form the number is a row's own number, which is never negative.
             KeyKind::Number => {
-                part.parse().ok().filter(|number: &i64| !bare || *number >= 0).map(Key::Number)
+                part.parse().ok().filter(|number: &i64| !is_short || *number >= 0).map(Key::Number)
             }
         };
         let keys: Option<Vec<Key>> = parts.iter().zip(kinds).map(key).collect();
@@ -642,9 +642,9 @@ mod tests {
             order.by.keys().iter().map(one).collect()
         };
         for from in every_order::<RunSort>() {
-            let place = Cursor::behind(from, &keys(from));
+            let cursor = Cursor::behind(from, &keys(from));
             for to in every_order::<RunSort>() {
-                assert_eq!(place.keys(to).is_ok(), from == to, "{place} by {to}");
+                assert_eq!(cursor.keys(to).is_ok(), from == to, "{cursor} by {to}");
             }
         }
         for junk in ["", "x", "-5", "-queued", "-queued~-", "-queued~-1~-2", "-queued~-1.5"] {

@@ -64,8 +64,8 @@ pub struct UnknownTopic(String);
 impl FromStr for Topic {
     type Err = UnknownTopic;
     fn from_str(text: &str) -> Result<Self, UnknownTopic> {
-        let (word, id) = text.split_once(':').unwrap_or((text, ""));
-        let topic = match word {
+        let (kind, id) = text.split_once(':').unwrap_or((text, ""));
+        let topic = match kind {
             "deployment" => id.parse().ok().map(Self::Deployment),
             "run" => id.parse().ok().map(Self::Run),
             "proposal" => id.parse().ok().map(Self::Proposal),

@@ -70,10 +70,10 @@ pub fn told(text: String) -> String {
         return text;
     }
     let mut short = String::new();
-    for piece in text.split_inclusive(char::is_whitespace) {
-        let word = piece.trim_end();
+    for segment in text.split_inclusive(char::is_whitespace) {
+        let word = segment.trim_end();
         if word.chars().count() <= limits::ERROR_WORD {
-            short.push_str(piece);
+            short.push_str(segment);
             continue;
         }
         // Keep the closing quote and full stop, but not all of a word that has only punctuation.
@@ -81,7 +81,7 @@ pub fn told(text: String) -> String {
             .strip_prefix(word.trim_end_matches(|c: char| c.is_ascii_punctuation()))
             .unwrap_or_default();
         short.extend(word.chars().take(limits::ERROR_WORD).chain(['…']).chain(end.chars().take(3)));
-        short.push_str(piece.strip_prefix(word).unwrap_or_default());
+        short.push_str(segment.strip_prefix(word).unwrap_or_default());
     }
     match short.chars().count() > limits::ERROR_TEXT {
         true => short.chars().take(limits::ERROR_TEXT).chain(['…']).collect(),
@@ -109,8 +109,8 @@ impl Problem {
 
     /// Sets `Retry-After`, rounded up to whole seconds and at least one.
     pub fn again_after(self, wait: Duration) -> Self {
-        let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Self { again_after: Some(whole.max(1)), ..self }
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { again_after: Some(seconds.max(1)), ..self }
     }
 
     /// Invalid input (400).

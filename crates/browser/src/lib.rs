@@ -33,7 +33,7 @@ pub fn hydrate() {
 /// Hides clicks from all listeners until the page is hydrated. The browser's default action still
 /// happens.
 fn block_clicks_until_hydrated() {
-    let keep = Closure::<dyn Fn(Event)>::new(|click: Event| {
+    let listener = Closure::<dyn Fn(Event)>::new(|click: Event| {
         if document().document_element().is_some_and(|root| !root.has_attribute(HYDRATED_ATTRIBUTE))
         {
             click.stop_propagation();
@@ -42,10 +42,10 @@ fn block_clicks_until_hydrated() {
     // In the capture phase, before any listener of the bubbling phase.
     let _ = window().add_event_listener_with_callback_and_bool(
         "click",
-        keep.as_ref().unchecked_ref(),
+        listener.as_ref().unchecked_ref(),
         true,
     );
-    keep.forget();
+    listener.forget();
 }
 
 /// Adds a mark to the User Timing API, as the planner does. From here on, the page waits for its

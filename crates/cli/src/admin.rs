@@ -66,8 +66,8 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     }
     if let Some(fingerprint) = &arguments.confirm_passkey {
         let person = people.actor_by_name(name).await.context("Cannot confirm the passkey")?;
-        let done = people.confirm_passkey_as_owner(person.person, fingerprint).await;
-        let passkey = done.context("Cannot confirm the passkey")?;
+        let result = people.confirm_passkey_as_owner(person.person, fingerprint).await;
+        let passkey = result.context("Cannot confirm the passkey")?;
         match arguments.json {
             true => println!("{}", serde_json::to_string(&passkey)?),
             false => println!(
@@ -91,9 +91,9 @@ pub async fn run(arguments: Arguments) -> Result<()> {
              the permission."
         );
     }
-    let holds = Duration::from_secs(60 * arguments.minutes);
+    let lifetime = Duration::from_secs(60 * arguments.minutes);
     let link = people
-        .create_first_link(admin.person, holds)
+        .create_first_link(admin.person, lifetime)
         .await
         .context("Cannot create the sign-in link")?;
     let path = format!("/sign-in#token={}", link.reveal());

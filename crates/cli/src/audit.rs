@@ -64,9 +64,9 @@ struct Expected {
 impl FromStr for Expected {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: String| {
+        let wrong = |reason: String| {
             format!(
-                "{why}. A link is SEQ:HASH, as `gantry audit chain` prints it. SEQ is at least 1, \
+                "{reason}. A link is SEQ:HASH, as `gantry audit chain` prints it. SEQ is at least 1, \
                  and HASH has 64 hexadecimal digits"
             )
         };
@@ -95,9 +95,9 @@ fn made(path: &Path) -> Result<()> {
     let public = SigningKey::read(&private)?.public();
     let public_path = PathBuf::from(format!("{}.pub", path.display()));
     for (path, mode, text) in [(path, 0o600, private), (&public_path, 0o644, public)] {
-        let written = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-        let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.with_context(|| format!("Cannot write {}", path.display()))?;
+        let result = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+        let result = result.and_then(|mut file| file.write_all(text.as_bytes()));
+        result.with_context(|| format!("Cannot write {}", path.display()))?;
     }
     println!("Private key: {}. Give it to the server (GANTRY_AUDIT_KEY).", path.display());
     println!(
@@ -121,20 +121,20 @@ fn verified(verify: &Verify) -> Result<()> {
     let links = expected(verify)?;
     let expected = links.len();
     let check = Check::expecting(links).with_signatures(passkeys::verify);
-    let proven = match verify.file.as_path() {
+    let proof = match verify.file.as_path() {
         path if path == Path::new("-") => read(check, std::io::stdin().lock()),
         path => File::open(path)
             .map_err(anyhow::Error::from)
             .and_then(|file| read(check, BufReader::new(file))),
     };
-    let proven = proven.map_err(|error| {
-        let what = if is_read_error(&error) { "Cannot read" } else { "Invalid export" };
-        error.context(format!("{what} {}", verify.file.display()))
+    let proof = proof.map_err(|error| {
+        let prefix = if is_read_error(&error) { "Cannot read" } else { "Invalid export" };
+        error.context(format!("{prefix} {}", verify.file.display()))
     })?;
     if verify.json {
-        println!("{}", serde_json::to_string_pretty(&proven)?);
+        println!("{}", serde_json::to_string_pretty(&proof)?);
     } else {
-        println!("{}", told(&proven, expected));
+        println!("{}", told(&proof, expected));
     }
     Ok(())
 }
@@ -205,13 +205,13 @@ fn read(mut check: Check, mut lines: impl BufRead) -> Result<Verification> {
     Ok(check.finish()?)
 }
 
-fn told(proven: &Verification, expected: usize) -> String {
-    let (chain, totals) = (&proven.chain, &proven.totals);
+fn told(proof: &Verification, expected: usize) -> String {
+    let (chain, totals) = (&proof.chain, &proof.totals);
     if chain.last == 0 || chain.first == 0 {
         return "The export is empty: no entries are sealed.".to_owned();
     }
     let mut text = format!("Entries {} to {} match their seals.\n", chain.first, chain.last);
-    if proven.whole {
+    if proof.whole {
         text.push_str(&format!(
             "{} targets have the approvals that their policies require. {} runs match their \
              targets.\n{} submissions, {} verdicts, {} policies and {} documents match the audit \

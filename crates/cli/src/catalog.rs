@@ -78,22 +78,22 @@ fn read_and_compare<'f>(
     let unread = |place| move |error| ReadError { place, error };
     let read = read(folder, &Catalog::default()).map_err(unread(folder))?;
     let Some(since) = since else { return Ok((read, Vec::new())) };
-    let before = known(since).map_err(unread(since))?;
+    let previous = known(since).map_err(unread(since))?;
     let Ok(import) = read else { return Ok((read, Vec::new())) };
-    let compared = control::disappeared(&before, &import)
-        .and_then(|disappeared| Ok((reject_changed_versions(&before, import)?, disappeared)));
-    compared.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
+    let comparison = control::disappeared(&previous, &import)
+        .and_then(|disappeared| Ok((reject_changed_versions(&previous, import)?, disappeared)));
+    comparison.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
 /// An import rejects changed content under a known version.
-fn reject_changed_versions(before: &Catalog, import: Import) -> Result<Read, api::Problem> {
-    let clashes = control::conflicting_versions(before, &import)?;
-    if clashes.is_empty() {
+fn reject_changed_versions(previous: &Catalog, import: Import) -> Result<Read, api::Problem> {
+    let conflicts = control::conflicting_versions(previous, &import)?;
+    if conflicts.is_empty() {
         return Ok(Ok(import));
     }
     let mut findings = import.findings;
     findings.0.extend(
-        clashes
+        conflicts
             .into_iter()
             .map(|(file, what)| to_finding(Path::new(&file), &anyhow::anyhow!(what))),
     );
@@ -149,7 +149,7 @@ fn known(folder: &Path) -> Result<Catalog> {
 /// The report always has the same fields. With errors nothing is imported, so the counts are zero.
 fn report(read: &Read, disappeared: &[String]) -> serde_json::Value {
     let imported: &[ImportedBarclamp] = read.as_ref().map_or(&[], |import| &import.barclamps);
-    let count = |of: fn(&ImportedBarclamp) -> usize| imported.iter().map(of).sum::<usize>();
+    let count = |size: fn(&ImportedBarclamp) -> usize| imported.iter().map(size).sum::<usize>();
     let findings = match read {
         Ok(import) => &import.findings,
         Err(findings) => findings,

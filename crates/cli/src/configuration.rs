@@ -84,14 +84,15 @@ impl File {
 
     /// Makes the values of the file the defaults of the options.
     pub fn below(&self, command: Command) -> Command {
-        let own = |arg: Arg| match key_for_arg(&arg).and_then(|key| self.values.get(&key)) {
+        let with_default = |arg: Arg| match key_for_arg(&arg).and_then(|key| self.values.get(&key))
+        {
             Some(value) => {
                 let hidden = arg.is_hide_env_values_set();
                 arg.default_value(value.clone()).required(false).hide_default_value(hidden)
             }
             None => arg,
         };
-        command.mut_args(own).mut_subcommands(|command| self.below(command))
+        command.mut_args(with_default).mut_subcommands(|command| self.below(command))
     }
 }
 
@@ -130,9 +131,8 @@ fn default_path() -> Option<PathBuf> {
     }
     let folder =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let configuration =
-        folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-    Some(configuration.join("gantry/gantry.toml"))
+    let config_dir = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
+    Some(config_dir.join("gantry/gantry.toml"))
 }
 
 /// The file's key for a variable: lower case, without the `GANTRY_` prefix.
@@ -226,8 +226,8 @@ impl Setting {
         let read =
             Command::new("gantry").no_binary_name(true).arg(arg).try_get_matches_from([""; 0]);
         let Err(error) = read else { return Ok(()) };
-        let given = if self.secret { String::new() } else { format!("{value:?}: ") };
-        bail!("{given}{}", why(&error))
+        let quoted_value = if self.secret { String::new() } else { format!("{value:?}: ") };
+        bail!("{quoted_value}{}", why(&error))
     }
 }
 
@@ -508,9 +508,9 @@ mod tests {
 
     #[test]
     fn documentation_lists_every_setting() {
-        let kept = include_str!("../../../docs/configuration.md");
+        let page = include_str!("../../../docs/configuration.md");
         assert!(
-            kept.contains(&markdown(&command())),
+            page.contains(&markdown(&command())),
             "docs/configuration.md has another table: insert the output of `gantry config \
              --markdown`"
         );

@@ -97,7 +97,7 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
 async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), OpenError> {
     let said = |error| told(error, options);
     // The owner of a table can disable its triggers.
-    let owns: bool = sqlx::query_scalar(
+    let owns_tables: bool = sqlx::query_scalar(
         "SELECT coalesce(bool_or(pg_has_role(relowner, 'USAGE')), false)
          FROM pg_class WHERE oid = to_regclass('seaql_migrations')",
     )
@@ -105,7 +105,7 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
     .await
     .map_err(said)?;
     let name = options.get_username();
-    if let (true, Role::Program(purpose)) = (owns, role) {
+    if let (true, Role::Program(purpose)) = (owns_tables, role) {
         return Err(OpenError::Permanent(anyhow!(
             "DATABASE_URL connects as {name}, which owns Gantry's tables and could disable their \
              guards. Set DATABASE_URL to the URL of the {}'s role, and GANTRY_OWNER_URL to this \
@@ -118,7 +118,7 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
         .await
         .map_err(|error| OpenError::Permanent(error.into()))?
     {
-        Standing::Current => fits(store, name, owns, role).await,
+        Standing::Current => fits(store, name, owns_tables, role).await,
         Standing::Empty => unfit(
             "The database has no tables of Gantry that this role can read. Run `gantry migrate` as \
              the database's owner. Then connect as the role that it grants rights to (by default \
@@ -151,10 +151,10 @@ pub fn reach(store: &Store, local: bool) -> Policy {
 }
 
 /// Rejects a role that belongs to another program.
-async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), OpenError> {
+async fn fits(store: &Store, name: &str, owns_tables: bool, role: Role) -> Result<(), OpenError> {
     let wrong = |why: String| Err(OpenError::Permanent(anyhow!("{why}")));
     let Role::Program(purpose) = role else {
-        return match owns {
+        return match owns_tables {
             true => Ok(()),
             false => wrong(format!(
                 "GANTRY_OWNER_URL connects as {name}, which does not own Gantry's tables. Set it \
@@ -198,7 +198,7 @@ async fn fits(store: &Store, name: &str, owns: bool, role: Role) -> Result<(), O
 /// Explains a failed connection and how to solve the problem.
 fn told(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
     let role = options.get_username();
-    let place = match options.get_socket() {
+    let location = match options.get_socket() {
         Some(folder) => format!("in the folder {}", folder.display()),
         None => format!("at {}:{}", options.get_host(), options.get_port()),
     };
@@ -212,7 +212,7 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
             )
         }
         "3D000" => format!(
-            "Database {database} does not exist {place} (`gantry migrate --print-setup` prints the \
+            "Database {database} does not exist {location} (`gantry migrate --print-setup` prints the \
              SQL that creates one)"
         ),
         "42501" => {
@@ -223,13 +223,13 @@ fn told(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
         }
         // The database is starting, stopping or out of connections.
         "57P01" | "57P02" | "57P03" | "53300" => {
-            format!("The database {place} accepts no connections at the moment")
+            format!("The database {location} accepts no connections at the moment")
         }
-        _ => format!("The database {place} does not answer"),
+        _ => format!("The database {location} does not answer"),
     };
-    let lasts = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
+    let is_permanent = ["28", "3D", "42"].iter().any(|class| code.starts_with(class));
     let why = anyhow::Error::new(error).context(message);
-    if lasts { OpenError::Permanent(why) } else { OpenError::Temporary(why) }
+    if is_permanent { OpenError::Permanent(why) } else { OpenError::Temporary(why) }
 }
 
 #[cfg(test)]
@@ -251,10 +251,10 @@ mod tests {
             address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err()
         );
         assert!(!said.contains("geheim"), "{said}");
-        let near =
+        let socket_options =
             address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
         let (OpenError::Temporary(why) | OpenError::Permanent(why)) =
-            told(sqlx::Error::PoolTimedOut, &near);
+            told(sqlx::Error::PoolTimedOut, &socket_options);
         assert!(
             why.to_string().contains("in the folder /srv/gantry/socket does not answer"),
             "{why}"

@@ -47,9 +47,9 @@ pub fn warnings(command: &Command) -> Vec<String> {
 }
 
 fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String> {
-    let others = OTHER_VARIABLES.into_iter().map(str::to_owned);
+    let other_variables = OTHER_VARIABLES.into_iter().map(str::to_owned);
     let known: BTreeMap<String, String> = configuration::variables(command)
-        .chain(others)
+        .chain(other_variables)
         .map(|variable| (configuration::key_of(&variable), variable))
         .collect();
     let is_unknown = |name: &String| {
@@ -57,26 +57,26 @@ fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String>
             && !KNOWN_PREFIXES.iter().any(|family| name.starts_with(family))
             && !known.values().any(|variable| variable == name)
     };
-    let mut strange: Vec<String> = names
+    let mut unknown: Vec<String> = names
         .map(|name| name.to_string_lossy().into_owned())
         .filter(|name| is_unknown(name))
         .collect();
-    strange.sort();
-    let more = strange.len().saturating_sub(MAX_WARNINGS);
-    let one = |name: &String| {
-        let shown: String = name.chars().take(60).collect();
+    unknown.sort();
+    let omitted = unknown.len().saturating_sub(MAX_WARNINGS);
+    let warning = |name: &String| {
+        let display: String = name.chars().take(60).collect();
         let key = configuration::key_of(name);
-        let meant = configuration::nearest(&key, known.keys().map(String::as_str))
+        let suggestion = configuration::nearest(&key, known.keys().map(String::as_str))
             .and_then(|key| known.get(key));
-        let meant =
-            meant.map(|variable| format!(" (did you mean {variable}?)")).unwrap_or_default();
+        let suggestion =
+            suggestion.map(|variable| format!(" (did you mean {variable}?)")).unwrap_or_default();
         format!(
-            "unknown setting {shown:?} in the environment{meant}. List all with `gantry config`"
+            "unknown setting {display:?} in the environment{suggestion}. List all with `gantry config`"
         )
     };
-    let rest = (more > 0)
-        .then(|| format!("{more} more variables begin with {PREFIX} and are not settings"));
-    strange.iter().take(MAX_WARNINGS).map(one).chain(rest).collect()
+    let summary = (omitted > 0)
+        .then(|| format!("{omitted} more variables begin with {PREFIX} and are not settings"));
+    unknown.iter().take(MAX_WARNINGS).map(warning).chain(summary).collect()
 }
 
 #[cfg(test)]

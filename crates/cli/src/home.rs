@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 
 /// The data folder. PostgreSQL may run as another account, so that account must be able to reach
 /// the folder.
-pub fn ensure_data_folder(given: Option<PathBuf>) -> Result<PathBuf> {
+pub fn ensure_data_folder(requested: Option<PathBuf>) -> Result<PathBuf> {
     let root = nix::unistd::Uid::effective().is_root();
-    let folder = match given {
+    let folder = match requested {
         Some(folder) => folder,
         None if root => PathBuf::from("/var/lib/gantry"),
         None => match (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")) {

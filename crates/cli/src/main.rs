@@ -94,23 +94,25 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let line: Vec<OsString> = std::env::args_os().collect();
-    let file = match configuration::File::find(&line, &command()) {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let file = match configuration::File::find(&args, &command()) {
         Ok(file) => file,
         Err(error) => {
             eprintln!("gantry: {error:#}");
             return ExitCode::from(client::CALLED_WRONGLY);
         }
     };
-    let matches = match file.below(command()).try_get_matches_from(&line) {
+    let matches = match file.below(command()).try_get_matches_from(&args) {
         Ok(matches) => matches,
-        Err(error) => return client::usage_error(&error, &line),
+        Err(error) => return client::usage_error(&error, &args),
     };
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // The client needs no log and no runtime.
     match &arguments.command {
-        Command::Client(asked) => return client::run(asked, &matches, command()),
-        Command::Audit(audit::Command::Server(asked)) => return client::run_audit(asked, &matches),
+        Command::Client(client_command) => return client::run(client_command, &matches, command()),
+        Command::Audit(audit::Command::Server(client_command)) => {
+            return client::run_audit(client_command, &matches);
+        }
         Command::Audit(audit::Command::Verify(verify)) => return audit::run(verify),
         Command::Audit(audit::Command::Keygen(keygen)) => return audit::keygen(keygen),
         Command::Catalog(command) => return catalog::run(command),
@@ -140,7 +142,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let done = runtime.block_on(async {
+    let result = runtime.block_on(async {
         match arguments.command {
             Command::Up(arguments) => up::run(arguments, file.path()).await,
             Command::Server(arguments) => serve::run(arguments).await,
@@ -153,7 +155,7 @@ fn main() -> ExitCode {
             Command::Client(_) | Command::Audit(_) | Command::Catalog(_) => Ok(()),
         }
     });
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gantry: {error:#}");

@@ -143,10 +143,10 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 
 /// The public URL: the configured one, or the listen address.
 pub fn public_address(
-    said: Option<PublicAddress>,
+    configured: Option<PublicAddress>,
     listener: &TcpListener,
 ) -> Result<PublicAddress> {
-    match said {
+    match configured {
         Some(address) => Ok(address),
         None => PublicAddress::from_listener(listener.local_addr()?)
             .context("Cannot determine the public URL (set it with --public-address)"),

@@ -17,8 +17,8 @@ fn collect(folder: &Dir<'_>, files: &mut BTreeMap<String, Vec<u8>>) {
     for file in folder.files() {
         files.insert(file.path().to_string_lossy().into_owned(), file.contents().to_vec());
     }
-    for inner in folder.dirs() {
-        collect(inner, files);
+    for subfolder in folder.dirs() {
+        collect(subfolder, files);
     }
 }
 

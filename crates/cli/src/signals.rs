@@ -10,18 +10,18 @@ use tokio::sync::watch;
 /// count from the call, not from the first poll.
 pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
     let ignores_hangup = ignores_hangup();
-    let heard = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
+    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
         .into_iter()
         .filter(|kind| *kind != SignalKind::hangup() || !ignores_hangup)
         .map(signal)
         .collect::<Result<Vec<_>, _>>();
     async move {
-        let Ok(mut heard) = heard else {
+        let Ok(mut signals) = signals else {
             tracing::error!("cannot handle signals, stop this process with SIGKILL");
             return std::future::pending().await;
         };
         poll_fn(|context| {
-            match heard.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            match signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
             }
@@ -48,11 +48,11 @@ pub struct StopRequest(watch::Receiver<bool>);
 impl StopRequest {
     /// Requests a stop at the signals of [`stopped`], starting now.
     pub fn on_signals() -> Self {
-        let (tell, told) = watch::channel(false);
+        let (sender, told) = watch::channel(false);
         let stopped = stopped();
         tokio::spawn(async move {
             stopped.await;
-            let _ = tell.send(true);
+            let _ = sender.send(true);
         });
         Self(told)
     }
@@ -73,11 +73,11 @@ impl StopRequest {
 /// Resolves when standard input ends. The parent has the other end of the pipe, which also closes
 /// if the parent is killed.
 pub async fn orphaned() {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, told) = tokio::sync::oneshot::channel();
     // A plain thread, because the read blocks and must not delay the process's exit.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
     let _ = told.await;
 }

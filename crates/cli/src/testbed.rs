@@ -55,21 +55,21 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes))
             .await??;
     for node in testbed.nodes() {
-        let made = control.ensure_node(wish(node)).await;
+        let result = control.ensure_node(wish(node)).await;
         let changed =
-            made.map_err(|problem| anyhow!("{}: {}", node.name, problem.detail)).context(
+            result.map_err(|problem| anyhow!("{}: {}", node.name, problem.detail)).context(
                 "Cannot register the nodes (check that Gantry is running with this data \
                 folder: gantry up)",
             )?;
-        let said = if changed { "  (its record was different and is updated)" } else { "" };
-        println!("{}  {}:{PORT}  {}{said}", fqdn(node), node.address, node.root.display());
+        let update_note = if changed { "  (its record was different and is updated)" } else { "" };
+        println!("{}  {}:{PORT}  {}{update_note}", fqdn(node), node.address, node.root.display());
     }
     // As if the machines were turned on: their services start with the testbed and stop with it.
     let machines = machines(&testbed)?;
     boot(&machines)
         .await
         .iter()
-        .for_each(|trouble| tracing::warn!(%trouble, "a service did not start"));
+        .for_each(|failure| tracing::warn!(%failure, "a service did not start"));
     println!(
         "{} {} registered. Ctrl-C stops them, but their folders and records remain.",
         many(machines.len(), "node"),
@@ -80,14 +80,14 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     halt(&machines)
         .await
         .iter()
-        .for_each(|trouble| tracing::warn!(%trouble, "a service did not stop"));
+        .for_each(|failure| tracing::warn!(%failure, "a service did not stop"));
     Ok(())
 }
 
 fn machines(testbed: &Testbed) -> Result<Vec<LocalNode>> {
-    let machine =
+    let local_node =
         |node: &Node| Ok(LocalNode { fqdn: Fqdn::parse(&fqdn(node))?, root: node.root.clone() });
-    testbed.nodes().iter().map(machine).collect()
+    testbed.nodes().iter().map(local_node).collect()
 }
 
 fn fqdn(node: &Node) -> String {

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// The exit code for a result. Prints an error to standard error.
-pub fn ended(done: anyhow::Result<()>) -> ExitCode {
-    let Err(error) = done else { return ExitCode::SUCCESS };
+pub fn ended(result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else { return ExitCode::SUCCESS };
     eprintln!("gantry: {error:#}");
     ExitCode::from(if is_read_error(&error) { client::CALLED_WRONGLY } else { client::NOT_SO })
 }

@@ -105,9 +105,9 @@ impl Arguments {
     /// Whether to add the demo's people and print their links. If other machines can reach this
     /// address, links in a terminal or log could sign in strangers.
     fn adds_demo_people(&self, listener: &TcpListener) -> bool {
-        let is_near = self.public_address.is_none()
+        let is_local = self.public_address.is_none()
             && listener.local_addr().is_ok_and(|at| at.ip().is_loopback());
-        is_near || self.demo
+        is_local || self.demo
     }
 }
 
@@ -139,7 +139,7 @@ async fn run_with_database(
     data: &Path,
     configuration: Option<&Path>,
     database: &mut Database,
-    place: (TcpListener, server::PublicAddress),
+    endpoint: (TcpListener, server::PublicAddress),
     stop: StopRequest,
 ) -> Result<()> {
     if stop.is_told() {
@@ -154,7 +154,7 @@ async fn run_with_database(
         Ok(owner) => {
             let stores = (&store, &owner);
             let result =
-                run_with_stores(arguments, data, configuration, database, stores, place, stop)
+                run_with_stores(arguments, data, configuration, database, stores, endpoint, stop)
                     .await;
             let_go(&owner).await;
             result
@@ -179,26 +179,26 @@ async fn run_with_stores(
     configuration: Option<&Path>,
     database: &mut Database,
     (store, owner): (&Store, &Store),
-    place: (TcpListener, server::PublicAddress),
+    endpoint: (TcpListener, server::PublicAddress),
     mut stop: StopRequest,
 ) -> Result<()> {
     // On loopback, every client is already on this host, so local nodes reveal nothing new.
-    let local_nodes = arguments.allow_loopback_nodes || place.0.local_addr()?.ip().is_loopback();
+    let local_nodes = arguments.allow_loopback_nodes || endpoint.0.local_addr()?.ip().is_loopback();
     let control = Control::new(store.clone())
         .with_data_folder(data)
         .with_address_policy(database::reach(store, local_nodes));
     let people = People::over(store.clone()).with_owner(owner.clone());
-    seed(arguments, data, &control, &people, arguments.adds_demo_people(&place.0)).await?;
+    seed(arguments, data, &control, &people, arguments.adds_demo_people(&endpoint.0)).await?;
     let mut nodes = demo_nodes(store, data).await?;
     let boot_problems = tokio::select! {
         () = stop.told() => None,
-        troubles = boot(&nodes) => Some(troubles),
+        problems = boot(&nodes) => Some(problems),
     };
     // From here on, services may run on the nodes. They stop in every case.
     let ended = match boot_problems {
         None => Ok(()),
-        Some(troubles) => {
-            for trouble in troubles {
+        Some(problems) => {
+            for trouble in problems {
                 tracing::warn!(%trouble, "some services of a demo node did not start");
             }
             let secrets = arguments.secrets.clone().unwrap_or_else(|| home::secrets(data));
@@ -210,14 +210,15 @@ async fn run_with_stores(
                 local_nodes,
             };
             let worker = Worker::start(settings)?;
-            run_server_and_worker(arguments, worker, database, place, &control, owner, stop).await
+            run_server_and_worker(arguments, worker, database, endpoint, &control, owner, stop)
+                .await
         }
     };
     // Includes nodes that were added or moved since the start.
     match tokio::time::timeout(STATEMENT_TIMEOUT, demo_nodes(store, data)).await {
-        Ok(Ok(now)) => {
-            nodes.extend(now.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>())
-        }
+        Ok(Ok(current_nodes)) => nodes.extend(
+            current_nodes.into_iter().filter(|node| !nodes.contains(node)).collect::<Vec<_>>(),
+        ),
         Ok(Err(error)) => {
             tracing::warn!(%error, "services of nodes that were added since the start may still run")
         }
@@ -292,13 +293,13 @@ async fn look_after(
     let mut look = tokio::time::interval(CHECK_INTERVAL);
     loop {
         // Stop requests also count while PostgreSQL restarts.
-        let looked = async {
+        let check = async {
             look.tick().await;
             database.look_after().await;
         };
         tokio::select! {
             () = stop.told() => return Ok(()),
-            () = looked => {}
+            () = check => {}
         }
         if server.is_finished() {
             bail!("The server stopped unexpectedly. Its log has the reason.");
@@ -443,11 +444,11 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
 
 /// Binds the requested address or fails, because bookmarks and proxies rely on it. Only the default
 /// address may be replaced by a free port.
-async fn listen(asked: Option<SocketAddr>) -> Result<TcpListener> {
-    let wanted = asked.unwrap_or(serve::USUAL);
+async fn listen(requested: Option<SocketAddr>) -> Result<TcpListener> {
+    let wanted = requested.unwrap_or(serve::USUAL);
     match TcpListener::bind(wanted).await {
         Ok(listener) => Ok(listener),
-        Err(error) if asked.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
+        Err(error) if requested.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
             tracing::info!(
                 port = wanted.port(),
                 "the default port is in use, so a free port is \
@@ -498,11 +499,11 @@ async fn seed(
             ones");
     }
     // Two people, because authors can't approve their own change. One of them is an admin.
-    let both = [Permission::Operator, Permission::Reviewer];
+    let permissions = [Permission::Operator, Permission::Reviewer];
     let demo_accounts = [("ada", Some(Permission::Admin)), ("bo", None)];
     for (name, more) in demo_accounts.into_iter().filter(|_| demo_people) {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
-            let new = NewPerson::human(name, both.into_iter().chain(more));
+            let new = NewPerson::human(name, permissions.into_iter().chain(more));
             people.create_person(None, &new).await.context("Cannot create a person")?;
         }
     }
@@ -513,8 +514,8 @@ async fn seed(
         && seeds_demo
     {
         let ada = people.sign_in_as_owner("ada").await?;
-        let binds = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
-        control.propose_binding(&ada, "edge", "First application on the edge", &binds).await?;
+        let bindings = [(role("app")?, node("n5")?), (role("metrics")?, node("n5")?)];
+        control.propose_binding(&ada, "edge", "First application on the edge", &bindings).await?;
         people.sign_out(&ada).await?;
     }
     Ok(())
@@ -601,13 +602,13 @@ fn print_ready(
     links: Option<Result<SignInLinks>>,
     add_admin_command: &str,
 ) -> Result<()> {
-    let is_far = links.is_none();
+    let is_public = links.is_none();
     let (let_in, without_link) = links.transpose()?.unwrap_or_default();
-    let add_admin_command = (!let_in.iter().any(|one| one.admin)).then_some(add_admin_command);
+    let add_admin_command = (!let_in.iter().any(|link| link.admin)).then_some(add_admin_command);
     if as_json {
         let sign_in: Vec<_> = let_in
             .iter()
-            .map(|one| json!({"person": one.name, "role": one.role, "url": one.url}))
+            .map(|link| json!({"person": link.name, "role": link.role, "url": link.url}))
             .collect();
         let without_link: Vec<_> =
             without_link.iter().map(|(name, why)| json!({"person": name, "why": why})).collect();
@@ -637,13 +638,13 @@ fn print_ready(
     for (name, why) in &without_link {
         println!("No link for {name}: {why}");
     }
-    if let Some(command) = add_admin_command.filter(|_| is_far) {
+    if let Some(command) = add_admin_command.filter(|_| is_public) {
         println!(
             "Other machines can reach this address, so no sign-in links are printed (--demo prints them)."
         );
         println!("This command adds an admin and prints a sign-in link:\n  {command}");
     }
-    if let Some(command) = add_admin_command.filter(|_| !is_far) {
+    if let Some(command) = add_admin_command.filter(|_| !is_public) {
         println!(
             "\nNone of these people is an admin. This command adds an admin with a new name and \
              prints a link:"
@@ -682,12 +683,12 @@ mod tests {
         let other = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let taken = other.local_addr().expect("an address");
         let refused = listen(Some(taken)).await.expect_err("another program has it");
-        let said = format!("{refused:#}");
+        let message = format!("{refused:#}");
         assert!(
-            said.starts_with(&format!(
+            message.starts_with(&format!(
                 "Cannot listen on {taken} (choose another address with --listen)"
             )),
-            "{said}"
+            "{message}"
         );
         drop(other);
         assert_eq!(

@@ -49,9 +49,9 @@ fn report(verified: &Verified) -> serde_json::Value {
 fn print(verified: &Verified) {
     for found in &verified.discrepancies {
         println!("{}", found.what);
-        let say = |word: &str, value: &Option<serde_json::Value>| match value {
-            Some(value) => println!("  {word} {value}"),
-            None => println!("  {word} nothing"),
+        let say = |label: &str, value: &Option<serde_json::Value>| match value {
+            Some(value) => println!("  {label} {value}"),
+            None => println!("  {label} nothing"),
         };
         say("meant", &found.meant);
         say("found", &found.found);

@@ -67,19 +67,19 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         ..usual
     };
     let orphaned = arguments.until_orphaned;
-    let told = async move {
+    let stop = async move {
         tokio::select! {
             () = signals::stopped() => {}
             () = signals::orphaned(), if orphaned => {}
         }
     };
-    tokio::pin!(told);
+    tokio::pin!(stop);
     let store = tokio::select! {
-        () = &mut told => return Ok(()),
+        () = &mut stop => return Ok(()),
         store = database::open_with_retry(&arguments.database_url, database::Role::WORKER) => store?,
     };
     let shutdown = async move {
-        told.await;
+        stop.await;
         tracing::info!("stopping, running runs have time to finish");
     };
     worker::run(config, store.pool().clone(), shutdown).await.context(
@@ -119,8 +119,8 @@ mod tests {
         assert_eq!(lease("2.5"), Ok(Duration::from_millis(2_500)));
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["", "1m", "-3", "0", "NaN", "inf", "1", "3601"] {
-            let said = lease(wrong).expect_err(wrong);
-            assert_eq!(said, "must be a number of seconds from 2 to 3600");
+            let message = lease(wrong).expect_err(wrong);
+            assert_eq!(message, "must be a number of seconds from 2 to 3600");
         }
     }
 }

@@ -69,12 +69,12 @@ impl fmt::Display for Address {
 /// Scheme, host and port, or `None` if one of them is missing.
 fn origin(uri: &Uri) -> Option<(String, String, u16)> {
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
-    let usual = match scheme.as_str() {
+    let default_port = match scheme.as_str() {
         "https" => Some(443),
         "http" => Some(80),
         _ => None,
     };
-    Some((scheme, uri.host()?.to_ascii_lowercase(), uri.port_u16().or(usual)?))
+    Some((scheme, uri.host()?.to_ascii_lowercase(), uri.port_u16().or(default_port)?))
 }
 
 fn is_near(host: &str) -> bool {
@@ -87,9 +87,9 @@ fn is_near(host: &str) -> bool {
 pub(crate) fn part(text: &str) -> String {
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let write =
+    let encode_byte =
         |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(write).collect()
+    text.bytes().map(encode_byte).collect()
 }
 
 /// Query parameters of a list.
@@ -98,19 +98,19 @@ pub(crate) struct Query(Vec<(&'static str, String)>);
 
 impl Query {
     /// Adds a parameter if its value is not empty.
-    pub(crate) fn with(mut self, word: &'static str, value: impl QueryValue) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: impl QueryValue) -> Self {
         if let Some(value) = value.as_word().filter(|value| !value.is_empty()) {
-            self.0.retain(|(other, _)| *other != word);
-            self.0.push((word, value));
+            self.0.retain(|(other, _)| *other != name);
+            self.0.push((name, value));
         }
         self
     }
 
     /// The path with the query appended.
     pub(crate) fn behind(&self, path: &str) -> String {
-        let words: Vec<String> =
-            self.0.iter().map(|(word, value)| format!("{word}={}", part(value))).collect();
-        if words.is_empty() { path.to_owned() } else { format!("{path}?{}", words.join("&")) }
+        let pairs: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{name}={}", part(value))).collect();
+        if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
     }
 }
 

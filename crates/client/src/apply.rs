@@ -125,21 +125,21 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     // Check all proposals first, so that an error opens none of them.
     worked.iter().try_for_each(|one| check_join(&one.ground, &one.steps, place))?;
     let mut made = Vec::new();
-    let done = worked.iter().try_for_each(|one| {
+    let outcome = worked.iter().try_for_each(|one| {
         made.push(propose(client, &one.ground, &one.steps, place.submit)?);
         Ok(())
     });
-    if client.output.json && (done.is_ok() || !made.is_empty()) {
+    if client.output.json && (outcome.is_ok() || !made.is_empty()) {
         client.output.json(&json!(made))?;
     }
     let rest = worked
         .get(made.len()..)
-        .filter(|_| done.is_err() && worked.len() > 1 && !client.output.json);
+        .filter(|_| outcome.is_err() && worked.len() > 1 && !client.output.json);
     if let Some(rest) = rest {
         let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
         note(&format!("Not proposed: {}. To continue, apply the files again.", names.join(", ")));
     }
-    done
+    outcome
 }
 
 pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
@@ -194,7 +194,7 @@ fn named(server: &Server, names: &[String]) -> Outcome<BTreeMap<NodeId, String>>
     let mut found = names::find_nodes(server, &names.iter().map(String::as_str).collect())?;
     let one = |name: &String| match found.remove(name.as_str()) {
         Some(Ok(node)) => Ok(Some((node.id, node.fqdn))),
-        Some(Err(what)) => Err(Failure::Nothing(what)),
+        Some(Err(message)) => Err(Failure::Nothing(message)),
         // A duplicate argument.
         None => Ok(None),
     };
@@ -213,10 +213,10 @@ fn propose_and_print(client: &Client, ground: &Ground, place: &Place, steps: &[S
 
 fn ground(server: &Server, name: &str) -> Outcome<Ground> {
     let found = names::deployment(server, name)?;
-    let answer = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
-    let board: Board = parse_answer(&answer, "expected a board")?;
+    let response = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
+    let board: Board = parse_answer(&response, "expected a board")?;
     let of_others = match &board.proposal {
-        Some(open) => of_others(server, open, &answer["proposal"])?,
+        Some(open) => of_others(server, open, &response["proposal"])?,
         None => false,
     };
     Ok(Ground { board, of_others })
@@ -224,9 +224,9 @@ fn ground(server: &Server, name: &str) -> Outcome<Ground> {
 
 /// Whether other people opened or edited a proposal. `authors` has the people who edited it;
 /// `of_others` also covers the person who opened it.
-fn of_others(server: &Server, open: &ProposalView, answer: &Value) -> Outcome<bool> {
-    if answer["of_others"] == true || open.authors.is_empty() {
-        return Ok(answer["of_others"] == true);
+fn of_others(server: &Server, open: &ProposalView, response: &Value) -> Outcome<bool> {
+    if response["of_others"] == true || open.authors.is_empty() {
+        return Ok(response["of_others"] == true);
     }
     let me = server.get("/people/me")?;
     Ok(open.authors.iter().any(|author| me["person"]["name"] != *author))
@@ -241,9 +241,10 @@ struct ProposeOptions<'w> {
 
 /// Checks that the edits may be added to the open proposal. A proposal of other people needs
 /// `--join`, because their edits would be submitted too.
-fn check_join(ground: &Ground, steps: &[Step], wish: ProposeOptions<'_>) -> Outcome {
-    let touches = !steps.is_empty() || wish.submit.submit;
-    match ground.board.proposal.as_ref().filter(|_| touches && ground.of_others && !wish.join) {
+fn check_join(ground: &Ground, steps: &[Step], options: ProposeOptions<'_>) -> Outcome {
+    let has_effect = !steps.is_empty() || options.submit.submit;
+    match ground.board.proposal.as_ref().filter(|_| has_effect && ground.of_others && !options.join)
+    {
         None => Ok(()),
         Some(open) => Err(Failure::Usage(format!(
             "Nothing was changed: proposal {} is open on {} and {}. Use --join to add your edits \
@@ -331,12 +332,13 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
 
 /// Prints the state of an existing review, which may have verdicts already.
 fn decided(client: &Client, id: ProposalId, review: ReviewId) -> Outcome {
-    let how = match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
-        "waiting" => return follow(client, id, &json!(review)),
-        "open" => "can be committed".to_owned(),
-        other => format!("is {}", other.replace('_', " ")),
-    };
-    client.output.line(&format!("Review {review} {how}."))?;
+    let state_text =
+        match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
+            "waiting" => return follow(client, id, &json!(review)),
+            "open" => "can be committed".to_owned(),
+            other => format!("is {}", other.replace('_', " ")),
+        };
+    client.output.line(&format!("Review {review} {state_text}."))?;
     note(&format!("Details: gantry review show {review}"));
     Ok(())
 }
@@ -349,9 +351,9 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     let opened =
         server.post(&format!("/deployments/{}/proposals", part(board.name.as_str())), json!({}))?;
     let id: ProposalId = parse_answer(&opened["proposal"], "expected a proposal")?;
-    let answer = server.get(&format!("/proposals/{id}"))?;
-    let view: ProposalView = parse_answer(&answer, "expected a proposal")?;
-    if !view.edits.is_empty() || of_others(server, &view, &answer)? {
+    let response = server.get(&format!("/proposals/{id}"))?;
+    let view: ProposalView = parse_answer(&response, "expected a proposal")?;
+    if !view.edits.is_empty() || of_others(server, &view, &response)? {
         return Err(Failure::Negative(format!(
             "Another person opened proposal {id} on {} at the same time. Look at it with `gantry \
              proposal show {id}`, then try again.",
@@ -367,8 +369,9 @@ fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
     let body = json!({"version": version, "edits": edits(steps)});
     let edited = server.post(&format!("/proposals/{id}/edits"), body);
     if new && matches!(edited, Err(Failure::Refused(_))) {
-        let closed = server.post(&format!("/proposals/{id}/discard"), json!({"version": version}));
-        if closed.is_err() {
+        let discarded =
+            server.post(&format!("/proposals/{id}/discard"), json!({"version": version}));
+        if discarded.is_err() {
             note(&format!(
                 "Proposal {id} is open without edits. Discard it: gantry proposal \
                 discard {id}"
@@ -427,22 +430,22 @@ fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
             files.files.join(", ")
         )));
     }
-    let mut seen = BTreeMap::new();
+    let mut first_files = BTreeMap::new();
     for one in &all {
         let is = &one.deployment.is;
-        if let Some(first) = seen.insert(is.clone(), &one.file) {
-            let what = format!(
+        if let Some(first) = first_files.insert(is.clone(), &one.file) {
+            let message = format!(
                 "Deployment {is} is declared twice, first in {first}. Put both into one \
                     document."
             );
-            return Err(error_list(&[one.wrong(one.deployment.at, what)]));
+            return Err(error_list(&[one.wrong(one.deployment.at, message)]));
         }
     }
     let (mut worked, mut wrong) = (Vec::new(), Vec::new());
     for declared in all {
         let ground = match ground(server, declared.deployment.is.as_str()) {
-            Err(Failure::Nothing(what)) => {
-                let place = declared.wrong(declared.deployment.at, what).to_string();
+            Err(Failure::Nothing(message)) => {
+                let place = declared.wrong(declared.deployment.at, message).to_string();
                 return Err(Failure::Nothing(place));
             }
             other => other?,
@@ -491,7 +494,7 @@ fn present(
     for (name, found) in names::find_nodes(server, &named.keys().copied().collect())? {
         match found {
             Ok(found) => drop(nodes.insert(name.to_owned(), (found.id, found.fqdn))),
-            Err(what) => wrong.extend(named.get(name).map(|at| declared.wrong(*at, what))),
+            Err(message) => wrong.extend(named.get(name).map(|at| declared.wrong(*at, message))),
         }
     }
     if !wrong.is_empty() {
@@ -613,13 +616,14 @@ fn own_data(
     key: &NoderoleKey,
 ) -> Outcome<Map<String, Value>> {
     let object = |value: Value| if let Value::Object(map) = value { map } else { Map::new() };
-    let absent = |failure: Failure| if failure.code() == 4 { Ok(Map::new()) } else { Err(failure) };
+    let empty_if_missing =
+        |failure: Failure| if failure.code() == 4 { Ok(Map::new()) } else { Err(failure) };
     if let Some(open) = &board.proposal {
         let query =
             Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-        let drafted = server
+        let draft = server
             .read::<DraftedNoderole>(&query.behind(&format!("/proposals/{}/noderole", open.id)));
-        return drafted.map(|drafted| object(drafted.data)).or_else(absent);
+        return draft.map(|draft| object(draft.data)).or_else(empty_if_missing);
     }
     let id: NoderoleId = key.id(node);
     let view = server.read::<NoderoleView>(&format!("/noderoles/{id}"));
@@ -629,7 +633,7 @@ fn own_data(
             .find(|layer| layer.source == "user")
             .map(|layer| object(layer.value))
     };
-    view.map(|view| own(view).unwrap_or_default()).or_else(absent)
+    view.map(|view| own(view).unwrap_or_default()).or_else(empty_if_missing)
 }
 
 /// Reads the edits of a proposal from a JSON file.

@@ -124,7 +124,7 @@ fn validated_link<'l>(address: &Address, link: &'l Secret) -> Outcome<&'l str> {
 }
 
 /// Reads one line from a file or standard input.
-fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
+fn secret(file: Option<&Path>, description: &str) -> Outcome<Secret> {
     let mut text = String::new();
     let read = match file.filter(|path| *path != Path::new("-")) {
         Some(path) => {
@@ -133,18 +133,18 @@ fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
         None => {
             let stdin = std::io::stdin();
             if stdin.is_terminal() {
-                note(&format!("Enter {what} on one line, then press Ctrl-D."));
+                note(&format!("Enter {description} on one line, then press Ctrl-D."));
             }
             stdin.lock().take(LARGEST).read_to_string(&mut text)
         }
     };
-    let shown = file.map_or("standard input".into(), |path| path.display().to_string());
-    read.map_err(|error| Failure::Usage(format!("Cannot read {shown}: {error}.")))?;
+    let source = file.map_or("standard input".into(), |path| path.display().to_string());
+    read.map_err(|error| Failure::Usage(format!("Cannot read {source}: {error}.")))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     match (lines.next(), lines.next()) {
         (Some(line), None) if !line.chars().any(char::is_control) => Ok(Secret::new(line)),
         _ => Err(Failure::Usage(format!(
-            "Invalid content of {shown}. It must be {what} on one line, \
+            "Invalid content of {source}. It must be {description} on one line, \
                 and nothing else."
         ))),
     }
@@ -152,7 +152,7 @@ fn secret(file: Option<&Path>, what: &str) -> Outcome<Secret> {
 
 pub(crate) fn run(
     output: Paper,
-    chosen: Option<&str>,
+    selected_context: Option<&str>,
     insecure: bool,
     command: &Command,
 ) -> Outcome {
@@ -160,8 +160,8 @@ pub(crate) fn run(
     let mut contexts = Contexts::read(&path)?;
     match command {
         Command::Add { name, server, way, code, replace } => {
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+            let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            if name.is_empty() || name.len() > 64 || !name.chars().all(is_valid) {
                 return Err(Failure::Usage(
                     "Invalid context name. Use letters, digits, `-`, `_` and `.`, at most 64 \
                      characters."
@@ -186,7 +186,7 @@ pub(crate) fn run(
             )
         }
         Command::SignIn { name, way, code } => {
-            let name = named(&contexts, name.as_deref().or(chosen))?;
+            let name = named(&contexts, name.as_deref().or(selected_context))?;
             let context = contexts.named(&name)?.clone();
             let address = Address::parse(&context.server, context.insecure_http || insecure)?;
             let key = way.key(&address)?;
@@ -199,8 +199,8 @@ pub(crate) fn run(
             )
         }
         Command::List => {
-            let one = |(name, context): (&String, &Context)| json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(name)});
-            let all: Vec<Value> = contexts.contexts.iter().map(one).collect();
+            let to_json = |(name, context): (&String, &Context)| json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(name)});
+            let all: Vec<Value> = contexts.contexts.iter().map(to_json).collect();
             if output.json {
                 return output.json(&Value::Array(all));
             }
@@ -229,7 +229,7 @@ pub(crate) fn run(
             output.either(&json!({"current": name}), &format!("Context {name} is now in use."))
         }
         Command::Show { name } => {
-            let name = named(&contexts, name.as_deref().or(chosen))?;
+            let name = named(&contexts, name.as_deref().or(selected_context))?;
             let context = contexts.named(&name)?;
             let value = json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(&name)});
             output.either(

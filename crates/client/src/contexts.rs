@@ -82,21 +82,21 @@ pub(crate) struct Contexts {
 pub(crate) fn default_path() -> Outcome<PathBuf> {
     let folder =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let configuration = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let configuration = configuration.ok_or_else(|| {
+    let config_dir = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
+    let config_dir = config_dir.ok_or_else(|| {
         Failure::Usage(
             "Cannot find a folder for contexts. Set HOME or XDG_CONFIG_HOME, or use GANTRY_SERVER \
              and GANTRY_TOKEN."
                 .into(),
         )
     })?;
-    Ok(configuration.join("gantry/contexts.toml"))
+    Ok(config_dir.join("gantry/contexts.toml"))
 }
 
 impl Contexts {
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
-        let wrong = |what: String| {
-            Failure::Usage(format!("Cannot use context file {}: {what}", path.display()))
+        let wrong = |message: String| {
+            Failure::Usage(format!("Cannot use context file {}: {message}", path.display()))
         };
         let metadata = match std::fs::metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -157,10 +157,10 @@ impl Contexts {
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let beside = path.with_extension(format!("toml.{}", std::process::id()));
-    let written = create_private(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    let temporary = path.with_extension(format!("toml.{}", std::process::id()));
+    let written = create_private(&temporary, text).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
+        let _ = std::fs::remove_file(&temporary);
     }
     written
 }
@@ -207,11 +207,11 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<SelectedServer
     if let Some(server) = explicit_server {
         let address = Address::parse(server, said.insecure_http)?;
         let context = contexts.at(&address).filter(|_| said.env_token.is_none()).map(str::to_owned);
-        let kept = context
+        let stored = context
             .as_ref()
             .and_then(|name| contexts.contexts.get(name))
             .map(|context| context.key.clone());
-        return Ok(SelectedServer { address, key: token().or(kept), context });
+        return Ok(SelectedServer { address, key: token().or(stored), context });
     }
     let name = said
         .context
@@ -229,8 +229,12 @@ pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<SelectedServer
     // The token of the environment belongs to the server of the environment, not to an explicit
     // context.
     let token = if said.context.is_none() { token() } else { None };
-    let own = token.is_none().then(|| name.clone());
-    Ok(SelectedServer { address, key: token.or_else(|| Some(context.key.clone())), context: own })
+    let used_context = token.is_none().then(|| name.clone());
+    Ok(SelectedServer {
+        address,
+        key: token.or_else(|| Some(context.key.clone())),
+        context: used_context,
+    })
 }
 
 #[cfg(test)]

@@ -79,12 +79,12 @@ impl Declaration {
 
     /// All roles with data, including data of single noderoles.
     pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
-        let of_nodes = self
+        let node_roles = self
             .node_data
             .values()
             .flat_map(|roles| roles.is.keys())
             .map(|noderole| &noderole.role);
-        self.data.keys().chain(of_nodes).collect()
+        self.data.keys().chain(node_roles).collect()
     }
 
     pub(crate) fn wrong(&self, at: At, what: impl Into<String>) -> Wrong {
@@ -402,10 +402,10 @@ impl Planner<'_> {
     fn user_data_defaults(&self, noderole: &NoderoleKey, expects: &ExpectedData) -> Value {
         let declared =
             self.declared.data.get(&noderole.role).and_then(|data| data.value.as_object());
-        let of_role = shown(declared.or_else(|| self.current_data(&noderole.role)));
+        let role_data = shown(declared.or_else(|| self.current_data(&noderole.role)));
         match expects.below.is_null() {
-            true => of_role,
-            false => merge(&expects.below, &of_role).unwrap_or_default(),
+            true => role_data,
+            false => merge(&expects.below, &role_data).unwrap_or_default(),
         }
     }
 
@@ -422,8 +422,8 @@ impl Planner<'_> {
         data: &Placed,
         expects: &ExpectedData,
         below: &Value,
-        is_last: bool,
-        whose: impl fmt::Display,
+        require_all: bool,
+        subject: impl fmt::Display,
     ) -> Vec<Wrong> {
         let expected = expects.attribs.iter().filter_map(|attrib| {
             Some(Expected {
@@ -433,10 +433,10 @@ impl Planner<'_> {
             })
         });
         // Data that is too deeply nested to check here is rejected by the server.
-        let found = unfit(&data.value, below, expected, is_last).unwrap_or_default();
+        let found = unfit(&data.value, below, expected, require_all).unwrap_or_default();
         let wrong = |path: &str, what: &str| {
             let place = data.place(written(&data.value, path));
-            self.declared.wrong(place, format!("Invalid data of {whose}: {path} {what}."))
+            self.declared.wrong(place, format!("Invalid data of {subject}: {path} {what}."))
         };
         found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
     }
@@ -522,10 +522,10 @@ impl Planner<'_> {
 
     fn data(&self) -> Vec<Step> {
         let step = |(role, data): (&RoleName, &Placed)| {
-            let (now, data) = (shown(self.current_data(role)), &data.value);
+            let (current, data) = (shown(self.current_data(role)), &data.value);
             let edit =
                 Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
-            Step { edit, says: format!("* data of {role}: {now} -> {data}") }
+            Step { edit, says: format!("* data of {role}: {current} -> {data}") }
         };
         self.changed_data().into_iter().map(step).collect()
     }
@@ -545,10 +545,10 @@ impl Planner<'_> {
 
     fn own(&self) -> Vec<Step> {
         let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
-            let (now, data) = (shown(self.current_user_data(node, noderole)), &data.value);
+            let (current, data) = (shown(self.current_user_data(node, noderole)), &data.value);
             let edit =
                 Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
-            Step { edit, says: format!("* data of {noderole} on {name}: {now} -> {data}") }
+            Step { edit, says: format!("* data of {noderole} on {name}: {current} -> {data}") }
         };
         self.changed_user_data().into_iter().map(step).collect()
     }
@@ -559,32 +559,32 @@ impl Planner<'_> {
             let wanted: BTreeSet<NodeId> = self.wanted(&nodes.is).map(|(id, _)| id).collect();
             let carriers =
                 self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
-            let beyond: BTreeMap<NodeId, &str> = carriers
+            let extra: BTreeMap<NodeId, &str> = carriers
                 .filter(|(id, _)| !wanted.contains(id))
                 .map(|(id, name)| (*id, name.as_str()))
                 .collect();
-            steps.extend(unbound(&NoderoleKey::first(role.clone()), &beyond));
+            steps.extend(unbound(&NoderoleKey::first(role.clone()), &extra));
         }
         steps
     }
 }
 
 /// Whether data equals the current data. Absent data equals an empty map.
-fn is_there(now: Option<&Map<String, Value>>, data: &Value) -> bool {
-    match now {
-        Some(now) => data.as_object() == Some(now),
+fn is_there(current: Option<&Map<String, Value>>, data: &Value) -> bool {
+    match current {
+        Some(current) => data.as_object() == Some(current),
         None => data.as_object().is_some_and(Map::is_empty),
     }
 }
 
-fn shown(now: Option<&Map<String, Value>>) -> Value {
-    Value::Object(now.cloned().unwrap_or_default())
+fn shown(current: Option<&Map<String, Value>>) -> Value {
+    Value::Object(current.cloned().unwrap_or_default())
 }
 
 /// The path, or its nearest ancestor that exists in the data. A missing value has no position.
 fn written<'p>(data: &Value, mut path: &'p str) -> &'p str {
     while data.pointer(path).is_none() {
-        path = path.rsplit_once('/').map_or("", |(around, _)| around);
+        path = path.rsplit_once('/').map_or("", |(parent, _)| parent);
     }
     path
 }
@@ -618,11 +618,11 @@ fn listed(
 ) -> Vec<Step> {
     let mut nodes: Vec<(&str, NodeId)> = nodes.iter().map(|(id, name)| (*name, *id)).collect();
     nodes.sort_unstable();
-    let step = |some: &[(&str, NodeId)]| Step {
-        edit: edit(some.iter().map(|(_, id)| *id).collect()),
+    let step = |chunk: &[(&str, NodeId)]| Step {
+        edit: edit(chunk.iter().map(|(_, id)| *id).collect()),
         says: format!(
             "{says} {}",
-            some.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+            chunk.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
         ),
     };
     nodes.chunks(MAX_LISTED).map(step).collect()

@@ -60,11 +60,11 @@ pub(crate) enum Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The server's answer has an unexpected form. `what` describes it, for example "expected a
+    /// The server's answer has an unexpected form. `expectation` describes it, for example "expected a
     /// target".
-    pub(crate) fn unlike(what: &str) -> Self {
+    pub(crate) fn unlike(expectation: &str) -> Self {
         Self::Unreachable(format!(
-            "The server's answer is invalid: {what}. Check that gantry and \
+            "The server's answer is invalid: {expectation}. Check that gantry and \
             the server have the same version."
         ))
     }
@@ -153,8 +153,9 @@ impl fmt::Display for Failure {
             Self::Refused(problem) | Self::InvalidQuery(problem) => {
                 write!(f, "{}: {}", problem.title, problem.detail)?;
                 // Skip findings that only repeat the detail.
-                let mut more = problem.errors.iter().filter(|found| found.detail != problem.detail);
-                more.try_for_each(|found| match found.at.as_str() {
+                let mut details =
+                    problem.errors.iter().filter(|found| found.detail != problem.detail);
+                details.try_for_each(|found| match found.at.as_str() {
                     "" => write!(f, "\n  {}", found.detail),
                     at => write!(f, "\n  {at}: {}", found.detail),
                 })?;

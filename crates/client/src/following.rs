@@ -211,24 +211,24 @@ impl Watcher {
     /// A request that the time limit cuts short is ignored if the server answered before. The known
     /// state stays.
     fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
-        let asked = Instant::now();
-        let answered = ask(&self.server);
+        let started = Instant::now();
+        let result = ask(&self.server);
         self.paused_until =
-            Instant::now().checked_add((asked.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE));
-        let failure = match answered {
-            Ok(answer) => {
+            Instant::now().checked_add((started.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE));
+        let failure = match result {
+            Ok(response) => {
                 (self.reached, self.disconnected_since, self.unknown) = (true, None, None);
-                return Ok(Some(answer));
+                return Ok(Some(response));
             }
             Err(failure) => failure,
         };
-        if failure.passes() && self.reached && self.over() && asked.elapsed() < POLL_INTERVAL {
+        if failure.passes() && self.reached && self.over() && started.elapsed() < POLL_INTERVAL {
             return Ok(None);
         }
         let since = *self.disconnected_since.get_or_insert_with(Instant::now);
         // A server that never answered does not exist. One that did may return.
-        let may_come_back = self.over() || (self.reached && since.elapsed() <= MAX_DISCONNECTED);
-        if !(failure.passes() && may_come_back) {
+        let may_recover = self.over() || (self.reached && since.elapsed() <= MAX_DISCONNECTED);
+        if !(failure.passes() && may_recover) {
             return Err(failure);
         }
         self.bar.set_message(plain(&failure.to_string()));
@@ -258,14 +258,14 @@ impl Watcher {
                 ),
             }));
         }
-        let left =
+        let remaining =
             self.end.map_or(POLL_INTERVAL, |end| end.saturating_duration_since(Instant::now()));
-        self.news.wait(left.min(POLL_INTERVAL))?;
-        let rest = self
+        self.news.wait(remaining.min(POLL_INTERVAL))?;
+        let pause = self
             .paused_until
             .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         std::thread::sleep(
-            rest.min(self.end.map_or(rest, |end| end.saturating_duration_since(Instant::now()))),
+            pause.min(self.end.map_or(pause, |end| end.saturating_duration_since(Instant::now()))),
         );
         Ok(())
     }
@@ -303,9 +303,9 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
             let view: TargetView = parse_answer(&value, "expected a target")?;
             watch.shows(&view.steps);
             deployment = view.target.deployment;
-            let nothing = view.steps == StateCounts::default();
+            let has_no_steps = view.steps == StateCounts::default();
             match view.way {
-                Way::Converged if nothing => {
+                Way::Converged if has_no_steps => {
                     watch.end();
                     let why = format!(
                         "Target {number} has no steps of its own. It changed none, or later \
@@ -416,17 +416,17 @@ fn review(client: &Client, id: ReviewId, wanted: ReviewCondition, most: TimeoutO
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/submissions/{id}")))? {
             let state: ReviewState = parse_answer(&value["state"], "expected a review")?;
-            let shown = crate::output::said(&value["state"]);
-            watch.bar.set_message(shown.clone());
+            let state_text = crate::output::said(&value["state"]);
+            watch.bar.set_message(state_text.clone());
             match reached(state, wanted) {
                 Some(true) => {
                     watch.end();
-                    return output.either(&value, &format!("Review {id} is {shown}."));
+                    return output.either(&value, &format!("Review {id} is {state_text}."));
                 }
                 Some(false) => {
                     watch.end();
                     return Err(Failure::Negative(format!(
-                        "Review {id} is {shown}, so the condition can't be met. Details: gantry \
+                        "Review {id} is {state_text}, so the condition can't be met. Details: gantry \
                          review show {id}"
                     )));
                 }
@@ -471,16 +471,16 @@ fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentW
 fn chosen(
     all: Vec<DeploymentSummary>,
     names: &[String],
-    every: bool,
+    all_deployments: bool,
 ) -> Outcome<Vec<DeploymentSummary>> {
-    if every {
-        let some: Vec<DeploymentSummary> =
+    if all_deployments {
+        let with_steps: Vec<DeploymentSummary> =
             all.into_iter().filter(|one| !is_empty(&one.steps)).collect();
-        return match some.is_empty() {
+        return match with_steps.is_empty() {
             true => Err(Failure::Nothing(
                 "No deployment has noderoles, so there is nothing to wait for.".into(),
             )),
-            false => Ok(some),
+            false => Ok(with_steps),
         };
     }
     let known: BTreeMap<&str, &DeploymentSummary> =
@@ -506,14 +506,19 @@ fn chosen(
     }
 }
 
-fn deployments(client: &Client, names: &[String], every: bool, most: TimeoutOption) -> Outcome {
+fn deployments(
+    client: &Client,
+    names: &[String],
+    all_deployments: bool,
+    most: TimeoutOption,
+) -> Outcome {
     let mut watch = Watcher::new(client, most, "");
     loop {
-        let all = watch.ask(|server| names::deployments(server, names, every))?;
+        let all = watch.ask(|server| names::deployments(server, names, all_deployments))?;
         let ways = match all {
             None => None,
             Some(all) => {
-                let these = chosen(all, names, every).inspect_err(|_| watch.end())?;
+                let these = chosen(all, names, all_deployments).inspect_err(|_| watch.end())?;
                 watch.ask(|server| ways(server, &these))?
             }
         };
@@ -547,8 +552,8 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
     let with = |way: Way| these.iter().filter(move |one| one.way == way);
     let stuck_names: Vec<&str> = with(Way::Stuck).map(|one| one.deployment.as_str()).collect();
     if output.json {
-        let told = |one: &DeploymentWay| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.way == Way::Converged});
-        output.json(&Value::Array(these.iter().map(told).collect()))?;
+        let to_json = |one: &DeploymentWay| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.way == Way::Converged});
+        output.json(&Value::Array(these.iter().map(to_json).collect()))?;
     } else {
         for one in with(Way::Converged) {
             output.line(&format!(
@@ -643,13 +648,13 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
                 (false, false) => output.raw(&filter.text(&piece.text))?,
             }
         }
-        let grew = log.next > offset;
+        let has_grown = log.next > offset;
         offset = log.next;
         match &mut news {
             _ if log.complete => {
                 return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?);
             }
-            _ if grew => {}
+            _ if has_grown => {}
             None => return Ok(()),
             Some(news) => news.wait(POLL_INTERVAL)?,
         }
@@ -684,8 +689,8 @@ mod tests {
         };
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let code = |named: &[&str], every| {
-            chosen(all(), &names(named), every)
+        let code = |named: &[&str], all_deployments| {
+            chosen(all(), &names(named), all_deployments)
                 .map_err(|failure| failure.code())
                 .map(|all| all.len())
         };

@@ -70,16 +70,17 @@ impl GraphArgs {
 }
 
 /// Prints the graph at a path of the API.
-pub(crate) fn graph(client: &Client, place: &str, wanted: &GraphArgs) -> Outcome {
-    let place = wanted.words().behind(place);
-    client.show(wanted.again, || client.server.get(&place), text)
+pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
+    let path = args.words().behind(path);
+    client.show(args.again, || client.server.get(&path), text)
 }
 
-fn text(answer: &Value, output: Paper) -> String {
-    let Ok(told) = GraphView::deserialize(answer) else { return outline(answer) };
-    let then = told.target.map(|target| format!(", in target {target}")).unwrap_or_default();
+fn text(response: &Value, output: Paper) -> String {
+    let Ok(told) = GraphView::deserialize(response) else { return outline(response) };
+    let blueprint_text =
+        told.target.map(|target| format!(", in target {target}")).unwrap_or_default();
     let mut text = format!(
-        "{} {}, {}, last wave {}{then}\n",
+        "{} {}, {}, last wave {}{blueprint_text}\n",
         output.heading(&format!("{}:", told.deployment)),
         many(told.noderoles, "noderole"),
         many(told.wires, "edge"),
@@ -104,25 +105,27 @@ fn trail(trail: &GraphTrail) -> String {
 
 /// One line per vertex, by wave.
 fn table(graph: &GraphView) -> Table {
-    let mut waits: Vec<Vec<String>> = vec![Vec::new(); graph.vertices.len()];
+    let mut dependencies: Vec<Vec<String>> = vec![Vec::new(); graph.vertices.len()];
     for edge in &graph.edges {
-        if let (Some(before), Some(waits)) = (graph.vertices.get(edge.from), waits.get_mut(edge.to))
+        if let (Some(dependency), Some(dependencies)) =
+            (graph.vertices.get(edge.from), dependencies.get_mut(edge.to))
         {
-            waits.push(tie(edge, before));
+            dependencies.push(tie(edge, dependency));
         }
     }
-    let mut lines: Vec<(&GraphVertex, Vec<String>)> = graph.vertices.iter().zip(waits).collect();
+    let mut lines: Vec<(&GraphVertex, Vec<String>)> =
+        graph.vertices.iter().zip(dependencies).collect();
     lines.sort_by_key(|(vertex, _)| vertex.waves);
     let mut table =
         Table::new(["WAVE", "MARKED", "ROLE", "DEPLOYMENT", "STATE", "DEPENDS ON", "KEY"]);
-    for (vertex, waits) in lines {
+    for (vertex, dependencies) in lines {
         table.row([
             waves(vertex),
             marked(vertex),
             name(vertex),
             vertex.deployment.to_string(),
             looks(vertex),
-            waits.join(", "),
+            dependencies.join(", "),
             vertex.key.clone(),
         ]);
     }
@@ -155,15 +158,15 @@ fn marked(vertex: &GraphVertex) -> String {
 
 /// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
 fn looks(vertex: &GraphVertex) -> String {
-    let look = |(look, count): &(Look, usize)| match vertex.one {
-        Some(_) => word(*look).to_owned(),
-        None => format!("{count} {}", word(*look)),
+    let status = |(status, count): &(Look, usize)| match vertex.one {
+        Some(_) => word(*status).to_owned(),
+        None => format!("{count} {}", word(*status)),
     };
-    vertex.looks.iter().map(look).collect::<Vec<_>>().join(", ")
+    vertex.looks.iter().map(status).collect::<Vec<_>>().join(", ")
 }
 
-fn word(look: Look) -> &'static str {
-    match look {
+fn word(status: Look) -> &'static str {
+    match status {
         Look::State(state) => state.word(),
         Look::Added => "added",
         Look::Removed => "removed",
@@ -174,8 +177,8 @@ fn word(look: Look) -> &'static str {
 }
 
 /// A dependency. In the graph of a change, with the effect of the change on the edge.
-fn tie(edge: &GraphEdge, before: &GraphVertex) -> String {
-    let name = name(before);
+fn tie(edge: &GraphEdge, dependency: &GraphVertex) -> String {
+    let name = name(dependency);
     let change = match (edge.added, edge.gone, edge.count) {
         (0, 0, _) => return name,
         (_, _, 0) => "removed".to_owned(),

@@ -161,11 +161,11 @@ struct Options {
 
 impl Options {
     fn of(matches: &ArgMatches) -> Self {
-        let none = || Self { context: None, server: None, insecure_http: false, json: false };
+        let defaults = || Self { context: None, server: None, insecure_http: false, json: false };
         matches
             .subcommand()
             .and_then(|(_, matches)| Self::from_arg_matches(matches).ok())
-            .unwrap_or_else(none)
+            .unwrap_or_else(defaults)
     }
 
     fn said(&self) -> Said {
@@ -194,11 +194,11 @@ pub fn with_options(program: clap::Command) -> clap::Command {
     let own = <ClientCommands as clap::CommandFactory>::command();
     let names: Vec<String> =
         own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let with =
+    let add_options =
         |program: clap::Command, name: &String| program.mut_subcommand(name, Options::augment_args);
     let audit = "audit".to_owned();
     let has_audit = program.find_subcommand(&audit).is_some();
-    names.iter().chain(has_audit.then_some(&audit)).fold(program, with)
+    names.iter().chain(has_audit.then_some(&audit)).fold(program, add_options)
 }
 
 /// Runs a command. `matches` are those of the whole command line; `program` is its definition.
@@ -243,24 +243,25 @@ fn end(done: Outcome, json: bool) -> ExitCode {
 /// The selected server, and the context whose session is used.
 fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
     let said = options.said();
-    let by_itself = said.server.is_some() || (said.context.is_none() && said.env_server.is_some());
-    let contexts = match (by_itself && said.env_token.is_some(), contexts::default_path()) {
+    let is_explicit =
+        said.server.is_some() || (said.context.is_none() && said.env_server.is_some());
+    let contexts = match (is_explicit && said.env_token.is_some(), contexts::default_path()) {
         // With a token, API clients need no home directory.
         (true, _) => Contexts::default(),
         (false, Ok(path)) => Contexts::read(&path)?,
-        (false, Err(failure)) if !by_itself => return Err(failure),
+        (false, Err(failure)) if !is_explicit => return Err(failure),
         (false, Err(_)) => Contexts::default(),
     };
-    let chosen = contexts::choose(&said, &contexts)?;
-    if chosen.key.is_none() {
-        let server = &chosen.address;
+    let selected = contexts::choose(&said, &contexts)?;
+    if selected.key.is_none() {
+        let server = &selected.address;
         return Err(Failure::NotSignedIn(format!(
             "No credentials for {server}. Run `gantry context add NAME --server {server} \
              --link-file FILE`, or set GANTRY_TOKEN."
         )));
     }
-    let server = Server::new(chosen.address, chosen.key);
-    Ok((Client { server, output: Paper::new(options.json) }, chosen.context))
+    let server = Server::new(selected.address, selected.key);
+    Ok((Client { server, output: Paper::new(options.json) }, selected.context))
 }
 
 fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome {
@@ -274,8 +275,8 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
                 command,
             );
         }
-        Command::Completions(wanted) => return manual::completions(output, wanted, program),
-        Command::Man(wanted) => return manual::man(output, wanted, program),
+        Command::Completions(args) => return manual::completions(output, args, program),
+        Command::Man(args) => return manual::man(output, args, program),
         Command::ExitCodes => return output.line(exit::EXIT_CODES),
         _ => {}
     }
@@ -297,22 +298,22 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Proposal(command) => plans::proposal(client, command),
         Command::Review(command) => plans::review(client, command),
         Command::Target(command) => plans::target(client, command),
-        Command::Waiting(wanted) => overview::waiting(client, wanted),
+        Command::Waiting(args) => overview::waiting(client, args),
         Command::Wait(wait) => following::wait(client, wait),
         Command::Converge(converge) => following::converge(client, converge),
         Command::Run(command) => machines::run(client, command),
         Command::Logs(logs) => following::logs(client, logs),
         Command::Barclamp(command) => machines::barclamp(client, command),
         Command::Role(command) => machines::role(client, command),
-        Command::Search(wanted) => overview::search(client, wanted),
-        Command::Workers(wanted) => machines::workers(client, wanted),
+        Command::Search(args) => overview::search(client, args),
+        Command::Workers(args) => machines::workers(client, args),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::service(client, command),
         Command::Token(command) => people::token(client, command),
         Command::Passkey(command) => people::passkey(client, command),
         Command::Session(command) => people::session(client, context.as_deref(), command),
         Command::Policy(show) => overview::policy(client, show),
-        Command::Execution(wanted) => overview::execution(client, wanted),
+        Command::Execution(args) => overview::execution(client, args),
         Command::Api(api) => plans::api(client, api),
     }
 }

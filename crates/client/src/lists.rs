@@ -135,12 +135,15 @@ impl List {
 
 impl Client {
     /// Reads and prints a list up to the limit.
-    pub(crate) fn list(&self, list: &List, query: &Query, much: &ListOptions) -> Outcome {
-        let most =
-            if much.all { usize::MAX } else { usize::try_from(much.limit).unwrap_or(usize::MAX) };
-        let query = query.clone().with("sort", &much.sort);
+    pub(crate) fn list(&self, list: &List, query: &Query, options: &ListOptions) -> Outcome {
+        let most = if options.all {
+            usize::MAX
+        } else {
+            usize::try_from(options.limit).unwrap_or(usize::MAX)
+        };
+        let query = query.clone().with("sort", &options.sort);
         let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
-        self.show(much.again, ask, |document, output| list.text(document, output))
+        self.show(options.again, ask, |document, output| list.text(document, output))
     }
 
     /// Prints a resource. With `--watch`, prints it again whenever it changes.
@@ -151,13 +154,13 @@ impl Client {
         text: impl Fn(&Value, Paper) -> String,
     ) -> Outcome {
         let output = self.output;
-        let mut shown = ask()?;
+        let mut current = ask()?;
         if !again.watch {
             if output.json {
-                return output.json(&shown);
+                return output.json(&current);
             }
-            output.write(&text(&shown, output))?;
-            let more = |word| shown.get(word).is_some_and(|more| !more.is_null());
+            output.write(&text(&current, output))?;
+            let more = |word| current.get(word).is_some_and(|more| !more.is_null());
             if more("next") || more(LEFT_OUT) {
                 note("More items exist. Show all with --all, or more with --limit N.");
             }
@@ -167,29 +170,29 @@ impl Client {
             true => output.json_line(value),
             false => output.anew(&text(value, output)),
         };
-        tell(&shown)?;
-        let mut news = EventStream::subscribe_while_read(&self.server, "");
-        let mut away = false;
+        tell(&current)?;
+        let mut events = EventStream::subscribe_while_read(&self.server, "");
+        let mut disconnected = false;
         loop {
-            news.wait(POLL_INTERVAL)?;
-            let now = match ask() {
-                Ok(now) => now,
-                Err(why) if why.passes() => {
-                    if !away {
+            events.wait(POLL_INTERVAL)?;
+            let newest = match ask() {
+                Ok(newest) => newest,
+                Err(reason) if reason.passes() => {
+                    if !disconnected {
                         note(&format!(
-                            "{why}\nRetrying until the server answers. Press Ctrl-C to \
+                            "{reason}\nRetrying until the server answers. Press Ctrl-C to \
                             stop."
                         ));
                     }
-                    away = true;
+                    disconnected = true;
                     continue;
                 }
                 Err(failure) => return Err(failure),
             };
-            if away || differs(&shown, &now) {
-                tell(&now)?;
+            if disconnected || differs(&current, &newest) {
+                tell(&newest)?;
             }
-            (shown, away) = (now, false);
+            (current, disconnected) = (newest, false);
         }
     }
 }
@@ -201,10 +204,10 @@ fn differs(before: &Value, after: &Value) -> bool {
             let words = |object: &Map<String, Value>| {
                 object.keys().filter(|word| *word != "cursor").count()
             };
-            let same = |(word, value): (&String, &Value)| {
+            let is_equal = |(word, value): (&String, &Value)| {
                 word == "cursor" || after.get(word) == Some(value)
             };
-            words(before) != words(after) || !before.iter().all(same)
+            words(before) != words(after) || !before.iter().all(is_equal)
         }
         _ => before != after,
     }
@@ -437,8 +440,8 @@ pub(crate) fn imports() -> List {
             ("TIME", |v| moment(&v["at"])),
             ("BY", |v| actor_name(v["by"].as_str()).to_owned()),
             ("BARCLAMPS", |v| {
-                let brought = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let named = brought.iter().map(|one| {
+                let versions = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let named = versions.iter().map(|one| {
                     let known = if one["new"] == Value::Bool(true) { "" } else { " (known)" };
                     format!("{} {}{known}", word(one, "name"), word(one, "version"))
                 });

@@ -261,7 +261,7 @@ pub(crate) struct Edit {
 
 impl Edit {
     fn change(&self) -> Outcome<Value> {
-        let way = told([
+        let connection = told([
             ("root", json!(self.root)),
             ("addresses", json!(self.addresses)),
             ("port", json!(self.port)),
@@ -276,7 +276,7 @@ impl Edit {
             ("macs", json!(self.macs)),
             ("serial", json!(self.serial)),
             ("hints", json!(hints)),
-            ("way", if way.is_empty() { Value::Null } else { Value::Object(way) }),
+            ("way", if connection.is_empty() { Value::Null } else { Value::Object(connection) }),
         ]);
         if change.is_empty() {
             return Err(Failure::Usage(
@@ -312,10 +312,10 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         |node: &str, available: bool, because: &ReasonArgs, on: ExpectedVersion, told: &str| {
             let body = json!({"available": available, "reason": because.reason});
             let with = RequestOptions { body: Some(body), if_match: on.tag(), accept: None };
-            let answer = server
+            let response = server
                 .ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?
                 .read()?;
-            output.either(&answer, &format!("Node {node} {told}."))
+            output.either(&response, &format!("Node {node} {told}."))
         };
     match command {
         Node::List { filter, state, deployment, much } => {
@@ -330,8 +330,8 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             client.show(*again, || server.get(&place), pages::node)
         }
         Node::Add(Add { file: Some(file), .. }) => {
-            let answer = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
-            output.either(&answer, &added(&answer).join("\n"))
+            let response = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
+            output.either(&response, &added(&response).join("\n"))
         }
         Node::Add(add) => {
             let ssh = (!add.addresses.is_empty()).then(|| {
@@ -339,8 +339,8 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                     "host_key": add.host_key})
             });
             let body = json!({"fqdn": add.fqdn, "macs": add.macs, "serial": add.serial, "domain": add.domain, "root": add.root, "ssh": ssh});
-            let answer = server.post("/nodes", body)?;
-            output.either(&answer, outline(&answer).trim_end())
+            let response = server.post("/nodes", body)?;
+            output.either(&response, outline(&response).trim_end())
         }
         Node::Edit(edit) if edit.propose => {
             let node = names::node(server, &edit.node)?;
@@ -351,14 +351,14 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             );
             let place = format!("/proposals/{}", said(&proposal));
             let version = taken(&mut server.get(&place)?, "version");
-            let mut answer = server
+            let mut response = server
                 .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
-            answer["proposal"] = proposal.clone();
+            response["proposal"] = proposal.clone();
             let told = format!(
                 "The change is in proposal {}. Submit it: gantry proposal submit {0} --title TEXT",
                 said(&proposal)
             );
-            output.either(&answer, &told)
+            output.either(&response, &told)
         }
         Node::Edit(edit) => {
             let (place, change) = (place(&edit.node)?, edit.change()?);
@@ -367,17 +367,17 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                 said => said,
             };
             let with = RequestOptions { body: Some(change), if_match: on, accept: None };
-            let answer: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
+            let response: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
             output.either(
-                &answer,
-                &format!("Node {} is at version {}.", edit.node, said(&answer["version"])),
+                &response,
+                &format!("Node {} is at version {}.", edit.node, said(&response["version"])),
             )
         }
         Node::Propose { node } => {
-            let answer = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
+            let response = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
             output.either(
-                &answer,
-                &format!("Proposal {} is open on {node}.", said(&answer["proposal"])),
+                &response,
+                &format!("Proposal {} is open on {node}.", said(&response["proposal"])),
             )
         }
         Node::Out { node, because, on } => {
@@ -393,8 +393,8 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
         ),
         Node::Remove { node, on } => {
             let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
-            let answer = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
-            output.either(&answer, &format!("The record of {node} is deleted."))
+            let response = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
+            output.either(&response, &format!("The record of {node} is deleted."))
         }
         Node::Looks { node, reached, text, much } => {
             let query = Query::default().with("reached", reached).with("text", text);
@@ -413,8 +413,8 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
 }
 
 /// The result of adding the nodes of a file: their number and names.
-fn added(answer: &Value) -> Vec<String> {
-    let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn added(response: &Value) -> Vec<String> {
+    let nodes = response["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let told = match nodes.len() {
         1 => "Added 1 node:".to_owned(),
         count => format!("Added {count} nodes:"),
@@ -438,16 +438,16 @@ fn node_token(client: &Client, command: &NodeToken) -> Outcome {
                 if_match: on.tag(),
                 accept: None,
             };
-            let answer: Value =
+            let response: Value =
                 server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
-            print_new_token(client, &answer)
+            print_new_token(client, &response)
         }
         NodeToken::Revoke { node, token, on } => {
             let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
-            let answer = server
+            let response = server
                 .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
                 .read()?;
-            output.either(&answer, &format!("Token {token} is revoked."))
+            output.either(&response, &format!("Token {token} is revoked."))
         }
     }
 }
@@ -473,13 +473,13 @@ fn node_tokens(tokens: &Value, output: Paper) -> String {
 }
 
 /// Prints a new token: the secret to standard output, notes to standard error.
-pub(crate) fn print_new_token(client: &Client, answer: &Value) -> Outcome {
-    client.output.either(answer, &said(&answer["token"]))?;
+pub(crate) fn print_new_token(client: &Client, response: &Value) -> Outcome {
+    client.output.either(response, &said(&response["token"]))?;
     if !client.output.json {
         note(&format!(
             "The token is shown only once and is valid until {}. Its id is {}.",
-            moment(&answer["expires"]),
-            said(&answer["id"])
+            moment(&response["expires"]),
+            said(&response["id"])
         ));
     }
     Ok(())
@@ -533,9 +533,9 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
         }
         Noderole::Retry { noderole, because } => {
             let id = names::noderole(server, noderole)?;
-            let answer = server
+            let response = server
                 .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
-            output.either(&answer, &format!("Noderole {noderole} runs again."))
+            output.either(&response, &format!("Noderole {noderole} runs again."))
         }
     }
 }
@@ -544,8 +544,8 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
 fn data(client: &Client, path: &str, wanted: &ValueArgs, own: bool) -> Outcome {
     let Client { server, output } = client;
     let mut query = Query::default().with("find", &wanted.find).with("own", own);
-    let mut whole = server.get(&query.behind(path))?;
-    while let Some(page) = whole.get_mut("page").and_then(Value::as_object_mut) {
+    let mut document = server.get(&query.behind(path))?;
+    while let Some(page) = document.get_mut("page").and_then(Value::as_object_mut) {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         query = query.with("after", next);
         let mut more = taken(&mut server.get(&query.behind(path))?, "page");
@@ -557,13 +557,13 @@ fn data(client: &Client, path: &str, wanted: &ValueArgs, own: bool) -> Outcome {
         page.insert("next".into(), taken(&mut more, "next"));
     }
     if output.json {
-        return output.json(&whole);
+        return output.json(&document);
     }
     let mut table = Table::new(["PATH", "VALUE", "SOURCE"]);
-    for value in whole["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {
+    for value in document["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {
         table.row([said(&value["path"]), said(&value["value"]), said(&value["source"])]);
     }
-    output.line(&plain(&said(&whole["name"])))?;
+    output.line(&plain(&said(&document["name"])))?;
     output.write(&table.text(*output))
 }
 
@@ -651,8 +651,8 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
         }
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
-            let answer = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
-            output.either(&answer, &format!("Run {id} will be canceled."))
+            let response = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
+            output.either(&response, &format!("Run {id} will be canceled."))
         }
     }
 }
@@ -770,7 +770,11 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
                 .with("barclamp", barclamp)
                 .with("role", role)
                 .behind("/catalog/graph");
-            client.show(*again, || client.server.get(&place), |answer, _| role_graph_text(answer))
+            client.show(
+                *again,
+                || client.server.get(&place),
+                |response, _| role_graph_text(response),
+            )
         }
     }
 }
@@ -811,8 +815,8 @@ fn print_script(client: &Client, hash: &str) -> Outcome {
 }
 
 /// One line per role, with the roles that run before it.
-fn role_graph_text(answer: &Value) -> String {
-    let Ok(graph) = RoleGraph::deserialize(answer) else { return outline(answer) };
+fn role_graph_text(response: &Value) -> String {
+    let Ok(graph) = RoleGraph::deserialize(response) else { return outline(response) };
     if graph.roles.is_empty() {
         return match graph.count {
             0 => "No roles found.\n".to_owned(),
@@ -821,9 +825,10 @@ fn role_graph_text(answer: &Value) -> String {
             ),
         };
     }
-    let name = |at: usize| graph.roles.get(at).map(|role| role.name.as_str()).unwrap_or_default();
-    let before = |at: usize| {
-        let edges = graph.edges.iter().filter(|edge| edge.to == at);
+    let name =
+        |index: usize| graph.roles.get(index).map(|role| role.name.as_str()).unwrap_or_default();
+    let before = |index: usize| {
+        let edges = graph.edges.iter().filter(|edge| edge.to == index);
         let words: Vec<String> = edges
             .map(|edge| match edge.tie {
                 RoleTie::Requires => name(edge.from).to_owned(),
@@ -833,7 +838,7 @@ fn role_graph_text(answer: &Value) -> String {
             .collect();
         if words.is_empty() { String::new() } else { format!(" after {}", words.join(", ")) }
     };
-    (0..graph.roles.len()).map(|at| format!("{}{}\n", name(at), before(at))).collect()
+    (0..graph.roles.len()).map(|index| format!("{}{}\n", name(index), before(index))).collect()
 }
 
 #[derive(Debug, Subcommand)]
@@ -887,27 +892,27 @@ pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
                         .into(),
                 ));
             }
-            let answer = client.server.post("/barclamps", json!({"files": gathered.files}))?;
-            client.output.either(&answer, &imported(&answer).join("\n"))
+            let response = client.server.post("/barclamps", json!({"files": gathered.files}))?;
+            client.output.either(&response, &imported(&response).join("\n"))
         }
     }
 }
 
 /// The result of an import, one line per barclamp.
-fn imported(answer: &Value) -> Vec<String> {
-    let list = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
+fn imported(response: &Value) -> Vec<String> {
+    let list = |word: &str| response[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let version = |barclamp: &Value| {
-        let how =
+        let status =
             if barclamp[3] == true { "is new" } else { "exists already, with the same content" };
         let hash: String = said(&barclamp[2]).chars().take(8).collect();
         format!(
-            "Barclamp {} {} ({hash}) {how}.",
+            "Barclamp {} {} ({hash}) {status}.",
             plain(&said(&barclamp[0])),
             plain(&said(&barclamp[1]))
         )
     };
-    let others = list("disappeared").iter().chain(list("findings")).map(|line| plain(&said(line)));
-    list("barclamps").iter().map(version).chain(others).collect()
+    let notes = list("disappeared").iter().chain(list("findings")).map(|line| plain(&said(line)));
+    list("barclamps").iter().map(version).chain(notes).collect()
 }
 
 /// Limits of an import: files, and total bytes. The server's limits are lower.
@@ -937,14 +942,14 @@ impl ImportFiles {
 
     fn folder(&mut self, path: &Path, base: &Path) -> Outcome {
         let unread = |error| unread(path, &error);
-        let real = path.canonicalize().map_err(unread)?;
-        if self.above.contains(&real) {
+        let canonical = path.canonicalize().map_err(unread)?;
+        if self.above.contains(&canonical) {
             return Err(wrong(
                 path,
                 "the folder is a link to a folder around it. Name folders without such links.",
             ));
         }
-        self.above.push(real);
+        self.above.push(canonical);
         for entry in std::fs::read_dir(path).map_err(unread)? {
             self.add(&entry.map_err(unread)?.path(), base)?;
         }
@@ -954,10 +959,10 @@ impl ImportFiles {
 
     fn file(&mut self, path: &Path, base: &Path) -> Outcome {
         let mut bytes = Vec::new();
-        let left = MAX_BYTES.saturating_sub(self.bytes);
+        let remaining = MAX_BYTES.saturating_sub(self.bytes);
         // Read one byte more than the limit, regardless of the file's size.
-        let read =
-            std::fs::File::open(path).and_then(|file| file.take(left + 1).read_to_end(&mut bytes));
+        let read = std::fs::File::open(path)
+            .and_then(|file| file.take(remaining + 1).read_to_end(&mut bytes));
         let read = read.map_err(|error| unread(path, &error))?;
         self.bytes += u64::try_from(read).unwrap_or(u64::MAX);
         if self.bytes > MAX_BYTES || self.files.len() >= MAX_FILES {
@@ -1040,8 +1045,8 @@ mod tests {
 
     #[test]
     fn import_is_printed_line_by_line() {
-        let answer = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
-        let lines = imported(&answer);
+        let response = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
+        let lines = imported(&response);
         assert_eq!(
             lines,
             [

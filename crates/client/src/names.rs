@@ -20,8 +20,8 @@ use crate::server::Server;
 const MAX_SINGLE_LOOKUPS: usize = 8;
 
 /// A suggestion such as ` (did you mean web?)` for the most similar name, or an empty text.
-pub(crate) fn near<'n>(wrong: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    nearest(wrong, known.into_iter())
+pub(crate) fn near<'n>(input: &str, known: impl IntoIterator<Item = &'n str>) -> String {
+    nearest(input, known.into_iter())
         .map(|name| format!(" (did you mean {name}?)"))
         .unwrap_or_default()
 }
@@ -46,9 +46,9 @@ pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSumma
 pub(crate) fn deployments(
     server: &Server,
     names: &[String],
-    every: bool,
+    all_deployments: bool,
 ) -> Outcome<Vec<DeploymentSummary>> {
-    if !every && names.len() <= MAX_SINGLE_LOOKUPS {
+    if !all_deployments && names.len() <= MAX_SINGLE_LOOKUPS {
         return names.iter().map(|name| deployment(server, name)).collect();
     }
     let mut all = Vec::new();
@@ -69,7 +69,7 @@ fn named(
 ) -> Outcome<DeploymentSummary> {
     let mut found = None;
     pages(Query::default().with("filter", name), &ask, |page| {
-        found = page.into_iter().find(|one| one.name.as_str() == name);
+        found = page.into_iter().find(|lookup| lookup.name.as_str() == name);
         found.is_none()
     })?;
     if let Some(found) = found {
@@ -80,7 +80,7 @@ fn named(
         all.extend(page);
         true
     })?;
-    let near = near(name, all.iter().map(|one| one.name.as_str()));
+    let near = near(name, all.iter().map(|lookup| lookup.name.as_str()));
     Err(Failure::Nothing(format!(
         "Deployment {name} does not exist{near}.\nList all deployments with `gantry deployment \
          list`."
@@ -95,8 +95,8 @@ fn pages(
 ) -> Outcome {
     loop {
         let DeploymentPage { deployments, next } = ask(&query)?;
-        let goes_on = see(deployments);
-        match next.filter(|_| goes_on) {
+        let wants_more = see(deployments);
+        match next.filter(|_| wants_more) {
             Some(next) => query = query.with("after", next.to_string()),
             None => return Ok(()),
         }
@@ -171,16 +171,16 @@ fn find_by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n s
     }
     let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
     let none = |name: &str| format!("Node {name} does not exist{}.", near(name, known()));
-    let one = |name: &'n str| {
+    let lookup = |name: &'n str| {
         (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none))
     };
-    names.into_iter().map(one).collect()
+    names.into_iter().map(lookup).collect()
 }
 
 /// The only node with this first label. `none` is the error text for no match.
-fn only(name: &str, such: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> Found {
-    match such {
-        [one] => Ok((*one).clone()),
+fn only(name: &str, matching: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> Found {
+    match matching {
+        [lookup] => Ok((*lookup).clone()),
         [] => Err(none(name)),
         [first, second, ..] => Err(format!(
             "Node name {name} is ambiguous: it matches {} and {}. Use the full name.",
@@ -205,7 +205,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
         let view: api::nodes::NodeView = server.read(&format!("/nodes/{}", part(name)))?;
         return find_node(server, &view.fqdn);
     }
-    let mut like: Vec<NodeSummary> = Vec::new();
+    let mut candidates: Vec<NodeSummary> = Vec::new();
     let mut query = Query::default().with("filter", name);
     loop {
         let page: NodePage = server.read(&query.behind("/nodes"))?;
@@ -213,27 +213,29 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
         if let Some(found) = page.nodes.iter().find(|node| node.fqdn == name) {
             return Ok(Ok(found.clone()));
         }
-        like.extend(page.nodes);
+        candidates.extend(page.nodes);
         match page.next {
             Some(next) => query = query.with("after", next.to_string()),
             None => break,
         }
     }
-    let such: Vec<&NodeSummary> = like.iter().filter(|node| label(&node.fqdn) == name).collect();
-    let near = if such.is_empty() { suggest_nodes(server, name, &like)? } else { String::new() };
-    Ok(only(name, &such, |name| format!("Node {name} does not exist{near}.")))
+    let matching: Vec<&NodeSummary> =
+        candidates.iter().filter(|node| label(&node.fqdn) == name).collect();
+    let near =
+        if matching.is_empty() { suggest_nodes(server, name, &candidates)? } else { String::new() };
+    Ok(only(name, &matching, |name| format!("Node {name} does not exist{near}.")))
 }
 
 /// A suggestion for an unknown name: names that contain it, or the most similar of those with the
 /// same start.
-fn suggest_nodes(server: &Server, name: &str, like: &[NodeSummary]) -> Outcome<String> {
-    if !like.is_empty() {
-        let names: Vec<&str> = like.iter().take(3).map(|node| node.fqdn.as_str()).collect();
+fn suggest_nodes(server: &Server, name: &str, candidates: &[NodeSummary]) -> Outcome<String> {
+    if !candidates.is_empty() {
+        let names: Vec<&str> = candidates.iter().take(3).map(|node| node.fqdn.as_str()).collect();
         return Ok(format!(" (did you mean {}?)", names.join(" or ")));
     }
     let label = label(name);
-    let begin: String = label.chars().take(label.chars().count().div_ceil(2)).collect();
-    let page: NodePage = server.read(&Query::default().with("filter", begin).behind("/nodes"))?;
+    let prefix: String = label.chars().take(label.chars().count().div_ceil(2)).collect();
+    let page: NodePage = server.read(&Query::default().with("filter", prefix).behind("/nodes"))?;
     let labels = page.nodes.iter().flat_map(|node| [node.fqdn.as_str(), self::label(&node.fqdn)]);
     Ok(near(name, labels))
 }
@@ -297,7 +299,7 @@ struct Looked {
 /// Looks up a name in a list, given its path, its field with items and its cursor parameter.
 fn look_up(
     server: &Server,
-    (place, items, on): (&str, &str, &'static str),
+    (path, items, cursor_parameter): (&str, &str, &'static str),
     mut query: Query,
     name: &str,
 ) -> Outcome<Looked> {
@@ -306,18 +308,18 @@ fn look_up(
     }
     let mut others = Vec::new();
     loop {
-        let page = server.get(&query.behind(place))?;
+        let page = server.get(&query.behind(path))?;
         let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
-        if let Some(found) = all.iter().find(|one| one["name"] == name) {
+        if let Some(found) = all.iter().find(|lookup| lookup["name"] == name) {
             return Ok(Looked {
                 found: found["id"].as_str().map(str::to_owned),
                 near: String::new(),
             });
         }
-        others.extend(all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned));
+        others.extend(all.iter().filter_map(|lookup| lookup["name"].as_str()).map(str::to_owned));
         match &page["next"] {
             Value::Null => break,
-            next => query = query.with(on, said(next)),
+            next => query = query.with(cursor_parameter, said(next)),
         }
     }
     Ok(Looked { found: None, near: near(name, others.iter().map(String::as_str)) })

@@ -65,19 +65,19 @@ impl Paper {
     }
 
     /// Writes the answer as JSON, or the sentence as text.
-    pub(crate) fn either(self, answer: &Value, sentence: &str) -> Outcome {
-        if self.json { self.json(answer) } else { self.line(sentence) }
+    pub(crate) fn either(self, response: &Value, sentence: &str) -> Outcome {
+        if self.json { self.json(response) } else { self.line(sentence) }
     }
 
     /// Clears the screen and writes a page.
     pub(crate) fn anew(self, text: &str) -> Outcome {
-        let top = if self.is_terminal() { "\x1b[H\x1b[2J\x1b[3J" } else { "" };
-        self.raw(&format!("{top}{}", printable(text)))
+        let clear = if self.is_terminal() { "\x1b[H\x1b[2J\x1b[3J" } else { "" };
+        self.raw(&format!("{clear}{}", printable(text)))
     }
 
     pub(crate) fn heading(self, text: &str) -> String {
-        let [bold, end] = BOLD;
-        if self.colour { format!("{bold}{text}{end}") } else { text.to_owned() }
+        let [bold, reset] = BOLD;
+        if self.colour { format!("{bold}{text}{reset}") } else { text.to_owned() }
     }
 }
 
@@ -94,8 +94,8 @@ pub(crate) fn wait_for_closed_pipe() -> bool {
             Ok(_) => break,
         }
     }
-    let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
-    asked.iter().filter_map(|one| one.revents()).any(|found| found.intersects(gone))
+    let closed = PollFlags::POLLERR | PollFlags::POLLHUP;
+    asked.iter().filter_map(|one| one.revents()).any(|events| events.intersects(closed))
 }
 
 /// Writes a note to standard error. Errors are ignored, because no one depends on notes.
@@ -112,8 +112,9 @@ pub(crate) fn plain(text: &str) -> String {
 /// Applies [`plain`] to each line and keeps the indentation.
 pub(crate) fn sanitize_lines(text: &str) -> String {
     let line = |line: &str| {
-        let kept: String = line.chars().filter(|c| !c.is_control() || *c == '\t').collect();
-        shown(&kept).into_owned() + "\n"
+        let printable_text: String =
+            line.chars().filter(|c| !c.is_control() || *c == '\t').collect();
+        shown(&printable_text).into_owned() + "\n"
     };
     text.lines().map(line).collect()
 }
@@ -153,7 +154,7 @@ impl Table {
         text
     }
 
-    fn widths(&self, most: Option<usize>) -> Vec<usize> {
+    fn widths(&self, max_width: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> =
             self.titles.iter().map(|title| console::measure_text_width(title)).collect();
         for row in &self.rows {
@@ -161,12 +162,12 @@ impl Table {
                 *width = (*width).max(console::measure_text_width(cell));
             }
         }
-        let Some(most) = most else { return widths };
+        let Some(max_width) = max_width else { return widths };
         loop {
             let all = widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1);
-            let over = all.saturating_sub(most);
+            let excess = all.saturating_sub(max_width);
             let Some(widest) =
-                widths.iter_mut().max().filter(|width| over > 0 && **width > MIN_COLUMN_WIDTH)
+                widths.iter_mut().max().filter(|width| excess > 0 && **width > MIN_COLUMN_WIDTH)
             else {
                 return widths;
             };
@@ -177,9 +178,9 @@ impl Table {
 
 fn line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize]) -> String {
     let cell = |(cell, width): (&str, &usize)| {
-        let cut = console::truncate_str(cell, *width, "…");
-        let pad = width.saturating_sub(console::measure_text_width(&cut));
-        format!("{cut}{}", " ".repeat(pad))
+        let truncated = console::truncate_str(cell, *width, "…");
+        let padding = width.saturating_sub(console::measure_text_width(&truncated));
+        format!("{truncated}{}", " ".repeat(padding))
     };
     let cells: Vec<String> = cells.zip(widths).map(cell).collect();
     cells.join(&" ".repeat(COLUMN_GAP)).trim_end().to_owned()
@@ -201,19 +202,19 @@ pub(crate) fn moment_of(millis: i64) -> String {
 /// Numbers of steps by state, for example `3 ACTIVE, 1 ERROR`.
 pub(crate) fn steps(value: &Value) -> String {
     let states = ["error", "transition", "todo", "blocked", "active"];
-    let some = states.iter().filter_map(|state| {
+    let counts = states.iter().filter_map(|state| {
         let count = value.get(state)?.as_i64().filter(|count| *count > 0)?;
         Some(format!("{count} {}", state.to_uppercase()))
     });
-    let some: Vec<String> = some.collect();
-    if some.is_empty() { "none".to_owned() } else { some.join(", ") }
+    let counts: Vec<String> = counts.collect();
+    if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
 }
 
 /// A field's value as text: lists are separated by commas, null is empty.
 pub(crate) fn said(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::Bool(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
@@ -222,13 +223,13 @@ pub(crate) fn said(value: &Value) -> String {
 
 /// Names and values, one per line. Empty values are left out.
 pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
-    let told: Vec<(&str, String)> = all
+    let fields: Vec<(&str, String)> = all
         .into_iter()
         .map(|(name, says)| (name, plain(&says)))
         .filter(|(_, says)| !says.is_empty())
         .collect();
-    let width = told.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    told.iter().map(|(name, says)| format!("  {name:width$}  {says}\n")).collect()
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    fields.iter().map(|(name, says)| format!("  {name:width$}  {says}\n")).collect()
 }
 
 /// Names of fields that contain times.
@@ -286,8 +287,8 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
             for item in items {
                 let mut within = String::new();
                 outline_into(&mut within, item, depth + 1);
-                let begin = within.find(|c| c != ' ').unwrap_or_default();
-                *text += &format!("{indent}- {}", &within[begin..]);
+                let start = within.find(|c| c != ' ').unwrap_or_default();
+                *text += &format!("{indent}- {}", &within[start..]);
             }
         }
         other => *text += &format!("{indent}{}\n", plain(&said(other))),
@@ -311,7 +312,7 @@ fn one_line(name: &str, value: &Value) -> Option<String> {
             Some("yes".to_owned())
         }
         Value::Object(entries) if entries.len() == 1 => {
-            entries.get("Err").map(|why| format!("no: {}", plain(&said(why))))
+            entries.get("Err").map(|reason| format!("no: {}", plain(&said(reason))))
         }
         Value::Object(_) => None,
         Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {

@@ -36,18 +36,18 @@ pub(crate) struct Search {
     text: String,
 }
 
-pub(crate) fn search(client: &Client, wanted: &Search) -> Outcome {
-    let place = Query::default().with("q", wanted.text.as_str()).behind("/search");
-    let found = client.server.get(&place)?;
-    let more: Vec<String> = found["more"].as_array().into_iter().flatten().map(said).collect();
-    let mut text = lists::hits().text(&found, client.output);
+pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
+    let place = Query::default().with("q", args.text.as_str()).behind("/search");
+    let results = client.server.get(&place)?;
+    let more: Vec<String> = results["more"].as_array().into_iter().flatten().map(said).collect();
+    let mut text = lists::hits().text(&results, client.output);
     if !more.is_empty() {
         text.push_str(&format!(
             "More results of these kinds exist: {}. Use a longer search text.\n",
             more.join(", ")
         ));
     }
-    client.output.either(&found, text.trim_end())
+    client.output.either(&results, text.trim_end())
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
@@ -76,29 +76,28 @@ pub(crate) struct Waiting {
     again: WatchOption,
 }
 
-pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
+pub(crate) fn waiting(client: &Client, args: &Waiting) -> Outcome {
     let server = &client.server;
-    let node = wanted
+    let node = args
         .node
         .as_deref()
         .map(|node| names::node(server, node))
         .transpose()?
         .map(|node| node.fqdn);
     let query = Query::default()
-        .with("deployment", &wanted.deployment)
+        .with("deployment", &args.deployment)
         .with("node", &node)
-        .with("reason", &wanted.reason)
-        .with("sort", &wanted.sort);
+        .with("reason", &args.reason)
+        .with("sort", &args.sort);
     // With one reason, the pages form one list.
-    let ask = || {
+    let fetch = || {
         let mut whole = server.get(&query.behind("/waiting"))?;
-        while let (Some(reason), Value::String(next)) = (&wanted.reason, taken(&mut whole, "next"))
-        {
+        while let (Some(reason), Value::String(next)) = (&args.reason, taken(&mut whole, "next")) {
             let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
-            if let (Some(all), Some(steps)) =
+            if let (Some(steps_so_far), Some(steps)) =
                 (steps_of(&mut whole, reason), steps_of(&mut more, reason))
             {
-                all.append(steps);
+                steps_so_far.append(steps);
             }
             if let Some(page) = whole.as_object_mut() {
                 page.insert("next".into(), taken(&mut more, "next"));
@@ -106,9 +105,9 @@ pub(crate) fn waiting(client: &Client, wanted: &Waiting) -> Outcome {
         }
         Ok(whole)
     };
-    client.show(wanted.again, ask, |value, output| {
+    client.show(args.again, fetch, |value, output| {
         match serde_json::from_value::<WaitingPage>(value.clone()) {
-            Ok(page) => match wanted.reason {
+            Ok(page) => match args.reason {
                 None if page.groups.is_empty() => "No pending steps.\n".to_owned(),
                 None => pending_text(&page, output),
                 Some(_) => pending_with_reason(page, output),
@@ -218,23 +217,23 @@ pub struct AuditChain {
 
 pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
     match command {
-        Audit::List(wanted) => {
+        Audit::List(args) => {
             let query = Query::default()
-                .with("who", &wanted.who)
-                .with("action", &wanted.action)
-                .with("subject", &wanted.subject)
-                .with("source", &wanted.source);
-            client.list(&lists::audit(), &wanted.between.words(query), &wanted.much)
+                .with("who", &args.who)
+                .with("action", &args.action)
+                .with("subject", &args.subject)
+                .with("source", &args.source);
+            client.list(&lists::audit(), &args.between.words(query), &args.much)
         }
-        Audit::Export(wanted) => export(client, wanted),
-        Audit::Chain(wanted) => chain(client, wanted.after),
+        Audit::Export(args) => export(client, args),
+        Audit::Chain(args) => chain(client, args.after),
     }
 }
 
-fn export(client: &Client, wanted: &AuditExport) -> Outcome {
-    let query = Query::default().with("after", wanted.after);
+fn export(client: &Client, args: &AuditExport) -> Outcome {
+    let query = Query::default().with("after", args.after);
     let mut stream = client.server.stream(&query.behind("/audit/export"), "application/jsonl")?;
-    let Some(path) = &wanted.output else {
+    let Some(path) = &args.output else {
         if client.output.is_terminal() {
             let mut lines = BufReader::new(stream).lines();
             return lines.try_for_each(|line| {
@@ -254,11 +253,11 @@ fn export(client: &Client, wanted: &AuditExport) -> Outcome {
     Ok(())
 }
 
-fn copied<T>(copied: std::io::Result<T>, to: &str) -> Outcome<T> {
+fn copied<T>(copied: std::io::Result<T>, destination: &str) -> Outcome<T> {
     copied.map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::Unread,
         _ => Failure::Unreachable(format!(
-            "The export to {to} was interrupted: {error}. It is incomplete. Export again."
+            "The export to {destination} was interrupted: {error}. It is incomplete. Export again."
         )),
     })
 }
@@ -307,12 +306,12 @@ pub(crate) struct Execution {
     reason: String,
 }
 
-pub(crate) fn execution(client: &Client, wanted: &Execution) -> Outcome {
-    let enabled = wanted.state == OnOff::On;
-    let answer =
-        client.server.post("/execution", json!({"enabled": enabled, "reason": wanted.reason}))?;
+pub(crate) fn execution(client: &Client, args: &Execution) -> Outcome {
+    let enabled = args.state == OnOff::On;
+    let response =
+        client.server.post("/execution", json!({"enabled": enabled, "reason": args.reason}))?;
     let state = if enabled { "Execution is on" } else { "Execution is off" };
-    client.output.either(&answer, &format!("{state} since target {}.", said(&answer["target"])))
+    client.output.either(&response, &format!("{state} since target {}.", said(&response["target"])))
 }
 
 #[cfg(test)]

@@ -27,10 +27,11 @@ use crate::overview::pending_text;
 /// Maximum number of items of a list that are printed.
 const FIRST: usize = 10;
 
-pub(crate) fn overview(answer: &Value, output: Paper) -> String {
-    let Ok(told) = Overview::deserialize(answer) else { return outline(answer) };
-    let starts = if told.enabled { "execution is on" } else { "execution is off: no steps start" };
-    let mut text = format!("{}, {starts}\n", output.heading(&format!("Target {}", told.target)));
+pub(crate) fn overview(response: &Value, output: Paper) -> String {
+    let Ok(told) = Overview::deserialize(response) else { return outline(response) };
+    let execution =
+        if told.enabled { "execution is on" } else { "execution is off: no steps start" };
+    let mut text = format!("{}, {execution}\n", output.heading(&format!("Target {}", told.target)));
     let queued =
         told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
     text += &facts([
@@ -51,7 +52,7 @@ pub(crate) fn overview(answer: &Value, output: Paper) -> String {
                 [(told.nodes.dead, "dead"), (told.nodes.unavailable, "in maintenance")],
             ),
         ),
-        ("steps", steps(&answer["steps"])),
+        ("steps", steps(&response["steps"])),
         ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
         (
             "workers",
@@ -78,17 +79,17 @@ pub(crate) fn overview(answer: &Value, output: Paper) -> String {
 }
 
 /// A total with non-zero parts, for example `30, 2 dead, 1 in maintenance`.
-fn counted<const N: usize>(all: i64, some: [(i64, &str); N]) -> String {
-    let some = some
+fn counted<const N: usize>(all: i64, parts: [(i64, &str); N]) -> String {
+    let parts = parts
         .into_iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!(", {count} {what}"));
-    format!("{all}{}", some.collect::<String>())
+        .map(|(count, label)| format!(", {count} {label}"));
+    format!("{all}{}", parts.collect::<String>())
 }
 
-fn commits(targets: &[TargetSummary]) -> Table {
+fn commits(blueprints: &[TargetSummary]) -> Table {
     let mut table = Table::new(["TARGET", "DEPLOYMENT", "TITLE", "BY", "AT"]);
-    for target in targets {
+    for target in blueprints {
         let by = actor_name(target.by.as_deref()).to_owned();
         let deployment = target.deployment.clone().unwrap_or_default();
         table.row([
@@ -102,8 +103,8 @@ fn commits(targets: &[TargetSummary]) -> Table {
     table
 }
 
-pub(crate) fn node(answer: &Value, output: Paper) -> String {
-    let Ok(told) = NodeView::deserialize(answer) else { return outline(answer) };
+pub(crate) fn node(response: &Value, output: Paper) -> String {
+    let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
     let life = &told.life;
     let since = at(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
@@ -114,7 +115,8 @@ pub(crate) fn node(answer: &Value, output: Paper) -> String {
         .as_object()
         .is_some_and(|hints| !hints.is_empty())
         .then(|| told.hints.to_string());
-    let holding = told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
+    let valid_tokens =
+        told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
     let by = actor_name(told.added_by.as_deref());
     let undocumented = if told.record { " (record only: not part of any target)" } else { "" };
     text += &facts([
@@ -141,7 +143,7 @@ pub(crate) fn node(answer: &Value, output: Paper) -> String {
             "facts from",
             told.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", "),
         ),
-        ("tokens", holding.collect::<Vec<_>>().join(", ")),
+        ("tokens", valid_tokens.collect::<Vec<_>>().join(", ")),
         ("added", format!("{} by {by}", moment_of(told.added.0))),
         ("change", leave(&told.may_change)),
         ("version", told.version.to_string()),
@@ -194,9 +196,9 @@ fn how(life: &Life) -> &'static str {
 }
 
 fn maintenance_text(life: &Life) -> String {
-    let Some(out) = &life.unavailable else { return String::new() };
-    let by = actor_name(out.by.as_deref());
-    format!("by {by} since {}: {}", at(out.since), out.reason)
+    let Some(maintenance) = &life.unavailable else { return String::new() };
+    let by = actor_name(maintenance.by.as_deref());
+    format!("by {by} since {}: {}", at(maintenance.since), maintenance.reason)
 }
 
 fn way(way: &Way) -> String {
@@ -215,17 +217,17 @@ fn way(way: &Way) -> String {
 }
 
 fn look(look: &LookView) -> String {
-    let came = if look.reached {
+    let outcome = if look.reached {
         format!("reached at {}", look.address)
     } else {
         "not reached".to_owned()
     };
     let said = if look.said.is_empty() { String::new() } else { format!(": {}", look.said) };
-    format!("{came}, {} by {}{said}", moment_of(look.at.0), look.by)
+    format!("{outcome}, {} by {}{said}", moment_of(look.at.0), look.by)
 }
 
-pub(crate) fn role(answer: &Value, output: Paper) -> String {
-    let Ok(told) = RoleView::deserialize(answer) else { return outline(answer) };
+pub(crate) fn role(response: &Value, output: Paper) -> String {
+    let Ok(told) = RoleView::deserialize(response) else { return outline(response) };
     let role = &told.role;
     let mut text = format!(
         "{} of {} {}\n",
@@ -298,8 +300,8 @@ fn meant<N: ToString>(all: &[Meant<N>]) -> String {
     names(all.iter().map(one))
 }
 
-pub(crate) fn worker(answer: &Value, output: Paper) -> String {
-    let Ok(told) = WorkerView::deserialize(answer) else { return outline(answer) };
+pub(crate) fn worker(response: &Value, output: Paper) -> String {
+    let Ok(told) = WorkerView::deserialize(response) else { return outline(response) };
     let heard = if told.alive { "alive" } else { "not alive" };
     let name = output.heading(&format!("Worker {}:", plain(&told.name)));
     let more = told.held - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
@@ -324,8 +326,8 @@ fn at(at: Option<api::At>) -> String {
     at.map(|at| moment_of(at.0)).unwrap_or_default()
 }
 
-pub(crate) fn noderole(answer: &Value, output: Paper) -> String {
-    let Ok(told) = NoderoleView::deserialize(answer) else { return outline(answer) };
+pub(crate) fn noderole(response: &Value, output: Paper) -> String {
+    let Ok(told) = NoderoleView::deserialize(response) else { return outline(response) };
     let applied = told.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
     let mut text = format!(
         "{} {}, since {}\n",
@@ -364,15 +366,15 @@ pub(crate) fn noderole(answer: &Value, output: Paper) -> String {
 }
 
 /// A noderole in an open proposal.
-pub(crate) fn drafted(answer: &Value, output: Paper) -> String {
-    let Ok(told) = DraftedNoderole::deserialize(answer) else { return outline(answer) };
-    let is = match (told.proposed, told.rerun) {
+pub(crate) fn drafted(response: &Value, output: Paper) -> String {
+    let Ok(told) = DraftedNoderole::deserialize(response) else { return outline(response) };
+    let existence = match (told.proposed, told.rerun) {
         (true, _) => "exists only in the proposal",
         (false, true) => "exists, and the proposal runs it again",
         (false, false) => "exists",
     };
     let mut text = facts([
-        ("state", is.to_owned()),
+        ("state", existence.to_owned()),
         ("own data", told.data.to_string()),
         ("default data", told.below.to_string()),
     ]);
@@ -395,15 +397,15 @@ fn steps_of(all: &[impl Borrow<NoderoleRef>]) -> String {
     first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-fn leave(may: &Result<(), String>) -> String {
-    match may {
+fn leave(permission: &Result<(), String>) -> String {
+    match permission {
         Ok(()) => "possible".to_owned(),
         Err(why) => format!("not possible: {why}"),
     }
 }
 
-pub(crate) fn run(answer: &Value, output: Paper) -> String {
-    let Ok(told) = RunView::deserialize(answer) else { return outline(answer) };
+pub(crate) fn run(response: &Value, output: Paper) -> String {
+    let Ok(told) = RunView::deserialize(response) else { return outline(response) };
     let run = &told.run;
     let mut text = format!(
         "{} {} of {} on {}\n",

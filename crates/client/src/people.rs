@@ -131,11 +131,11 @@ fn grants_json(may: &[String]) -> Value {
 
 /// A person's permissions, each in the form of the option.
 fn granted(person: &Value) -> BTreeSet<String> {
-    let typed = |grant: &Value| match grant["deployment"].as_str() {
+    let grant_text = |grant: &Value| match grant["deployment"].as_str() {
         Some(deployment) => format!("{}@{deployment}", said(&grant["permission"])),
         None => said(&grant["permission"]),
     };
-    person["grants"].as_array().into_iter().flatten().map(typed).collect()
+    person["grants"].as_array().into_iter().flatten().map(grant_text).collect()
 }
 
 /// A sentence with a person's permissions, and the changes.
@@ -144,15 +144,15 @@ fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String
     let of = |grants: &BTreeSet<String>, but: &BTreeSet<String>| {
         listed(grants.difference(but).map(String::as_str).collect())
     };
-    let (given, taken) = (of(now, before), of(before, now));
+    let (added, taken) = (of(now, before), of(before, now));
     let mut lines = vec![match now.is_empty() {
         true => format!("Permissions of {name}: none."),
         false => {
             format!("Permissions of {name}: {}.", listed(now.iter().map(String::as_str).collect()))
         }
     }];
-    if !given.is_empty() {
-        lines.push(format!("Added: {given}."));
+    if !added.is_empty() {
+        lines.push(format!("Added: {added}."));
     }
     if !taken.is_empty() {
         lines.push(format!("Removed: {taken}."));
@@ -188,11 +188,14 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
         }
         Person::Grant { name, grants, on } => {
             let place = place(name)?;
-            let seen = server.ask(&Method::GET, &place, &RequestOptions::default())?;
-            let before: Value = seen.read()?;
+            let response = server.ask(&Method::GET, &place, &RequestOptions::default())?;
+            let before: Value = response.read()?;
             let body = json!({"grants": grants_json(&grants.may)});
-            let with =
-                RequestOptions { body: Some(body), if_match: on.tag().or(seen.etag), accept: None };
+            let with = RequestOptions {
+                body: Some(body),
+                if_match: on.tag().or(response.etag),
+                accept: None,
+            };
             let answer: Value =
                 server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
             output.either(&answer, &told(name, &granted(&before), &granted(&answer)))
@@ -291,11 +294,11 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
                 "/people",
                 json!({"name": name, "kind": "service", "grants": grants.json()}),
             )?;
-            let next = format!(
+            let message = format!(
                 "Account {name} is added. Create a token for it: gantry token make --for {name} \
                  --name TEXT --may viewer"
             );
-            client.output.either(&answer, &next)
+            client.output.either(&answer, &message)
         }
     }
 }

@@ -154,16 +154,16 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             client.show(*again, || carriers(server, &place, &query), nodes_with_role_text)
         }
         Deployment::Propose { name } => {
-            let answer = post(name, "proposals", json!({}))?;
+            let response = post(name, "proposals", json!({}))?;
             output.either(
-                &answer,
-                &format!("Proposal {} is open on {name}.", said(&answer["proposal"])),
+                &response,
+                &format!("Proposal {} is open on {name}.", said(&response["proposal"])),
             )
         }
         Deployment::Hold { name, because } => {
-            let answer = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
+            let response = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
             output.either(
-                &answer,
+                &response,
                 &format!(
                     "Deployment {name} is on hold: no new runs start in it \
                 or its descendants."
@@ -171,25 +171,25 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             )
         }
         Deployment::Release { name, because } => {
-            let answer = post(name, "hold", json!({"held": false, "reason": because.reason}))?;
-            output.either(&answer, &format!("The hold on {name} has ended."))
+            let response = post(name, "hold", json!({"held": false, "reason": because.reason}))?;
+            output.either(&response, &format!("The hold on {name} has ended."))
         }
         Deployment::Priority { name, priority, because } => {
-            let answer =
+            let response =
                 post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
-            output.either(&answer, &format!("Deployment {name} has priority {priority}."))
+            output.either(&response, &format!("Deployment {name} has priority {priority}."))
         }
         Deployment::Restore { name, target, partial } => {
-            let answer = post(name, "restore", json!({"target": target, "partial": partial}))?;
-            let missing = answer["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let response = post(name, "restore", json!({"target": target, "partial": partial}))?;
+            let missing = response["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
             let missing: String = missing
                 .iter()
                 .map(|what| format!("\n  left out: {}", plain(&said(what))))
                 .collect();
-            let edits = many(answer["edits"].as_u64().unwrap_or_default(), "edit");
-            let proposal = said(&answer["proposal"]);
+            let edits = many(response["edits"].as_u64().unwrap_or_default(), "edit");
+            let proposal = said(&response["proposal"]);
             output.either(
-                &answer,
+                &response,
                 &format!(
                     "Proposal {proposal} restores {name} to target {target} with \
                     {edits}.{missing}"
@@ -262,7 +262,8 @@ fn board(value: &Value, output: Paper) -> String {
     }
     let mut table = Table::new(["ROLE", "BARCLAMP", "NODES", "DATA"]);
     for group in &board.groups {
-        let of = group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        let owner =
+            group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         for role in &group.roles {
             let chip = |chip: &api::console::Chip| {
                 let going = if chip.going { ", to be removed" } else { "" };
@@ -279,7 +280,7 @@ fn board(value: &Value, output: Paper) -> String {
             };
             table.row([
                 role.role.to_string(),
-                format!("{}{of}", group.barclamp),
+                format!("{}{owner}", group.barclamp),
                 chips.join(", "),
                 data,
             ]);
@@ -407,7 +408,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         };
         server.post(&format!("/proposals/{id}/{what}"), body)
     };
-    let at = |answer: &Value| said(&answer["version"]);
+    let at = |response: &Value| said(&response["version"]);
     match command {
         Proposal::List { mine, drafts, deployment, text, much } => {
             let query = Query::default().with("mine", *mine).with("drafts", *drafts);
@@ -425,16 +426,16 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             client.show(*again, || server.get(&place), pages::drafted)
         }
         Proposal::Edit { id, edits, on } => {
-            let answer = on_version(id, on, "edits", json!({"edits": read_edits(&edits.file)?}))?;
-            output.either(&answer, &format!("Proposal {id} is at version {}.", at(&answer)))
+            let response = on_version(id, on, "edits", json!({"edits": read_edits(&edits.file)?}))?;
+            output.either(&response, &format!("Proposal {id} is at version {}.", at(&response)))
         }
         Proposal::Foresee { id, edits } => {
-            let answer = server.post(
+            let response = server.post(
                 &format!("/proposals/{id}/foresee"),
                 json!({"edits": read_edits(&edits.file)?}),
             )?;
-            let refused = answer["refused"].as_array().is_some_and(|refused| !refused.is_empty());
-            output.either(&answer, foreseen(&answer).trim_end())?;
+            let refused = response["refused"].as_array().is_some_and(|refused| !refused.is_empty());
+            output.either(&response, foreseen(&response).trim_end())?;
             match refused {
                 true => {
                     Err(Failure::Negative("The server would reject some of these edits.".into()))
@@ -443,34 +444,34 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             }
         }
         Proposal::Undo { id, on } => {
-            let answer = on_version(id, on, "undo", json!({}))?;
+            let response = on_version(id, on, "undo", json!({}))?;
             output.either(
-                &answer,
-                &format!("The last edit is undone. Proposal {id} is at version {}.", at(&answer)),
+                &response,
+                &format!("The last edit is undone. Proposal {id} is at version {}.", at(&response)),
             )
         }
         Proposal::Redo { id, on } => {
-            let answer = on_version(id, on, "redo", json!({}))?;
+            let response = on_version(id, on, "redo", json!({}))?;
             output.either(
-                &answer,
-                &format!("The edit is redone. Proposal {id} is at version {}.", at(&answer)),
+                &response,
+                &format!("The edit is redone. Proposal {id} is at version {}.", at(&response)),
             )
         }
         Proposal::Discard { id, on } => {
-            let answer = on_version(id, on, "discard", json!({}))?;
-            output.either(&answer, &format!("Proposal {id} is discarded. Nothing else changed."))
+            let response = on_version(id, on, "discard", json!({}))?;
+            output.either(&response, &format!("Proposal {id} is discarded. Nothing else changed."))
         }
         Proposal::Submit { id, title, on } => {
-            let answer = on_version(id, on, "submit", json!({"title": title}))?;
-            let review = said(&answer["submission"]);
+            let response = on_version(id, on, "submit", json!({"title": title}))?;
+            let review = said(&response["submission"]);
             output.either(
-                &answer,
+                &response,
                 &format!("Review {review} waits for another person: gantry review show {review}"),
             )
         }
         Proposal::Report { id } => {
-            let answer = server.get(&format!("/proposals/{id}/report"))?;
-            output.either(&answer, outline(&answer).trim_end())
+            let response = server.get(&format!("/proposals/{id}/report"))?;
+            output.either(&response, outline(&response).trim_end())
         }
     }
 }
@@ -494,11 +495,11 @@ fn draft(value: &Value, output: Paper) -> String {
     if !value["submission"].is_null() {
         text += &format!("in review {}\n", count("submission"));
     }
-    if let Some(back) = replanned(&value["sent_back"]) {
+    if let Some(replan) = replanned(&value["sent_back"]) {
         text += &format!(
             "sent back from review {}: its base changed\n{}",
-            back.before,
-            indented(&reasons(&back))
+            replan.before,
+            indented(&reasons(&replan))
         );
     }
     let mut table = Table::new(["EDIT", "DESCRIPTION", "BY", "TIME"]);
@@ -709,11 +710,11 @@ pub(crate) enum Review {
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, output } = client;
     let verdict = |id: &ReviewId, kind: &str, reason: &str, told: &str| {
-        let answer = server.post(
+        let response = server.post(
             &format!("/submissions/{id}/verdicts"),
             json!({"kind": kind, "reason": reason}),
         )?;
-        output.either(&answer, &format!("Review {id}: {told}."))
+        output.either(&response, &format!("Review {id}: {told}."))
     };
     match command {
         Review::List { whose, fate, deployment, text, much } => {
@@ -732,9 +733,9 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Since { id } => since(client, *id),
         Review::Look { id } => {
-            let answer = server.post(&format!("/submissions/{id}/look"), json!({}))?;
+            let response = server.post(&format!("/submissions/{id}/look"), json!({}))?;
             output.either(
-                &answer,
+                &response,
                 &format!(
                     "Review {id} is marked as viewed. Compare later versions with `gantry review \
                      since`."
@@ -743,22 +744,26 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Opened { id, anchors } => {
             let place = format!("/submissions/{id}/opened");
-            let answer = match anchors.as_slice() {
+            let response = match anchors.as_slice() {
                 [] => server.get(&place)?,
                 anchors => server.post(&place, json!({"anchors": anchors}))?,
             };
-            if output.json { output.json(&answer) } else { output.write(&opened(&answer, *id)) }
+            if output.json { output.json(&response) } else { output.write(&opened(&response, *id)) }
         }
         Review::Graph { id, wanted } => {
             graphs::graph(client, &format!("/submissions/{id}/graph"), wanted)
         }
         Review::Consequences { id } => {
-            let answer = server.get(&format!("/submissions/{id}/consequences"))?;
-            if output.json { output.json(&answer) } else { output.write(&consequences(&answer)) }
+            let response = server.get(&format!("/submissions/{id}/consequences"))?;
+            if output.json {
+                output.json(&response)
+            } else {
+                output.write(&consequences(&response))
+            }
         }
         Review::Report { id } => {
-            let answer = server.get(&format!("/submissions/{id}/report"))?;
-            output.either(&answer, outline(&answer).trim_end())
+            let response = server.get(&format!("/submissions/{id}/report"))?;
+            output.either(&response, outline(&response).trim_end())
         }
         Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
         Review::RequestChanges { id, because } => {
@@ -767,16 +772,16 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
         Review::Commit { id, name, cancel } => {
             let body = json!({"name": name, "cancel": cancel});
-            let answer =
+            let response =
                 server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| {
                     match output.json {
                         true => failure,
                         false => failure.with_commit_command(*id),
                     }
                 })?;
-            let target = said(&answer["target"]);
+            let target = said(&response["target"]);
             output.either(
-                &answer,
+                &response,
                 &format!(
                     "Review {id} is committed as target {target}. Follow it: gantry converge \
                      --target {target}"
@@ -784,28 +789,28 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             )
         }
         Review::Discussion { id } => {
-            let answer = server.get(&format!("/submissions/{id}/discussion"))?;
-            if output.json { output.json(&answer) } else { output.write(&discussion(&answer)) }
+            let response = server.get(&format!("/submissions/{id}/discussion"))?;
+            if output.json { output.json(&response) } else { output.write(&discussion(&response)) }
         }
         Review::Comment { id, body, anchor } => {
-            let answer = server.post(
+            let response = server.post(
                 &format!("/submissions/{id}/threads"),
                 json!({"anchor": anchor, "body": body}),
             )?;
-            output.either(&answer, &format!("Thread {} is open.", said(&answer["comment"])))
+            output.either(&response, &format!("Thread {} is open.", said(&response["comment"])))
         }
         Review::Reply { thread, body } => {
-            let answer =
+            let response =
                 server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
-            output.either(&answer, &format!("Comment {} is added.", said(&answer["comment"])))
+            output.either(&response, &format!("Comment {} is added.", said(&response["comment"])))
         }
         Review::Resolve { thread } => {
-            let answer = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
-            output.either(&answer, &format!("Thread {thread} is resolved."))
+            let response = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
+            output.either(&response, &format!("Thread {thread} is resolved."))
         }
         Review::Reopen { thread } => {
-            let answer = server.post(&format!("/threads/{thread}/reopen"), json!({}))?;
-            output.either(&answer, &format!("Thread {thread} is open again."))
+            let response = server.post(&format!("/threads/{thread}/reopen"), json!({}))?;
+            output.either(&response, &format!("Thread {thread} is open again."))
         }
     }
 }
@@ -850,7 +855,7 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
         whole.next = page.next;
         whole.more = 0;
     }
-    let answer = serde_json::to_value(&whole).unwrap_or_default();
+    let response = serde_json::to_value(&whole).unwrap_or_default();
     let told = match whole.before {
         None => format!(
             "You have not viewed this review before. Show all changes: gantry review \
@@ -860,10 +865,10 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
             format!("It has the same effect as review {before}, which you viewed before.")
         }
         Some(before) => {
-            format!("Since review {before}:\n{}", outline(&answer["difference"]).trim_end())
+            format!("Since review {before}:\n{}", outline(&response["difference"]).trim_end())
         }
     };
-    output.either(&answer, &told)
+    output.either(&response, &told)
 }
 
 /// The viewed changes, by anchor.
@@ -916,17 +921,18 @@ fn review_text(value: &Value, output: Paper) -> String {
             text += &format!("\n{}\n{}", output.heading(title), indented(&lines));
         }
     };
-    if let Some(became) = replanned(&value["became"]) {
-        match became.after {
+    if let Some(replacement) = replanned(&value["became"]) {
+        match replacement.after {
             Some(after) => {
-                let same = if became.same_effect { "the same effect" } else { "another effect" };
-                let mut lines = reasons(&became);
+                let effect_text =
+                    if replacement.same_effect { "the same effect" } else { "another effect" };
+                let mut lines = reasons(&replacement);
                 lines.push(format!(
-                    "Planned again as review {after}, with {same}: gantry review show {after}"
+                    "Planned again as review {after}, with {effect_text}: gantry review show {after}"
                 ));
                 part("The base changed", lines);
             }
-            None => part("Sent back to its authors", reasons(&became)),
+            None => part("Sent back to its authors", reasons(&replacement)),
         }
     }
     if let Some(came) = replanned(&value["came_from"]) {
@@ -959,10 +965,10 @@ fn review_text(value: &Value, output: Paper) -> String {
     if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
         lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
     }
-    for (may, what) in
+    for (permission, what) in
         [("may_judge", "you can't give a verdict"), ("may_commit", "you can't commit it")]
     {
-        if let Some(why) = value[may]["Err"].as_str() {
+        if let Some(why) = value[permission]["Err"].as_str() {
             lines.push(format!("{what}: {}", plain(why)));
         }
     }
@@ -995,8 +1001,8 @@ fn finding_line(value: &Value) -> String {
 }
 
 /// The preview of a proposal, with the edits that can't take effect.
-fn foreseen(answer: &Value) -> String {
-    let lines = |word: &str| answer[word].as_array().map(Vec::as_slice).unwrap_or_default();
+fn foreseen(response: &Value) -> String {
+    let lines = |word: &str| response[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let each = |word: &str| {
         lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>()
     };
@@ -1050,13 +1056,13 @@ fn consequences(value: &Value) -> String {
     if !told.downstream.is_empty() {
         text += "Dependents that do not run again:\n";
         for behind in &told.downstream {
-            let such = behind
+            let example = behind
                 .noderoles
                 .first
                 .first()
                 .map(|first| format!(", such as {first}"))
                 .unwrap_or_default();
-            text += &format!("  {} in {}{such}\n", behind.noderoles.count, behind.deployment);
+            text += &format!("  {} in {}{example}\n", behind.noderoles.count, behind.deployment);
         }
     }
     if !told.waves.is_empty() {
@@ -1072,12 +1078,12 @@ fn consequences(value: &Value) -> String {
             }
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
-        let when = if wave.number == 0 {
+        let wave_name = if wave.number == 0 {
             "Immediately".to_owned()
         } else {
             format!("Wave {}", wave.number)
         };
-        text += &format!("  {when}: {}\n", groups.join("; "));
+        text += &format!("  {wave_name}: {}\n", groups.join("; "));
     }
     if told.more_waves > 0 {
         text += &format!("  and {} more\n", many(told.more_waves, "wave"));
@@ -1147,8 +1153,12 @@ fn discussion(value: &Value) -> String {
             Some((by, at)) => format!("resolved by {}, {}", plain(by), moment_of(at.0)),
             None => "open".to_owned(),
         };
-        let gone = if thread.stands { "" } else { ", which this version no longer has" };
-        text += &format!("Thread {} ({state}), about {}{gone}\n", thread.id, plain(&thread.about));
+        let removed_text = if thread.stands { "" } else { ", which this version no longer has" };
+        text += &format!(
+            "Thread {} ({state}), about {}{removed_text}\n",
+            thread.id,
+            plain(&thread.about)
+        );
         for comment in &thread.comments {
             text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
             text += &sanitize_lines(&comment.body)
@@ -1392,12 +1402,12 @@ mod tests {
 
     #[test]
     fn sent_back_review_and_proposal_give_the_reason() {
-        let mut back = moved(None);
-        back["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
-        let text = review_text(&json!({"state": "sent_back", "became": back}), Paper::new(false));
+        let mut replan = moved(None);
+        replan["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
+        let text = review_text(&json!({"state": "sent_back", "became": replan}), Paper::new(false));
         let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
-        let text = draft(&json!({"sent_back": back}), Paper::new(false));
+        let text = draft(&json!({"sent_back": replan}), Paper::new(false));
         let lines = "sent back from review 5: its base changed\n  Changed since: web (target \
             4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");

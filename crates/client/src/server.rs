@@ -69,9 +69,9 @@ impl ApiResponse {
     }
 }
 
-/// Converts an answer to a wire type. `otherwise` describes an answer of another form.
-pub(crate) fn parse_answer<T: DeserializeOwned>(answer: &Value, otherwise: &str) -> Outcome<T> {
-    T::deserialize(answer).map_err(|_| Failure::unlike(otherwise))
+/// Converts an answer to a wire type. `expectation` describes an answer of another form.
+pub(crate) fn parse_answer<T: DeserializeOwned>(answer: &Value, expectation: &str) -> Outcome<T> {
+    T::deserialize(answer).map_err(|_| Failure::unlike(expectation))
 }
 
 /// Removes a field from an answer. Null if the field is absent or the answer is no object.
@@ -113,11 +113,11 @@ impl Server {
 
     /// Waits, unless that exceeds the time limit. Returns whether it waited.
     fn waited(&self, wait: Duration) -> bool {
-        let in_time = self.left().is_none_or(|left| wait < left);
-        if in_time {
+        let fits = self.left().is_none_or(|left| wait < left);
+        if fits {
             std::thread::sleep(wait);
         }
-        in_time
+        fits
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -161,32 +161,34 @@ impl Server {
         with: &RequestOptions,
     ) -> Outcome<ApiResponse> {
         let key = (*method == Method::POST).then(Uuid::new_v4);
-        let again = *method == Method::GET || key.is_some();
-        let mut waits = RETRY_DELAYS.iter().filter(|_| again);
-        let mut patience = if again { MAX_TOTAL_DELAY } else { Duration::ZERO };
+        let is_repeatable = *method == Method::GET || key.is_some();
+        let mut delays = RETRY_DELAYS.iter().filter(|_| is_repeatable);
+        let mut delay_budget = if is_repeatable { MAX_TOTAL_DELAY } else { Duration::ZERO };
         loop {
-            let sent = self.send(method, path, with, key).and_then(|answer| self.taken(answer));
-            match sent {
-                Err(RequestError::Lost(why))
-                    if !waits.next().is_some_and(|wait| self.waited(*wait)) =>
+            let result = self.send(method, path, with, key).and_then(|answer| self.taken(answer));
+            match result {
+                Err(RequestError::Lost(reason))
+                    if !delays.next().is_some_and(|wait| self.waited(*wait)) =>
                 {
-                    return Err(self.unreachable(&why));
+                    return Err(self.unreachable(&reason));
                 }
                 Err(RequestError::Lost(_)) => {}
-                Err(RequestError::RetryLater(failure, wait)) => match patience.checked_sub(wait) {
-                    Some(rest) if self.waited(wait) => patience = rest,
-                    _ => return Err(failure),
-                },
+                Err(RequestError::RetryLater(failure, wait)) => {
+                    match delay_budget.checked_sub(wait) {
+                        Some(rest) if self.waited(wait) => delay_budget = rest,
+                        _ => return Err(failure),
+                    }
+                }
                 Err(RequestError::No(failure)) => return Err(failure),
                 Ok(answer) => return Ok(answer),
             }
         }
     }
 
-    fn unreachable(&self, why: &str) -> Failure {
+    fn unreachable(&self, reason: &str) -> Failure {
         let Self { address, .. } = self;
         Failure::Unreachable(format!(
-            "Cannot reach {address}: {why}. Check that the server runs: curl {address}/healthz. \
+            "Cannot reach {address}: {reason}. Check that the server runs: curl {address}/healthz. \
              Check the URL: gantry context list."
         ))
     }
@@ -222,7 +224,7 @@ impl Server {
                 "Invalid request: {error}. Check the path, and the token or session."
             )))
         };
-        let sent = match (&with.body, method) {
+        let result = match (&with.body, method) {
             (Some(body), _) => {
                 let request = request
                     .header("content-type", "application/json")
@@ -237,7 +239,7 @@ impl Server {
             }
             (None, _) => self.run(request.body(()).map_err(wrong)?),
         };
-        sent.map_err(lost)
+        result.map_err(lost)
     }
 
     /// Sends a request within the time limit, including the response.
@@ -253,7 +255,7 @@ impl Server {
         };
         let (status, etag, session) = (answer.status(), header("etag"), session_cookie(&answer));
         let kind = header("content-type").unwrap_or_default();
-        let later =
+        let retry_after =
             header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         let text = answer
             .into_body()
@@ -269,13 +271,14 @@ impl Server {
             .starts_with("application/problem+json")
             .then(|| serde_json::from_str::<Problem>(&text).ok());
         let problem = problem.flatten();
-        let later = match (status.as_u16(), problem.as_ref().map(|problem| problem.code.as_str())) {
-            // The change may have taken effect. A retry could repeat it.
-            (_, Some(UNKNOWN_OUTCOME)) => None,
-            (429 | 503, _) => later,
-            (_, Some("under_way")) => later.or(Some(IN_PROGRESS_DELAY)),
-            _ => None,
-        };
+        let retry_after =
+            match (status.as_u16(), problem.as_ref().map(|problem| problem.code.as_str())) {
+                // The change may have taken effect. A retry could repeat it.
+                (_, Some(UNKNOWN_OUTCOME)) => None,
+                (429 | 503, _) => retry_after,
+                (_, Some("under_way")) => retry_after.or(Some(IN_PROGRESS_DELAY)),
+                _ => None,
+            };
         let failure = match problem {
             Some(problem) => Failure::Refused(Box::new(problem)),
             None => Failure::Unreachable(format!(
@@ -284,7 +287,7 @@ impl Server {
                 self.address
             )),
         };
-        Err(match later {
+        Err(match retry_after {
             // A delay of zero must not overload the server.
             Some(wait) => RequestError::RetryLater(failure, wait.max(RETRY_DELAYS[0])),
             None => RequestError::No(failure),
@@ -304,7 +307,7 @@ impl Server {
             .map_err(|error| Failure::Usage(format!("Invalid request: {error}.")))?;
         // No retry: a link is valid only once.
         let answer = self.agent.run(request).map_err(|error| match lost(error) {
-            RequestError::Lost(why) => self.unreachable(&why),
+            RequestError::Lost(reason) => self.unreachable(&reason),
             RequestError::No(failure) | RequestError::RetryLater(failure, _) => failure,
         })?;
         if answer.status().is_redirection() {
@@ -316,7 +319,7 @@ impl Server {
         }
         match self.taken(answer) {
             Err(RequestError::No(failure) | RequestError::RetryLater(failure, _)) => Err(failure),
-            Err(RequestError::Lost(why)) => Err(self.unreachable(&why)),
+            Err(RequestError::Lost(reason)) => Err(self.unreachable(&reason)),
             Ok(_) => Err(Failure::Unreachable(format!(
                 "Server {} is not a Gantry server: it created no session.",
                 self.address
@@ -331,7 +334,7 @@ impl Server {
         accept: &'static str,
     ) -> Outcome<impl Read + Send + use<>> {
         let with = RequestOptions { accept: Some(accept), ..RequestOptions::default() };
-        let sent = self.send(&Method::GET, path, &with, None).and_then(|answer| {
+        let result = self.send(&Method::GET, path, &with, None).and_then(|answer| {
             match answer.status().is_success() {
                 true => Ok(answer),
                 false => {
@@ -339,9 +342,9 @@ impl Server {
                 }
             }
         });
-        match sent {
+        match result {
             Ok(answer) => Ok(answer.into_body().into_reader()),
-            Err(RequestError::Lost(why)) => Err(self.unreachable(&why)),
+            Err(RequestError::Lost(reason)) => Err(self.unreachable(&reason)),
             Err(RequestError::No(failure) | RequestError::RetryLater(failure, _)) => {
                 Err(failure.of_words())
             }
@@ -359,7 +362,7 @@ enum RequestError {
 }
 
 fn lost(error: ureq::Error) -> RequestError {
-    let why = match error {
+    let reason = match error {
         ureq::Error::BodyExceedsLimit(_) => {
             return RequestError::No(Failure::Unreachable(format!(
                 "The answer is larger than {LARGEST} bytes. Request a part of it."
@@ -374,7 +377,7 @@ fn lost(error: ureq::Error) -> RequestError {
         ureq::Error::Timeout(_) => "no answer in time".to_owned(),
         other => other.to_string(),
     };
-    RequestError::Lost(why)
+    RequestError::Lost(reason)
 }
 
 /// The session cookie of a response, in the form of a request.
@@ -421,19 +424,19 @@ impl EventStream {
     /// Like [`EventStream::of`], but also reports when the reader of standard output closes the pipe. For
     /// continuous output.
     pub(crate) fn subscribe_while_read(server: &Server, topics: &str) -> Self {
-        let (news, tell) = Self::told(server, topics);
+        let (news, sender) = Self::told(server, topics);
         std::thread::spawn(move || {
             if wait_for_closed_pipe() {
                 // The receiver is gone, so the command has ended.
-                let _ = tell.send(Heard::Unread);
+                let _ = sender.send(Heard::Unread);
             }
         });
         news
     }
 
     fn told(server: &Server, topics: &str) -> (Self, SyncSender<Heard>) {
-        let (tell, heard) = sync_channel(64);
-        let (server, topics, listener_sender) = (server.clone(), topics.to_owned(), tell.clone());
+        let (sender, heard) = sync_channel(64);
+        let (server, topics, listener_sender) = (server.clone(), topics.to_owned(), sender.clone());
         std::thread::spawn(move || {
             let mut after = String::new();
             // Ends once the receiver is gone.
@@ -441,7 +444,7 @@ impl EventStream {
                 std::thread::sleep(POLL_INTERVAL);
             }
         });
-        (Self { heard, listens: false }, tell)
+        (Self { heard, listens: false }, sender)
     }
 
     /// Returns after an event, or after `most` at the latest. Without a stream, it returns after
@@ -483,20 +486,20 @@ fn listen(
     server: &Server,
     topics: &str,
     after: &mut String,
-    tell: &SyncSender<Heard>,
+    sender: &SyncSender<Heard>,
 ) -> Option<()> {
     let query =
         crate::address::Query::default().with("topics", topics).with("after", after.as_str());
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
-        return tell.send(Heard::Disconnected).ok();
+        return sender.send(Heard::Disconnected).ok();
     };
-    tell.send(Heard::Connected).ok()?;
+    sender.send(Heard::Connected).ok()?;
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { break };
         match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
             Some(("id", place)) => place.clone_into(after),
             Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => {
-                match tell.try_send(Heard::Event) {
+                match sender.try_send(Heard::Event) {
                     Err(TrySendError::Disconnected(_)) => return None,
                     // A full channel already has an event that the receiver has not read.
                     Ok(()) | Err(TrySendError::Full(_)) => {}
@@ -505,7 +508,7 @@ fn listen(
             _ => {}
         }
     }
-    tell.send(Heard::Disconnected).ok()
+    sender.send(Heard::Disconnected).ok()
 }
 
 #[cfg(test)]
@@ -521,13 +524,13 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address =
             Address::parse(&format!("http://{}", listener.local_addr().unwrap()), false).unwrap();
-        let (tell, asked) = std::sync::mpsc::channel();
+        let (sender, asked) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut answers = answers.into_iter();
             let mut silent = Vec::new();
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                let _ = tell.send(request(&mut stream));
+                let _ = sender.send(request(&mut stream));
                 match answers.next() {
                     Some(answer) => stream.write_all(answer.as_bytes()).unwrap(),
                     None => silent.push(stream),

@@ -85,10 +85,12 @@ fn push(c: char, text: &mut String) {
 pub(crate) fn printable(text: &str) -> String {
     let mut filter = ControlFilter::default();
     let (mut printable, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((at, own)) = BOLD.iter().filter_map(|own| Some((rest.find(own)?, *own))).min() {
+    while let Some((at, bold_code)) =
+        BOLD.iter().filter_map(|bold_code| Some((rest.find(bold_code)?, *bold_code))).min()
+    {
         printable += &filter.text(&rest[..at]);
-        printable += own;
-        rest = &rest[at + own.len()..];
+        printable += bold_code;
+        rest = &rest[at + bold_code.len()..];
         filter = ControlFilter::default();
     }
     printable + &filter.text(rest)

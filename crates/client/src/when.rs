@@ -28,8 +28,8 @@ pub(crate) fn moment(text: &str) -> Result<i64, String> {
     };
     let now = time::OffsetDateTime::now_utc();
     let at = match duration(text) {
-        Ok(ago) if !text.is_empty() => {
-            now.checked_sub(ago.try_into().map_err(|_| wrong())?).ok_or_else(wrong)?
+        Ok(age) if !text.is_empty() => {
+            now.checked_sub(age.try_into().map_err(|_| wrong())?).ok_or_else(wrong)?
         }
         _ => time::OffsetDateTime::parse(text, &time::format_description::well_known::Rfc3339)
             .map_err(|_| wrong())?,

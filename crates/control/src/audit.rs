@@ -32,23 +32,23 @@ fn may_read(actor: &Actor) -> Result<(), Problem> {
 }
 
 impl Control {
-    pub async fn audit(&self, actor: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
+    pub async fn audit(&self, actor: &Actor, query: &AuditWanted) -> Result<AuditPage, Problem> {
         may_read(actor)?;
-        let behind = match cursor::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
             _ => None,
         };
-        let (since, until) = window(wanted.since, wanted.until)?;
+        let (since, until) = window(query.since, query.until)?;
         let filter = AuditFilter {
-            who: self.parse_audit_actor(words::asked(&wanted.who)?).await?,
-            source: Some(wanted.source)
+            who: self.parse_audit_actor(words::asked(&query.who)?).await?,
+            source: Some(query.source)
                 .filter(|source| *source != AuditSource::All)
                 .map(AuditSource::as_str),
-            action: words::asked(&wanted.action)?,
-            subject: words::asked(&wanted.subject)?,
+            action: words::asked(&query.action)?,
+            subject: words::asked(&query.subject)?,
             since,
             until,
-            ascending: !wanted.sort.descending,
+            ascending: !query.sort.descending,
             behind,
         };
         let mut connection = self.connection().await?;
@@ -59,14 +59,14 @@ impl Control {
         if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
             && !reading::entry_exists(&mut connection, id).await.map_err(from_store)?
         {
-            return Err(cursor::invalid_cursor(wanted.sort, wanted.before.as_ref()));
+            return Err(cursor::invalid_cursor(query.sort, query.before.as_ref()));
         }
         let more = rows.len() > PAGE_SIZE;
         rows.truncate(PAGE_SIZE);
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
+            .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
         Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
     }
 
@@ -90,24 +90,24 @@ impl Control {
     pub async fn audit_chain(
         &self,
         actor: &Actor,
-        wanted: ChainWanted,
+        query: ChainWanted,
     ) -> Result<ChainView, Problem> {
         may_read(actor)?;
-        let after = place(wanted.after)?;
+        let after = place(query.after)?;
         let mut connection = self.connection().await?;
         let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
         let mut chain = self.chain_from(&mut connection, after).await?;
-        let (mut broken, mut seen) = (None, 0);
-        while broken.is_none() && seen < MAX_VERIFIED_LINKS {
+        let (mut broken, mut checked) = (None, 0);
+        while broken.is_none() && checked < MAX_VERIFIED_LINKS {
             let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
-            let part = reading::sealed(&mut connection, behind, LINKS_PER_QUERY)
+            let links = reading::sealed(&mut connection, behind, LINKS_PER_QUERY)
                 .await
                 .map_err(from_store)?;
-            if part.is_empty() {
+            if links.is_empty() {
                 break;
             }
-            seen += part.len();
-            broken = part
+            checked += links.len();
+            broken = links
                 .iter()
                 .try_for_each(|entry| chain.add(entry))
                 .err()
@@ -117,7 +117,7 @@ impl Control {
             reading::unsealed(&mut connection, MAX_COUNTED_UNSEALED).await.map_err(from_store)?;
         let (end, hash) =
             end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
-        let next = (broken.is_none() && chain.last < end && seen > 0).then_some(chain.last);
+        let next = (broken.is_none() && chain.last < end && checked > 0).then_some(chain.last);
         Ok(ChainView { chain, broken, next, end, hash, unsealed })
     }
 
@@ -141,11 +141,11 @@ impl Control {
     pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
-        let part =
+        let links =
             reading::sealed(&mut connection, behind, LINKS_PER_QUERY).await.map_err(from_store)?;
         let after =
-            part.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
-        Ok((part, after))
+            links.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
+        Ok((links, after))
     }
 
     /// Reads the next rows and documents of an export, and the stage that follows.
@@ -161,14 +161,14 @@ impl Control {
     pub async fn audit_export(
         &self,
         actor: &Actor,
-        wanted: ChainWanted,
+        query: ChainWanted,
     ) -> Result<(Chain, Header), Problem> {
         may_read(actor)?;
         let mut connection = self.connection().await?;
-        let chain = self.chain_from(&mut connection, place(wanted.after)?).await?;
+        let chain = self.chain_from(&mut connection, place(query.after)?).await?;
         let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
         let (end, hash) = end.map_or((0, chain.hash), |(seq, hash)| (seq.unsigned_abs(), hash));
-        Ok((chain, Header { format: FORMAT, after: wanted.after, end, hash }))
+        Ok((chain, Header { format: FORMAT, after: query.after, end, hash }))
     }
 }
 

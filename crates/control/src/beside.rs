@@ -170,13 +170,13 @@ impl Place {
 }
 
 impl Places {
-    pub(crate) fn new(at_once: usize, waiting: usize, patience: Duration) -> Self {
-        let asking = at_once + waiting;
+    pub(crate) fn new(concurrency: usize, waiting: usize, patience: Duration) -> Self {
+        let asking = concurrency + waiting;
         Self {
-            free: Arc::new(Semaphore::new(at_once)),
+            free: Arc::new(Semaphore::new(concurrency)),
             asking: Arc::new(Semaphore::new(asking)),
             patience,
-            each: at_once.saturating_sub(1).max(1),
+            each: concurrency.saturating_sub(1).max(1),
             max_tasks_per_person: (asking / SHARE_DIVISOR).max(1),
             shares: Arc::default(),
         }
@@ -187,26 +187,26 @@ impl Places {
     pub(crate) async fn place(&self, who: Option<PersonId>) -> Result<Place, Problem> {
         let asking = who.map(|person| self.ask(person)).transpose()?;
         let any = Arc::clone(&self.asking).try_acquire_owned().map_err(|_| busy())?;
-        let turn = async {
+        let permits = async {
             // The person's own permit comes first, so a person beyond their share does not block
             // the common queue.
-            let own = match &asking {
+            let own_running = match &asking {
                 Some(asking) => Some(Arc::clone(&asking.free).acquire_owned().await?),
                 None => None,
             };
-            Ok::<_, AcquireError>((own, Arc::clone(&self.free).acquire_owned().await?))
+            Ok::<_, AcquireError>((own_running, Arc::clone(&self.free).acquire_owned().await?))
         };
-        let (own, one) = tokio::time::timeout(self.patience, turn)
+        let (own_running, one) = tokio::time::timeout(self.patience, permits)
             .await
             .map_err(|_| busy())?
             .map_err(|_| busy())?;
-        Ok(Place { _one: one, _own_running: own, _share: asking, _task: any })
+        Ok(Place { _one: one, _own_running: own_running, _share: asking, _task: any })
     }
 
     fn ask(&self, person: PersonId) -> Result<Asking, Problem> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = shares.get(&person).map_or(0, |share| share.asking);
-        if has >= self.max_tasks_per_person {
+        let count = shares.get(&person).map_or(0, |share| share.asking);
+        if count >= self.max_tasks_per_person {
             return Err(person_busy());
         }
         let new = || Share { free: Arc::new(Semaphore::new(self.each)), asking: 0 };

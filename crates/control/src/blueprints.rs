@@ -35,22 +35,22 @@ impl Control {
     pub async fn targets(
         &self,
         actor: &Actor,
-        wanted: &TargetsWanted,
+        query: &TargetsWanted,
     ) -> Result<TargetPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = match cursor::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(number)]) => Some(BlueprintNumber(*number)),
             _ => None,
         };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let deployment = match words::asked(&wanted.deployment)? {
+        let deployment = match words::asked(&query.deployment)? {
             Some(name) => Some(Once::named(&mut connection, &present, name).await?),
             None => None,
         };
         let (deployment, removed_in) =
             (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
-        let rows = reading::targets(&mut connection, deployment, wanted.sort, behind)
+        let rows = reading::targets(&mut connection, deployment, query.sort, behind)
             .await
             .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
@@ -58,7 +58,7 @@ impl Control {
             rows.into_iter().take(PAGE_SIZE).map(to_blueprint_summary).collect::<Result<_, _>>()?;
         let last = targets.last().filter(|_| more);
         let next = last.map(|target: &TargetSummary| {
-            Cursor::behind(wanted.sort, &[Key::from(target.number.0)])
+            Cursor::behind(query.sort, &[Key::from(target.number.0)])
         });
         Ok(TargetPage { targets, next, head: present.head.number, removed_in })
     }
@@ -226,9 +226,9 @@ impl Meant {
         let id = match self {
             Self::One(id) => id,
             Self::Different { old: id, .. } => {
-                let then = old.deployments.get(&id).map_or(name, |stored| &stored.doc.name);
+                let old_name = old.deployments.get(&id).map_or(name, |stored| &stored.doc.name);
                 return Some(format!(
-                    "Deployment {then} at {from} is not the same deployment as {name} at {to}."
+                    "Deployment {old_name} at {from} is not the same deployment as {name} at {to}."
                 ));
             }
         };
@@ -287,13 +287,13 @@ fn compared(
     };
     let consequences = consequences(&planned, None);
     let names = Names::of(&difference, old, new);
-    let of_one = |id| {
+    let name_of = |id| {
         new.deployments
             .get(&id)
             .or_else(|| old.deployments.get(&id))
             .map(|stored| stored.doc.name.clone())
     };
-    let deployment = only.map(Meant::shown).and_then(of_one);
+    let deployment = only.map(Meant::shown).and_then(name_of);
     let note = only
         .zip(deployment.as_ref())
         .and_then(|(meant, name)| meant.note(name, (&from, old), (&to, new)));

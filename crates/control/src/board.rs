@@ -251,8 +251,9 @@ pub(crate) fn proposal_view(
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone =
         rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
-    let shaped = rows.iter().flat_map(|r| r.toggled_by_names.iter().chain([&r.actor_name]));
-    let authors: BTreeSet<&str> = shaped.map(String::as_str).collect();
+    let names_of_authors =
+        rows.iter().flat_map(|r| r.toggled_by_names.iter().chain([&r.actor_name]));
+    let authors: BTreeSet<&str> = names_of_authors.map(String::as_str).collect();
     let reruns = planned
         .projection
         .steps
@@ -313,7 +314,7 @@ pub(crate) fn clash_views(
     planned: &Planned,
 ) -> Vec<ClashView> {
     let counting = rows.iter().filter(|row| !row.undone);
-    let signed: Vec<Signed<'_>> =
+    let authored: Vec<Signed<'_>> =
         counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
     let people: BTreeMap<u32, &str> =
         rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
@@ -326,7 +327,7 @@ pub(crate) fn clash_views(
         about: names.over(&clash.over),
         over: clash.over,
     };
-    clashes(&signed, &Meant(present, planned)).into_iter().map(view).collect()
+    clashes(&authored, &Meant(present, planned)).into_iter().map(view).collect()
 }
 
 impl<'a> Scene<'a> {
@@ -435,10 +436,10 @@ impl<'a> Scene<'a> {
         all
     }
 
-    /// Chips for the noderoles that fit into `room`, and the number of remaining noderoles. Once
+    /// Chips for the noderoles that fit into `limit`, and the number of remaining noderoles. Once
     /// the shown chips are known, [`load_states`] sets their step states.
-    fn chips(&self, shown: Vec<Shown>, room: usize) -> (Vec<Chip>, usize) {
-        let more = shown.len().saturating_sub(room);
+    fn chips(&self, shown: Vec<Shown>, limit: usize) -> (Vec<Chip>, usize) {
+        let more = shown.len().saturating_sub(limit);
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
             let short = self.names.node(shown.node);
@@ -461,7 +462,7 @@ impl<'a> Scene<'a> {
                 error: None,
             }
         };
-        (shown.into_iter().take(room).map(chip).collect(), more)
+        (shown.into_iter().take(limit).map(chip).collect(), more)
     }
 
     fn role_data(&self, role: &RoleName) -> Value {
@@ -510,9 +511,9 @@ impl<'a> Scene<'a> {
             .flat_map(|p| &p.effects.moved)
             .map(|m| (m.node, m.to))
             .collect();
-        let mut coming: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut added_counts: BTreeMap<NodeId, usize> = BTreeMap::new();
         for bound in self.planned.into_iter().flat_map(|p| &p.effects.bound) {
-            *coming.entry(bound.node).or_default() += 1;
+            *added_counts.entry(bound.node).or_default() += 1;
         }
         let mut removed_counts: BTreeMap<NodeId, usize> = BTreeMap::new();
         for gone in self.planned.into_iter().flat_map(|p| &p.effects.unbound) {
@@ -537,7 +538,7 @@ impl<'a> Scene<'a> {
                 deployment: DeploymentName::parse(&self.names.deployment(deployment))
                     .map_err(|_| Problem::internal())?,
                 alive: self.alive.get(id).copied().unwrap_or(false),
-                noderoles: (node.noderoles.len() + coming.get(id).copied().unwrap_or(0))
+                noderoles: (node.noderoles.len() + added_counts.get(id).copied().unwrap_or(0))
                     .saturating_sub(removed_counts.get(id).copied().unwrap_or(0)),
             });
         }
@@ -616,12 +617,12 @@ impl<'a> Scene<'a> {
     /// Roles that the proposal makes available in the deployment and that the deployment does not
     /// have yet.
     fn choices(&self) -> Result<Vec<RoleChoice>, Problem> {
-        let mut have = self.roles();
+        let mut available = self.roles();
         let gone = self.planned.into_iter().flat_map(|planned| &planned.effects.removed_roles);
         for role in gone.filter(|gone| gone.deployment == self.deployment) {
             // The draft may have added the role again.
-            if have.get(&role.role).is_some_and(|(_, proposed)| !proposed) {
-                have.remove(&role.role);
+            if available.get(&role.role).is_some_and(|(_, proposed)| !proposed) {
+                available.remove(&role.role);
             }
         }
         let skeleton = &self.present.skeleton;
@@ -636,7 +637,7 @@ impl<'a> Scene<'a> {
                 let role = self.role(*content)?;
                 let bindable =
                     !role.flags.is_abstract && !matches!(role.jig_class, JigClass::Other(_));
-                if have.contains_key(name) || !bindable {
+                if available.contains_key(name) || !bindable {
                     continue;
                 }
                 let choice = RoleChoice {

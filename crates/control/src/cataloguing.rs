@@ -56,10 +56,10 @@ impl Control {
     pub async fn find_barclamps(
         &self,
         actor: &Actor,
-        wanted: &BarclampsWanted,
+        query: &BarclampsWanted,
     ) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let name = words::asked(&wanted.filter)?.unwrap_or_default();
+        let name = words::asked(&query.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
         let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
         drop(connection);
@@ -73,34 +73,34 @@ impl Control {
         // The preceding version of each row: the next row in version order, if it has the same
         // name.
         let before =
-            |place: usize| rows.get(place + 1).filter(|older| older.name == rows[place].name);
-        let mut places: Vec<usize> =
-            (0..rows.len()).filter(|place| rows[*place].name.as_str().contains(name)).collect();
-        let roles = |place: &usize| {
-            present.catalog.barclamp(rows[*place].hash).map_or(0, |barclamp| barclamp.roles.len())
+            |index: usize| rows.get(index + 1).filter(|older| older.name == rows[index].name);
+        let mut indexes: Vec<usize> =
+            (0..rows.len()).filter(|index| rows[*index].name.as_str().contains(name)).collect();
+        let roles = |index: &usize| {
+            present.catalog.barclamp(rows[*index].hash).map_or(0, |barclamp| barclamp.roles.len())
         };
         // The sort is stable, so equal rows keep their order.
-        match wanted.sort.by {
+        match query.sort.by {
             BarclampSort::Name => {}
-            BarclampSort::Imported => places.sort_by_key(|place| rows[*place].imported_at),
-            BarclampSort::Roles => places.sort_by_cached_key(roles),
+            BarclampSort::Imported => indexes.sort_by_key(|index| rows[*index].imported_at),
+            BarclampSort::Roles => indexes.sort_by_cached_key(roles),
         }
-        if wanted.sort.descending {
-            places.reverse();
+        if query.sort.descending {
+            indexes.reverse();
         }
-        let first = match cursor::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
+        let first = match cursor::behind(query.sort, query.after.as_ref())?.as_deref() {
             Some([Key::Text(hash)]) => {
-                1 + places
+                1 + indexes
                     .iter()
-                    .position(|place| rows[*place].hash.to_string() == *hash)
+                    .position(|index| rows[*index].hash.to_string() == *hash)
                     .ok_or_else(|| unknown_version(hash))?
             }
             _ => 0,
         };
-        let more = places.len() > first.saturating_add(PAGE);
-        let places: Vec<usize> = places.into_iter().skip(first).take(PAGE).collect();
-        let page: Vec<&Barclamp> = (places.iter())
-            .map(|place| present.catalog.barclamp(rows[*place].hash).map(|barclamp| &**barclamp))
+        let more = indexes.len() > first.saturating_add(PAGE);
+        let indexes: Vec<usize> = indexes.into_iter().skip(first).take(PAGE).collect();
+        let page: Vec<&Barclamp> = (indexes.iter())
+            .map(|index| present.catalog.barclamp(rows[*index].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()
             .map_err(missing)?;
         let deceiving = self
@@ -109,8 +109,8 @@ impl Control {
             .scan_versions(self, &self.beside(actor), &page, &present.catalog)
             .await?;
         let mut versions = Vec::new();
-        for ((place, barclamp), deceiving) in places.into_iter().zip(page).zip(deceiving) {
-            let (row, before) = (&rows[place], before(place));
+        for ((index, barclamp), deceiving) in indexes.into_iter().zip(page).zip(deceiving) {
+            let (row, before) = (&rows[index], before(index));
             let using = present
                 .skeleton
                 .deployments
@@ -135,7 +135,7 @@ impl Control {
         }
         let next = versions.last().filter(|_| more);
         let next =
-            next.map(|version| Cursor::behind(wanted.sort, &[Key::from(version.hash.as_str())]));
+            next.map(|version| Cursor::behind(query.sort, &[Key::from(version.hash.as_str())]));
         Ok(CatalogPage { versions, next })
     }
 
@@ -160,11 +160,11 @@ impl Control {
         if row.state != "open" {
             // The page is older than the proposal's end. Report it like any other refusal of the
             // edits.
-            let closed = format!(
+            let note = format!(
                 "This proposal was {} and accepts no more edits. Open a new proposal.",
                 row.state
             );
-            return Ok(Foreseen { refused: vec![closed], lines: Vec::new() });
+            return Ok(Foreseen { refused: vec![note], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
@@ -191,7 +191,7 @@ pub(crate) fn choices(
 ) -> Result<Vec<VersionChoice>, Problem> {
     let chain = present.skeleton.chain(deployment).into_iter().map(|id| own(present, id, effects));
     let chain: Vec<_> = chain.collect();
-    let seen: BTreeMap<BarclampName, Hash> =
+    let in_use: BTreeMap<BarclampName, Hash> =
         in_sight(&chain).into_iter().map(|pin| (pin.barclamp.clone(), pin.version)).collect();
     let mut versions: BTreeMap<BarclampName, Vec<(String, Hash)>> = BTreeMap::new();
     for (hash, barclamp) in present.catalog.barclamps() {
@@ -199,7 +199,7 @@ pub(crate) fn choices(
     }
     let offered = versions.into_iter().flat_map(|(barclamp, mut all)| {
         all.sort_by(|a, b| order(&b.0, &a.0).then(a.1.cmp(&b.1)));
-        let used = seen.get(&barclamp).copied();
+        let used = in_use.get(&barclamp).copied();
         let shown = all
             .into_iter()
             .enumerate()
@@ -207,7 +207,7 @@ pub(crate) fn choices(
         shown.map(move |(_, (version, hash))| (barclamp.clone(), version, hash))
     });
     let choice = |(barclamp, version, hash): (BarclampName, String, Hash)| {
-        let used = seen.get(&barclamp).copied();
+        let used = in_use.get(&barclamp).copied();
         let lacks =
             used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
         Ok(VersionChoice { using: used == Some(hash), barclamp, version, hash, lacks })
@@ -224,8 +224,8 @@ pub(crate) fn own(
     let known = present.skeleton.deployments.get(&id).map(|found| found.barclamps.clone());
     let mut pins = known.unwrap_or_default();
     let Some(effects) = effects else { return pins };
-    for gone in effects.unpinned.iter().filter(|gone| gone.deployment == id) {
-        pins.remove(&gone.barclamp);
+    for removed in effects.unpinned.iter().filter(|removed| removed.deployment == id) {
+        pins.remove(&removed.barclamp);
     }
     let new = effects.barclamps.iter().filter(|pin| pin.deployment == id);
     pins.extend(new.map(|pin| (pin.barclamp.clone(), pin.version)));
@@ -249,12 +249,12 @@ pub(crate) fn own_versions(
             Some((version, present.skeleton.deployments.get(&id)?.name.clone()))
         })
     };
-    let one = |(barclamp, hash): (BarclampName, Hash)| {
+    let version_view = |(barclamp, hash): (BarclampName, Hash)| {
         let above = above(&barclamp).map(|(version, from)| {
             let lacks = lacks(catalog, hash, version)?;
             Ok(FromAbove { from, version: called(version), hash: version, lacks })
         });
         Ok(OwnVersion { above: above.transpose()?, version: called(hash), hash, barclamp })
     };
-    own(present, deployment, Some(effects)).into_iter().map(one).collect()
+    own(present, deployment, Some(effects)).into_iter().map(version_view).collect()
 }

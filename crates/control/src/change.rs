@@ -495,13 +495,13 @@ impl Control {
         actor: &Actor,
         proposal: ProposalId,
         version: i32,
-        back: bool,
+        is_undo: bool,
     ) -> Result<i32, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
-        let (action, moved) = if back {
+        let (action, stepped) = if is_undo {
             (
                 "proposal.undo",
                 intent::undo_edit(&mut transaction, proposal, version, actor.person).await,
@@ -512,8 +512,9 @@ impl Control {
                 intent::redo_edit(&mut transaction, proposal, version, actor.person).await,
             )
         };
-        let nothing = if back { "There is no edit to undo." } else { "There is no edit to redo." };
-        let (version, edit) = match moved.map_err(from_store)? {
+        let nothing =
+            if is_undo { "There is no edit to undo." } else { "There is no edit to redo." };
+        let (version, edit) = match stepped.map_err(from_store)? {
             Stepped::To { version, edit } => (version, edit),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
             Stepped::VersionConflict => return Err(proposal_changed()),
@@ -707,15 +708,16 @@ impl Control {
         known: ReviewId,
         new: &NewSubmission,
     ) -> Result<i32, Problem> {
-        let before = intent::submission(on, known)
+        let previous = intent::submission(on, known)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
         let base = intent::base(on, known).await.map_err(from_store)?;
         // A newer build may classify more risks than the one that made the earlier submission.
-        let same = (before.policy, before.epoch, before.change, base, review_risks(&before))
-            == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
-        if same {
+        let is_same =
+            (previous.policy, previous.epoch, previous.change, base, review_risks(&previous))
+                == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
+        if is_same {
             return Err(Problem::conflict(
                 "submitted_already",
                 format!("This version is already submitted, as review {known}."),
@@ -747,9 +749,9 @@ impl Control {
         let edits = counting(&rows);
         let next = rows.last().map_or(1, |e| e.edit.seq + 1);
         drop(connection);
-        let lifted =
+        let targets =
             move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
-        self.beside(actor).work(lifted).await
+        self.beside(actor).work(targets).await
     }
 
     /// The present, the proposal and its edits. Returns an error unless the proposal is open at
@@ -1017,16 +1019,16 @@ fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, P
 /// The waves as text.
 fn waves(consequences: &Consequences) -> Vec<WaveView> {
     let item = |group: &WaveGroup| {
-        let together = match group.at_once {
+        let suffix = match group.at_once {
             Some(1) => ", one at a time".to_owned(),
             Some(n) => format!(", {n} at a time"),
             None if group.instant => ", immediate".to_owned(),
             None => String::new(),
         };
         if group.is_phantom() {
-            return format!("{} for {} as a whole{together}", group.role, group.deployment);
+            return format!("{} for {} as a whole{suffix}", group.role, group.deployment);
         }
-        format!("{} on {}{together}", group.role, words::count(group.nodes, "node"))
+        format!("{} on {}{suffix}", group.role, words::count(group.nodes, "node"))
     };
     let view = |wave: &Wave| WaveView {
         number: wave.number,

@@ -53,15 +53,15 @@ impl Control {
     pub async fn commit(
         &self,
         actor: &Actor,
-        what: impl Into<ToCommit>,
+        input: impl Into<ToCommit>,
     ) -> Result<BlueprintNumber, Problem> {
-        let what = what.into();
-        let id = what.submission;
-        let committed = self.commit_with_retries(actor, &what).await;
+        let input = input.into();
+        let id = input.submission;
+        let committed = self.commit_with_retries(actor, &input).await;
         match &committed {
             Ok(_) => self.replan_after_change().await,
-            Err(no) if no.status < 500 => {
-                self.audit_refusal(actor, "submission.commit.refused", id, &no.code).await?
+            Err(error) if error.status < 500 => {
+                self.audit_refusal(actor, "submission.commit.refused", id, &error.code).await?
             }
             Err(_) => {}
         }
@@ -71,11 +71,11 @@ impl Control {
     async fn commit_with_retries(
         &self,
         actor: &Actor,
-        what: &ToCommit,
+        input: &ToCommit,
     ) -> Result<BlueprintNumber, Problem> {
         actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer])?;
         for _ in 0..MAX_ATTEMPTS {
-            if let Some(number) = self.try_commit(actor, what).await? {
+            if let Some(number) = self.try_commit(actor, input).await? {
                 return Ok(number);
             }
         }
@@ -89,9 +89,9 @@ impl Control {
     async fn try_commit(
         &self,
         actor: &Actor,
-        what: &ToCommit,
+        input: &ToCommit,
     ) -> Result<Option<BlueprintNumber>, Problem> {
-        let id = what.submission;
+        let id = input.submission;
         let present = self.present().await?;
         let planned = self.plan_review_edits(actor, &present, id).await?;
         let mut transaction = self.begin().await?;
@@ -122,8 +122,8 @@ impl Control {
             return Err(problem);
         }
         let name = confirmation_name(&present, &case)?;
-        check_name(&review_risks(&case.row), &name, what.typed.as_deref())
-            .map_err(|no| name_not_confirmed(&no))?;
+        check_name(&review_risks(&case.row), &name, input.typed.as_deref())
+            .map_err(|error| name_not_confirmed(&error))?;
         let planned = planned.ok_or_else(Problem::internal)?;
         let new = NewTarget {
             head,
@@ -150,7 +150,7 @@ impl Control {
         let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
         intent::close_committed_proposal(&mut transaction, id).await.map_err(from_store)?;
         let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
-        if what.cancel {
+        if input.cancel {
             let ended =
                 running::cancel_superseded(&mut transaction, number).await.map_err(from_store)?;
             detail["cancelled_runs"] = json!(ended);
@@ -220,11 +220,11 @@ impl Control {
             )
             .await
             .map_err(from_store)?;
-            let told = Live::Proposal { proposal: proposal.id, version: proposal.version };
+            let event = Live::Proposal { proposal: proposal.id, version: proposal.version };
             intent::append_event_to_topics(
                 on,
                 &[Topic::Proposal(proposal.id), Topic::Reviews],
-                &told,
+                &event,
             )
             .await
             .map_err(from_store)?;
@@ -250,14 +250,14 @@ impl Control {
     }
 }
 
-fn name_not_confirmed(no: &NameNotConfirmed) -> Problem {
+fn name_not_confirmed(error: &NameNotConfirmed) -> Problem {
     let detail = format!(
         "{}. API clients send it as {{\"name\": {:?}}}.",
-        capitalize(&no.to_string()),
-        no.name
+        capitalize(&error.to_string()),
+        error.name
     );
     let mut problem = Problem::new(422, "name_not_typed", "Name not confirmed", detail);
-    problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", no.name) });
+    problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", error.name) });
     problem
 }
 

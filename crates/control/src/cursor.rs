@@ -11,20 +11,20 @@ const MAX_CURSOR_LENGTH: usize = 2_000;
 /// The sort keys of the row after which the page starts; `None` for the first page.
 pub(crate) fn behind<S: Sort>(
     order: Order<S>,
-    place: Option<&Cursor>,
+    cursor: Option<&Cursor>,
 ) -> Result<Option<Vec<Key>>, Problem> {
-    let place = place.filter(|place| !place.as_str().is_empty());
-    let Some(place) = place else { return Ok(None) };
-    plain(place.as_str())?;
-    if place.as_str().len() > MAX_CURSOR_LENGTH {
+    let cursor = cursor.filter(|cursor| !cursor.as_str().is_empty());
+    let Some(cursor) = cursor else { return Ok(None) };
+    plain(cursor.as_str())?;
+    if cursor.as_str().len() > MAX_CURSOR_LENGTH {
         return Err(Problem::invalid("Invalid cursor. Use the `next` value of the previous page."));
     }
-    place.keys(order).map(Some).map_err(refused)
+    cursor.keys(order).map(Some).map_err(refused)
 }
 
 /// The error for a well-formed cursor that no row of the list can have.
-pub(crate) fn invalid_cursor<S: Sort>(order: Order<S>, place: Option<&Cursor>) -> Problem {
-    refused(InvalidCursor::new(place, order))
+pub(crate) fn invalid_cursor<S: Sort>(order: Order<S>, cursor: Option<&Cursor>) -> Problem {
+    refused(InvalidCursor::new(cursor, order))
 }
 
 fn refused(error: InvalidCursor) -> Problem {
@@ -36,10 +36,10 @@ pub(crate) fn page<S: Sort, T>(
     rows: Vec<T>,
     keys: impl Fn(&T, S) -> Vec<Key>,
     order: Order<S>,
-    place: Option<&Cursor>,
-    most: usize,
+    cursor: Option<&Cursor>,
+    limit: usize,
 ) -> Result<(Vec<T>, Option<Cursor>), Problem> {
-    let behind = behind(order, place)?;
+    let behind = behind(order, cursor)?;
     let is_after_start = |found: &Vec<Key>| match (&behind, order.descending) {
         (None, _) => true,
         (Some(last), false) => found > last,
@@ -51,8 +51,8 @@ pub(crate) fn page<S: Sort, T>(
     if order.descending {
         keyed.reverse();
     }
-    let more = keyed.len() > most;
-    keyed.truncate(most);
+    let more = keyed.len() > limit;
+    keyed.truncate(limit);
     let next = keyed.last().filter(|_| more).map(|(last, _)| Cursor::behind(order, last));
     Ok((keyed.into_iter().map(|(_, row)| row).collect(), next))
 }
@@ -73,13 +73,13 @@ mod tests {
         };
         for word in Order::<ReviewSort>::words() {
             let order: Order<ReviewSort> = word.parse().unwrap();
-            let (mut walked, mut place) = (Vec::new(), None);
+            let (mut walked, mut cursor) = (Vec::new(), None);
             loop {
-                let (rows, next) = page(all.clone(), keys, order, place.as_ref(), 5).unwrap();
+                let (rows, next) = page(all.clone(), keys, order, cursor.as_ref(), 5).unwrap();
                 assert!(rows.len() <= 5);
                 walked.extend(rows);
-                place = next;
-                if place.is_none() {
+                cursor = next;
+                if cursor.is_none() {
                     break;
                 }
             }

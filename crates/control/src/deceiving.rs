@@ -38,7 +38,7 @@ impl Known {
     async fn among(
         &self,
         control: &Control,
-        by: &Beside,
+        compute: &Beside,
         wanted: BTreeSet<Hash>,
     ) -> Result<BTreeMap<Hash, Arc<Deceit>>, Problem> {
         let mut new: Vec<Hash> = Vec::new();
@@ -52,14 +52,14 @@ impl Known {
             Ok(known) => wanted.into_iter().for_each(|hash| sort(hash, known.get(&hash))),
             Err(_) => wanted.into_iter().for_each(|hash| sort(hash, None)),
         }
-        for some in new.chunks(AT_ONCE) {
+        for batch in new.chunks(AT_ONCE) {
             let mut connection = control.connection().await?;
-            let scripts = intent::bodies(&mut connection, some).await.map_err(from_store)?;
+            let scripts = intent::bodies(&mut connection, batch).await.map_err(from_store)?;
             drop(connection);
             let looked = move || {
                 scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)))
             };
-            let looked: Vec<_> = by.work(move || looked().collect()).await?;
+            let looked: Vec<_> = compute.work(move || looked().collect()).await?;
             found.extend(
                 looked
                     .iter()
@@ -77,7 +77,7 @@ impl Known {
     pub async fn begun(
         &self,
         control: &Control,
-        by: &Beside,
+        compute: &Beside,
         difference: &Difference,
         pins: &[PinChange],
         catalog: &Catalog,
@@ -89,7 +89,7 @@ impl Known {
                 places(is, old.and_then(|old| catalog.role(old).ok()).map(|was| &**was))
             })
             .collect();
-        let found = self.among(control, by, hashes(&places)).await?;
+        let found = self.among(control, compute, hashes(&places)).await?;
         Ok(told(places, &found))
     }
 
@@ -97,7 +97,7 @@ impl Known {
     pub async fn scan_versions(
         &self,
         control: &Control,
-        by: &Beside,
+        compute: &Beside,
         versions: &[&Barclamp],
         catalog: &Catalog,
     ) -> Result<Vec<Deceiving>, Problem> {
@@ -109,9 +109,9 @@ impl Known {
                 .flat_map(|role| places(role, None))
                 .collect()
         };
-        let all: Vec<BTreeSet<Place<'_>>> = versions.iter().map(|version| of(version)).collect();
-        let found = self.among(control, by, all.iter().flat_map(hashes).collect()).await?;
-        Ok(all.into_iter().map(|places| told(places, &found)).collect())
+        let uses: Vec<BTreeSet<Place<'_>>> = versions.iter().map(|version| of(version)).collect();
+        let found = self.among(control, compute, uses.iter().flat_map(hashes).collect()).await?;
+        Ok(uses.into_iter().map(|places| told(places, &found)).collect())
     }
 }
 
@@ -138,17 +138,17 @@ fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = Place
 }
 
 fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
-    places.iter().map(|place| place.hash).collect()
+    places.iter().map(|script_use| script_use.hash).collect()
 }
 
 fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Deceiving {
-    let script = |place: Place<'_>| {
-        let deceit = found.get(&place.hash)?;
+    let script = |script_use: Place<'_>| {
+        let deceit = found.get(&script_use.hash)?;
         Some(DeceivingScript {
-            barclamp: place.barclamp.clone(),
-            role: place.role.clone(),
-            file: place.file.to_owned(),
-            hash: place.hash,
+            barclamp: script_use.barclamp.clone(),
+            role: script_use.role.clone(),
+            file: script_use.file.to_owned(),
+            hash: script_use.hash,
             at: (deceit.line, deceit.column),
             what: format!("The script has {deceit}"),
         })

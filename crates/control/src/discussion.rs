@@ -55,7 +55,10 @@ impl Control {
                 stands: anchor.exists_in(&difference),
                 anchor,
                 comments: answers.remove(&row.id).unwrap_or_default(),
-                resolved: row.resolved.as_ref().map(|(by, moment)| (by.clone(), at(*moment))),
+                resolved: row
+                    .resolved
+                    .as_ref()
+                    .map(|(compute, moment)| (compute.clone(), at(*moment))),
                 may_resolve: may_resolve(voice, row.person, open).map_err(|no| no.to_string()),
             }
         };
@@ -140,14 +143,14 @@ impl Control {
         let (row, actor, case) =
             self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
-        let (may, action) = if resolved {
+        let (allowed, action) = if resolved {
             (may_resolve(voice, row.person, open), "thread.resolve")
         } else {
             (may_write(voice, open), "thread.reopen")
         };
-        may.map_err(refused)?;
-        let by = resolved.then_some(actor.person);
-        if !intent::set_resolved(&mut transaction, thread, by).await.map_err(from_store)? {
+        allowed.map_err(refused)?;
+        let compute = resolved.then_some(actor.person);
+        if !intent::set_resolved(&mut transaction, thread, compute).await.map_err(from_store)? {
             return Ok(());
         }
         let detail = json!({"submission": row.submission, "proposal": case.row.proposal});
@@ -266,21 +269,22 @@ impl Control {
         let changed = between(&mut connection, &old, &row).await?;
         let policy = policy_between(&mut connection, &old, &row).await?;
         drop(connection);
-        let (present, by) = (self.present().await?, self.beside(actor));
-        let difference = Difference { policy, ..shown(self, &by, &changed).await? };
+        let (present, compute) = (self.present().await?, self.beside(actor));
+        let difference = Difference { policy, ..shown(self, &compute, &changed).await? };
         let mut connection = self.connection().await?;
         // The ancestors' deployments, as each of the two reviews would leave them.
-        let was = load_deployments(&mut connection, old.root, &present.blueprint)
+        let old_deployments = load_deployments(&mut connection, old.root, &present.blueprint)
             .await
             .map_err(from_store)?;
-        let is = load_deployments(&mut connection, row.root, &present.blueprint)
+        let new_deployments = load_deployments(&mut connection, row.root, &present.blueprint)
             .await
             .map_err(from_store)?;
         drop(connection);
-        let others = (Arc::new(was), Arc::new(is));
+        let others = (Arc::new(old_deployments), Arc::new(new_deployments));
         let (difference, pins) =
-            load_pins(self, &by, difference, &changed, others, &present).await?;
-        let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
+            load_pins(self, &compute, difference, &changed, others, &present).await?;
+        let contents =
+            versions::changes(self, &compute, &difference, &pins, &present.catalog).await?;
         Ok(SinceLook {
             submission: id,
             before: Some(before),
@@ -342,8 +346,9 @@ async fn policy_between(
     old: &SubmissionRow,
     new: &SubmissionRow,
 ) -> Result<Option<Sides<Policy>>, Problem> {
-    let (left, right) = (resulting_policy(on, old).await?, resulting_policy(on, new).await?);
-    Ok(Sides::differing(left.as_ref(), right.as_ref()))
+    let (old_policy, new_policy) =
+        (resulting_policy(on, old).await?, resulting_policy(on, new).await?);
+    Ok(Sides::differing(old_policy.as_ref(), new_policy.as_ref()))
 }
 
 async fn resulting_policy(

@@ -27,7 +27,7 @@ impl Control {
     /// Refuses edits whose data does not fit the role.
     pub(crate) async fn check_edit_data(
         &self,
-        by: &Beside,
+        compute: &Beside,
         present: &Present,
         rows: &[EditRow],
         edits: &[Edit],
@@ -43,7 +43,7 @@ impl Control {
         all.extend(
             (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
         );
-        let planned = plan_on_pool(by, present, all).await?;
+        let planned = plan_on_pool(compute, present, all).await?;
         let meant = Meant { present, effects: &planned.effects };
         let found: Vec<Finding> = edits
             .iter()

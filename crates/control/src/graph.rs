@@ -81,13 +81,13 @@ impl Control {
     ///
     /// # Errors
     /// If the deployment does not exist (at the requested target), or a requested vertex is missing
-    /// and `lost` is `Refused`.
+    /// and `missing` is `Refused`.
     pub async fn graph(
         &self,
         actor: &Actor,
         deployment: &str,
-        wish: &GraphWish,
-        lost: Lost,
+        query: &GraphWish,
+        missing: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
@@ -95,18 +95,18 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let once = Once::named(&mut connection, &present, deployment).await;
-        let last = once
+        let last_blueprint = once
             .as_ref()
             .ok()
             .and_then(|once| once.removed_in)
             .map(|removed| BlueprintNumber(removed.0 - 1));
-        if let Some(target) = wish.target.or(last) {
+        if let Some(target) = query.target.or(last_blueprint) {
             drop(connection);
             let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
-            scene.has(wish, lost)?;
+            scene.has(query, missing)?;
             let mut connection = self.connection().await?;
-            let took = scene.durations(&mut connection, wish).await?;
-            return scene.view(id, wish, &took, cursor);
+            let took = scene.durations(&mut connection, query).await?;
+            return scene.view(id, query, &took, cursor);
         }
         let id = once?.id;
         let items = present.skeleton.graph_of(id);
@@ -114,30 +114,30 @@ impl Control {
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
         let mut looks: BTreeMap<NoderoleId, Look> =
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
-        let beyond: Vec<NoderoleId> =
+        let others: Vec<NoderoleId> =
             items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
         for (id, state) in
-            reading::step_states(&mut connection, &beyond).await.map_err(from_store)?
+            reading::step_states(&mut connection, &others).await.map_err(from_store)?
         {
             looks.extend(look(&state).map(|look| (id, look)));
         }
         let (new, rewired) = (BTreeSet::new(), EdgeChanges::default());
         let scene = Scene { items, looks, names: names(&present), new, rewired, then: None };
-        scene.has(wish, lost)?;
-        let took = scene.durations(&mut connection, wish).await?;
-        scene.view(id, wish, &took, cursor)
+        scene.has(query, missing)?;
+        let took = scene.durations(&mut connection, query).await?;
+        scene.view(id, query, &took, cursor)
     }
 
     /// The changes of a review and their direct neighbors, as a graph.
     ///
     /// # Errors
-    /// If the review does not exist, or a requested vertex is missing and `lost` is `Refused`.
+    /// If the review does not exist, or a requested vertex is missing and `missing` is `Refused`.
     pub async fn review_graph(
         &self,
         actor: &Actor,
         submission: ReviewId,
-        wish: &GraphWish,
-        lost: Lost,
+        query: &GraphWish,
+        missing: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -168,9 +168,9 @@ impl Control {
         scene
             .names
             .extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
-        scene.has(wish, lost)?;
-        let took = scene.durations(&mut connection, wish).await?;
-        scene.view(case.proposal.deployment, wish, &took, 0)
+        scene.has(query, missing)?;
+        let took = scene.durations(&mut connection, query).await?;
+        scene.view(case.proposal.deployment, query, &took, 0)
     }
 }
 
@@ -225,7 +225,7 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
     for item in blueprint_items(was).chain(blueprint_items(is)) {
         items.insert(item.id, item);
     }
-    let near: BTreeSet<NoderoleId> = changed
+    let neighbors: BTreeSet<NoderoleId> = changed
         .iter()
         .filter_map(|id| items.get(id))
         .flat_map(|item| item.parents.iter().map(|(parent, _)| *parent))
@@ -235,15 +235,16 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
     for node in present.skeleton.nodes.keys() {
         let Some(found) = present.skeleton.nodes.get(node) else { continue };
         for (key, noderole) in &found.noderoles {
-            let waits = noderole.parents.iter().any(|edge| changed.contains(&edge.parent));
+            let has_changed_parent =
+                noderole.parents.iter().any(|edge| changed.contains(&edge.parent));
             let id = key.id(*node);
-            if (waits || near.contains(&id)) && !changed.contains(&id) {
+            if (has_changed_parent || neighbors.contains(&id)) && !changed.contains(&id) {
                 items.extend(present.skeleton.item(*node, key).map(|item| (item.id, item)));
                 looks.insert(id, Look::Around);
             }
         }
     }
-    for id in near {
+    for id in neighbors {
         looks.entry(id).or_insert(Look::Around);
     }
     let items = items.into_values().filter(|item| looks.contains_key(&item.id)).collect();
@@ -254,12 +255,12 @@ impl EdgeChanges {
     fn of(difference: &Difference) -> Self {
         let mut rewired = Self::default();
         for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
-            let goes = noderole.mark == Mark::Removed;
+            let is_child_removed = noderole.mark == Mark::Removed;
             for edge in &noderole.edges {
                 let ends = (edge.parent, noderole.id);
                 match (edge.old, edge.new) {
                     (None, _) => drop(rewired.added.insert(ends)),
-                    (Some(kind), None) => drop(rewired.gone.insert(ends, (kind, goes))),
+                    (Some(kind), None) => drop(rewired.gone.insert(ends, (kind, is_child_removed))),
                     (Some(_), Some(_)) => {}
                 }
             }
@@ -299,12 +300,12 @@ impl EdgeChanges {
         for pair in self.added.iter().filter_map(ends) {
             edges.entry(pair).and_modify(|edge| edge.added += 1);
         }
-        for (both, (kind, goes)) in &self.gone {
+        for (both, (kind, is_child_removed)) in &self.gone {
             let Some((from, to)) = ends(both) else { continue };
             let new = GraphEdge { from, to, count: 0, kind: *kind, on_trail: 0, added: 0, gone: 0 };
             let edge = edges.entry((from, to)).or_insert(new);
             edge.gone += 1;
-            edge.count = edge.count.saturating_sub(usize::from(*goes));
+            edge.count = edge.count.saturating_sub(usize::from(*is_child_removed));
         }
         let mut edges: Vec<GraphEdge> = edges.into_values().collect();
         // Beyond the limit, existing edges take precedence over removed ones.
@@ -343,8 +344,8 @@ impl Scene {
         once: Result<Once, Problem>,
         target: BlueprintNumber,
     ) -> Result<(DeploymentId, Self), Problem> {
-        let by = control.beside(actor);
-        let (_, blueprint) = side(control, &by, present, Point::Target(target)).await?;
+        let compute = control.beside(actor);
+        let (_, blueprint) = side(control, &compute, present, Point::Target(target)).await?;
         let known = once.as_ref().ok().copied();
         let Some(id) = deployment_at(&blueprint, name, known) else {
             let fate = once?.fate();
@@ -356,7 +357,7 @@ impl Scene {
         let said =
             format!("This is deployment {name} at target {target}, without step states.{fate}");
         let present = present.clone();
-        let scene = by.work(move || {
+        let scene = compute.work(move || {
             let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
                 tracing::error!(%error, "the catalog lacks an object that a target pins");
                 Problem::internal()
@@ -383,9 +384,9 @@ impl Scene {
     /// Sets the appearance of noderoles and adds those that are missing, at any distance from the
     /// change. Changed noderoles keep their appearance.
     fn mark(&mut self, present: &Present, marked: &[NoderoleId], appearance: Look) {
-        let drawn: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
+        let shown: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         for id in marked {
-            if !drawn.contains(id) {
+            if !shown.contains(id) {
                 let Some((node, key)) = present.skeleton.place(*id) else { continue };
                 self.items.extend(present.skeleton.item(*node, key));
             }
@@ -397,17 +398,17 @@ impl Scene {
         self.items.sort_by_key(|item| item.id);
     }
 
-    /// Returns an error if the graph lacks a requested vertex and `lost` is `Refused`.
-    fn has(&self, wish: &GraphWish, lost: Lost) -> Result<(), Problem> {
-        if lost == Lost::Note {
+    /// Returns an error if the graph lacks a requested vertex and `missing` is `Refused`.
+    fn has(&self, query: &GraphWish, missing: Lost) -> Result<(), Problem> {
+        if missing == Lost::Note {
             return Ok(());
         }
-        let (from, to) = match &wish.trail {
+        let (from, to) = match &query.trail {
             Some(TrailWish::From(from)) => (Some(from), None),
             Some(TrailWish::Between(from, to)) => (Some(from), Some(to)),
             Some(TrailWish::Longest(_)) | None => (None, None),
         };
-        for (field, key) in [("focus", wish.focus.as_ref()), ("from", from), ("to", to)] {
+        for (field, key) in [("focus", query.focus.as_ref()), ("from", from), ("to", to)] {
             let Some(key) = key.filter(|key| self.keyed(key).is_empty()) else { continue };
             return Err(Problem::not_found(format!(
                 "{field}: this graph has no vertex {key:?}. Use DEPLOYMENT:ROLE, or the id of a \
@@ -421,9 +422,9 @@ impl Scene {
     async fn durations(
         &self,
         connection: &mut PgConnection,
-        wish: &GraphWish,
+        query: &GraphWish,
     ) -> Result<Durations, Problem> {
-        if wish.trail != Some(TrailWish::Longest(Length::Time)) {
+        if query.trail != Some(TrailWish::Longest(Length::Time)) {
             return Ok(Durations::new());
         }
         let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
@@ -437,7 +438,7 @@ impl Scene {
     fn view(
         mut self,
         deployment: DeploymentId,
-        wish: &GraphWish,
+        query: &GraphWish,
         took: &Durations,
         cursor: i64,
     ) -> Result<GraphView, Problem> {
@@ -456,8 +457,8 @@ impl Scene {
             .zip(waves)
             .filter_map(|(item, wave)| Some((item.id, wave?)))
             .collect();
-        let (trail, told) = self.trail(wish, took);
-        let (unfold, gone) = self.narrow(wish, &trail);
+        let (trail, told) = self.trail(query, took);
+        let (unfold, gone) = self.narrow(query, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
         let (target, then) = self.then.take().unzip();
         let said: Vec<String> =
@@ -485,21 +486,21 @@ impl Scene {
 
     /// Reduces the graph to the requested part. Returns the noderoles to show individually, and a
     /// note if the requested part does not exist; then the graph stays complete.
-    fn narrow(&mut self, wish: &GraphWish, trail: &PathSet) -> (Unfold, Option<&'static str>) {
-        let mut unfold = self.unfold(wish);
-        if wish.only_trail && !trail.is_empty() {
+    fn narrow(&mut self, query: &GraphWish, trail: &PathSet) -> (Unfold, Option<&'static str>) {
+        let mut unfold = self.unfold(query);
+        if query.only_trail && !trail.is_empty() {
             self.items.retain(|item| trail.noderoles.contains(&item.id));
             unfold.noderoles.extend(&trail.noderoles);
             return (unfold, None);
         }
-        let Some(key) = &wish.focus else { return (unfold, None) };
+        let Some(key) = &query.focus else { return (unfold, None) };
         let focused = self.keyed(key);
         if focused.is_empty() {
             let gone =
                 "The vertex in this address is not in the graph, so the whole graph is shown.";
             return (unfold, Some(gone));
         }
-        let way = match wish.way {
+        let way = match query.way {
             GraphWay::Both => Way::Both,
             GraphWay::Up => Way::Up,
             GraphWay::Down => Way::Down,
@@ -508,7 +509,7 @@ impl Scene {
             &self.items,
             &focused,
             way,
-            wish.steps.map_or(usize::MAX, |steps| steps as usize),
+            query.steps.map_or(usize::MAX, |steps| steps as usize),
         );
         self.items.retain(|item| reached.contains(&item.id));
         // A focused noderole is shown individually, a focused role stays folded.
@@ -523,15 +524,15 @@ impl Scene {
         let fits = |folded: &FoldedGraph| {
             folded.vertices.len() <= DRAWN && folded.edges.len() <= MAX_EDGES
         };
-        let asked = fold(&self.items, unfold, trail);
-        if fits(&asked) {
-            return (asked, None);
+        let requested = fold(&self.items, unfold, trail);
+        if fits(&requested) {
+            return (requested, None);
         }
         let size_note = format!(
             "This graph has {} vertices and {} edges, but at most {DRAWN} vertices and {MAX_EDGES} \
              edges can be shown",
-            asked.vertices.len(),
-            asked.edges.len()
+            requested.vertices.len(),
+            requested.edges.len()
         );
         let folded = fold(&self.items, &Unfold::default(), trail);
         if fits(&folded) {
@@ -551,8 +552,8 @@ impl Scene {
     }
 
     /// The trail to mark, and its description for the response.
-    fn trail(&self, wish: &GraphWish, took: &Durations) -> (PathSet, Option<GraphTrail>) {
-        match &wish.trail {
+    fn trail(&self, query: &GraphWish, took: &Durations) -> (PathSet, Option<GraphTrail>) {
+        match &query.trail {
             None | Some(TrailWish::From(_)) => (PathSet::default(), None),
             Some(TrailWish::Between(from, to)) => {
                 let (trail, said) = self.between(from, to);
@@ -591,15 +592,15 @@ impl Scene {
         let said = |n: usize, from: &str, to: &str| {
             format!("Path found: {to} waits for {from}, with {} on the path", many(n, "noderole"))
         };
-        let there = trail::between(&self.items, &a, &b);
-        if !there.is_empty() {
-            let said = said(there.noderoles.len(), &from, &to);
-            return (there, said + ".");
+        let forward = trail::between(&self.items, &a, &b);
+        if !forward.is_empty() {
+            let said = said(forward.noderoles.len(), &from, &to);
+            return (forward, said + ".");
         }
-        let back = trail::between(&self.items, &b, &a);
-        if !back.is_empty() {
-            let said = said(back.noderoles.len(), &to, &from);
-            return (back, said + ". There is no path in the other direction.");
+        let backward = trail::between(&self.items, &b, &a);
+        if !backward.is_empty() {
+            let said = said(backward.noderoles.len(), &to, &from);
+            return (backward, said + ". There is no path in the other direction.");
         }
         (
             PathSet::default(),
@@ -622,10 +623,12 @@ impl Scene {
             Length::Time => {
                 let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
                 let seconds = all.div_ceil(1_000);
-                let never = way.iter().filter(|id| !took.contains_key(id)).count();
-                let unknown = match never {
+                let unmeasured = way.iter().filter(|id| !took.contains_key(id)).count();
+                let unknown = match unmeasured {
                     0 => String::new(),
-                    never => format!(" Not counted, because they have not succeeded yet: {never}."),
+                    unmeasured => {
+                        format!(" Not counted, because they have not succeeded yet: {unmeasured}.")
+                    }
                 };
                 format!(
                     "Longest path by time: {} took {seconds} s in their last successful \
@@ -673,13 +676,13 @@ impl Scene {
         phantom::called(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
     }
 
-    fn unfold(&self, wish: &GraphWish) -> Unfold {
-        let names: BTreeSet<&str> = wish.nodes.iter().map(String::as_str).collect();
-        let is_wanted =
+    fn unfold(&self, query: &GraphWish) -> Unfold {
+        let names: BTreeSet<&str> = query.nodes.iter().map(String::as_str).collect();
+        let is_requested =
             |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
         Unfold {
-            roles: wish.roles.iter().cloned().collect(),
-            nodes: self.items.iter().filter(is_wanted).map(|item| item.node).collect(),
+            roles: query.roles.iter().cloned().collect(),
+            nodes: self.items.iter().filter(is_requested).map(|item| item.node).collect(),
             noderoles: BTreeSet::new(),
         }
     }

@@ -176,11 +176,11 @@ fn lacking<'c>(
     read: &Import,
     before: impl Fn(&Barclamp) -> Option<&'c Barclamp>,
 ) -> Result<Vec<String>, Problem> {
-    let both = with(base, read)?;
+    let merged = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
         let Some(old) = before(&new.barclamp) else { continue };
-        let found = compare(old, &new.barclamp, &both).map_err(incomplete)?;
+        let found = compare(old, &new.barclamp, &merged).map_err(incomplete)?;
         let (name, version) = (&new.barclamp.name, &new.barclamp.version);
         lines.extend(
             found
@@ -194,11 +194,11 @@ fn lacking<'c>(
 
 /// The catalog with the imported objects added.
 fn with(catalog: &Catalog, read: &Import) -> Result<Catalog, Problem> {
-    let mut both = catalog.clone();
+    let mut merged = catalog.clone();
     for object in &read.objects {
-        both.add(object).map_err(incomplete)?;
+        merged.add(object).map_err(incomplete)?;
     }
-    Ok(both)
+    Ok(merged)
 }
 
 fn incomplete(error: CatalogError) -> Problem {
@@ -230,19 +230,20 @@ enum There {
     Other { hash: Hash, version: String },
 }
 
-/// Looks an imported version up. `both` is the catalog with the import added.
-fn there(all: &Catalog, both: &Catalog, new: &ImportedBarclamp) -> Result<There, Problem> {
-    let alike = all.barclamps().filter(|(_, other)| {
+/// Looks an imported version up. `merged` is the catalog with the import added.
+fn there(all: &Catalog, merged: &Catalog, new: &ImportedBarclamp) -> Result<There, Problem> {
+    let same_version = all.barclamps().filter(|(_, other)| {
         other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
     });
     // Old catalogs may contain several spellings of one version; older releases did not compare
     // versions this way.
-    let Some((hash, stored)) = alike.max_by_key(|(_, other)| other.version == new.barclamp.version)
+    let Some((hash, stored)) =
+        same_version.max_by_key(|(_, other)| other.version == new.barclamp.version)
     else {
         return Ok(There::New);
     };
     let same = hash == new.hash
-        || is_equal_except_jigs(stored, &new.barclamp, both).map_err(incomplete)?;
+        || is_equal_except_jigs(stored, &new.barclamp, merged).map_err(incomplete)?;
     Ok(if same {
         There::Same(hash)
     } else {
@@ -262,15 +263,15 @@ struct Brought {
 /// Parses files and compares them with the whole catalog.
 fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
     let read = read_files(files, &base(all)?)?;
-    let both = with(all, &read)?;
-    let (mut barclamps, mut new, mut clashes) = (Vec::new(), Vec::new(), Vec::new());
+    let merged = with(all, &read)?;
+    let (mut barclamps, mut new, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     for imported in &read.barclamps {
         let barclamp = &imported.barclamp;
-        let (hash, is_new) = match there(all, &both, imported)? {
+        let (hash, is_new) = match there(all, &merged, imported)? {
             There::New => (imported.hash, true),
             There::Same(hash) => (hash, false),
             There::Other { hash, version } => {
-                clashes.push(clash(barclamp, &version, hash, imported.hash));
+                conflicts.push(clash(barclamp, &version, hash, imported.hash));
                 continue;
             }
         };
@@ -279,14 +280,14 @@ fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
             new.push(imported.clone());
         }
     }
-    if !clashes.is_empty() {
-        return Err(content_conflict(clashes));
+    if !conflicts.is_empty() {
+        return Err(content_conflict(conflicts));
     }
     // The objects of a known version are stored already, and a version never gets a second content.
-    let fresh = |object: &&Object| {
+    let is_new_object = |object: &&Object| {
         object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash)
     };
-    let objects: Vec<Object> = read.objects.iter().filter(fresh).cloned().collect();
+    let objects: Vec<Object> = read.objects.iter().filter(is_new_object).cloned().collect();
     let disappeared = lacking(all, &read, |barclamp| {
         let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
         before(all, &barclamp.name, &barclamp.version)
@@ -357,11 +358,11 @@ impl Control {
             match outcome {
                 ImportOutcome::Added | ImportOutcome::Known => {}
                 // Another import added this version meanwhile.
-                ImportOutcome::ContentDiffers(known) => {
+                ImportOutcome::ContentDiffers(stored_hash) => {
                     return Err(content_conflict(vec![clash(
                         barclamp,
                         &barclamp.version,
-                        known,
+                        stored_hash,
                         *hash,
                     )]));
                 }
@@ -398,10 +399,10 @@ pub fn conflicting_versions(
     base: &Catalog,
     read: &Import,
 ) -> Result<Vec<(String, String)>, Problem> {
-    let both = with(base, read)?;
+    let merged = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
-        if let There::Other { hash, version } = there(base, &both, new)? {
+        if let There::Other { hash, version } = there(base, &merged, new)? {
             let clash = clash(&new.barclamp, &version, hash, new.hash);
             let line = format!("{} {}: give it a new version", clash.at, clash.detail);
             lines.push((new.file.clone(), line));
@@ -412,7 +413,7 @@ pub fn conflicting_versions(
 
 /// A finding for a version that the catalog has with other content, or in another spelling
 /// (`stored`).
-fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::Finding {
+fn clash(barclamp: &Barclamp, stored: &str, stored_hash: Hash, new: Hash) -> problem::Finding {
     let spelled = match stored == barclamp.version {
         true => String::new(),
         false => format!("as version {stored:?}, which is the same version, "),
@@ -421,28 +422,28 @@ fn clash(barclamp: &Barclamp, stored: &str, known: Hash, new: Hash) -> problem::
         at: format!("{} {}", barclamp.name, barclamp.version),
         detail: format!(
             "already exists {spelled}with content {}, and the new content is {}",
-            known.short(),
+            stored_hash.short(),
             new.short()
         ),
     }
 }
 
 /// Reports all clashes at once, so the author can fix them in one pass.
-fn content_conflict(clashes: Vec<problem::Finding>) -> Problem {
-    let names: Vec<String> = clashes.iter().map(|clash| clash.at.clone()).collect();
-    let (are, contents, versions, files) = match clashes.len() {
+fn content_conflict(conflicts: Vec<problem::Finding>) -> Problem {
+    let names: Vec<String> = conflicts.iter().map(|clash| clash.at.clone()).collect();
+    let (exists, contents, versions, files) = match conflicts.len() {
         1 => ("exists", "the new content", "a new version", "its file"),
         _ => ("exist", "the new contents", "new versions", "their files"),
     };
     let mut problem = Problem::conflict(
         "other_content",
         format!(
-            "Nothing was imported: {} already {are} with other content, and a version never \
+            "Nothing was imported: {} already {exists} with other content, and a version never \
              changes. Give {contents} {versions} (`version:` in the file), or leave out {files}.",
             some_of(&names),
         ),
     );
-    problem.errors = clashes;
+    problem.errors = conflicts;
     problem
 }
 

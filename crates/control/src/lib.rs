@@ -133,8 +133,8 @@ impl Control {
     /// Replaces the process-wide limit for CPU-bound work: tasks at once, tasks that may wait, and
     /// the maximum waiting time.
     #[must_use]
-    pub fn computing(self, at_once: usize, waiting: usize, patience: Duration) -> Self {
-        Self { places: Arc::new(Places::new(at_once, waiting, patience)), ..self }
+    pub fn computing(self, concurrency: usize, waiting: usize, max_wait: Duration) -> Self {
+        Self { places: Arc::new(Places::new(concurrency, waiting, max_wait)), ..self }
     }
 
     /// Direct database access for code that is not a use case, such as health checks and the

@@ -36,10 +36,10 @@ pub(crate) struct On<'a> {
 fn looking<T>(
     present: &Present,
     planned: &Planned,
-    on: On<'_>,
+    context: On<'_>,
     look: impl FnOnce(&Subject<'_>) -> T,
 ) -> T {
-    let On { jigs, secrets, policy, reviewers } = on;
+    let On { jigs, secrets, policy, reviewers } = context;
     let rank = |id| rank(present, id);
     let policy = planned.effects.policy.as_ref().map(|set| (policy, &set.policy));
     let planned = planned.from(present);
@@ -55,15 +55,15 @@ fn looking<T>(
 }
 
 /// The lint errors of a plan, as text. The gate checks these at commit.
-pub(crate) fn errors(present: &Present, planned: &Planned, on: On<'_>) -> Vec<String> {
-    looking(present, planned, on, |subject| {
+pub(crate) fn errors(present: &Present, planned: &Planned, context: On<'_>) -> Vec<String> {
+    looking(present, planned, context, |subject| {
         lint::errors(subject).iter().map(ToString::to_string).collect()
     })
 }
 
 /// All lint findings of a plan.
-pub(crate) fn all(present: &Present, planned: &Planned, on: On<'_>) -> Vec<Finding> {
-    looking(present, planned, on, |subject| {
+pub(crate) fn all(present: &Present, planned: &Planned, context: On<'_>) -> Vec<Finding> {
+    looking(present, planned, context, |subject| {
         lint::lint(subject, &consequences(&subject.planned, None))
     })
 }
@@ -73,9 +73,9 @@ pub(crate) fn findings(
     present: &Present,
     planned: &Planned,
     consequences: &Consequences,
-    on: On<'_>,
+    context: On<'_>,
 ) -> Result<Vec<Finding>, Problem> {
-    let findings = looking(present, planned, on, |subject| lint::lint(subject, consequences));
+    let findings = looking(present, planned, context, |subject| lint::lint(subject, consequences));
     let errors: Vec<&Finding> =
         findings.iter().filter(|finding| finding.level == Level::Error).collect();
     let Some(first) = errors.first() else { return Ok(findings) };
@@ -83,10 +83,10 @@ pub(crate) fn findings(
         "lint",
         format!("The change cannot be submitted because of an error in {first}."),
     );
-    let told = |finding: &&Finding| problem::Finding {
+    let to_finding = |finding: &&Finding| problem::Finding {
         at: finding.at.clone(),
         detail: sentence(&format!("{}: {}. {}", finding.check.id(), finding.what, finding.remedy)),
     };
-    problem.errors = errors.iter().map(told).collect();
+    problem.errors = errors.iter().map(to_finding).collect();
     Err(problem)
 }

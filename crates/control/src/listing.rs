@@ -63,7 +63,7 @@ impl Reader<'_> {
     fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
         let judges: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();
-        let matters =
+        let is_relevant =
             |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
         let places = self.places(row.id);
         let covers = |p: &JudgeRow| {
@@ -88,7 +88,7 @@ impl Reader<'_> {
             approvals_needed: asked.max(row.approvals.unsigned_abs()),
             authors: row.authors.clone(),
             verdicts: row.verdicts.clone(),
-            people: self.people.iter().filter(matters).map(reviewer).collect(),
+            people: self.people.iter().filter(is_relevant).map(reviewer).collect(),
             access: Access {
                 cooling_hours: ground.policy.cooling_hours,
                 submitted: row.submitted,
@@ -150,7 +150,7 @@ impl Control {
         if rows.is_empty() {
             return Ok(Waiting::default());
         }
-        let beyond = rows.len() > LOOKED;
+        let has_more = rows.len() > LOOKED;
         rows.truncate(LOOKED);
         let ground = self.ground(&mut connection, present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
@@ -173,7 +173,7 @@ impl Control {
                 return Ok(Waiting { count: MAX_COUNT, more: true });
             }
             if unknown.is_empty() || Instant::now() >= end {
-                return Ok(Waiting { count, more: beyond || !unknown.is_empty() });
+                return Ok(Waiting { count, more: has_more || !unknown.is_empty() });
             }
             unknown.truncate(MAX_COUNT + 1 - count);
             // An impact calculation that fails is logged; the next page requests it again.
@@ -189,35 +189,35 @@ impl Control {
     pub async fn reviews(
         &self,
         actor: &Actor,
-        wanted: &ReviewsWanted,
+        query: &ReviewsWanted,
     ) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = words::plain(&wanted.text)?;
+        let text = words::plain(&query.text)?;
         if text.chars().count() > MAX_TEXT_CHARS {
             return Err(Problem::invalid(format!(
                 "The search text is too long. Use at most {MAX_TEXT_CHARS} characters."
             )));
         }
-        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(query.sort, query.before.as_ref())?;
         let present = self.present().await?;
-        let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
+        let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
-            became: match (wanted.whose, wanted.fate) {
+            became: match (query.whose, query.fate) {
                 (Whose::ForMe, _) | (_, Fate::Open) => Became::Open,
                 (_, Fate::Committed) => Became::Target,
                 (_, Fate::Discarded) => Became::Discarded,
                 (_, Fate::Any) => Became::Anything,
             },
-            author: (wanted.whose == Whose::Mine).then_some(actor.person),
+            author: (query.whose == Whose::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: Some(text).filter(|text| !text.is_empty()),
-            order: wanted.sort,
+            order: query.sort,
             behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
-        let most = if wanted.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
+        let limit = if query.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
         let Found { hits, next } =
-            intent::find_reviews(&mut connection, &find, most).await.map_err(from_store)?;
+            intent::find_reviews(&mut connection, &find, limit).await.map_err(from_store)?;
         let ids: Vec<ReviewId> = hits.iter().map(|hit| ReviewId(hit.id)).collect();
         let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
@@ -225,42 +225,42 @@ impl Control {
         drop(connection);
         let rows: BTreeMap<ReviewId, FactsRow> =
             rows.into_iter().map(|row| (row.id, row)).collect();
-        let (mut stands, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
+        let (mut visible, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
         for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&ReviewId(hit.id))?))) {
             let mut facts = reader.facts(&ground, row);
-            if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
+            if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
             }
             if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
                 self.said(Some(actor.person), &ground, row.id).await?.tell(&mut facts);
             }
-            if wanted.whose == Whose::ForMe && reader.turn(&facts).is_none() {
+            if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
             }
-            if stands.len() == PAGE_SIZE {
+            if visible.len() == PAGE_SIZE {
                 next = last.cloned();
                 break;
             }
             let gate = evaluate(&facts);
-            stands.push((
+            visible.push((
                 row.id,
                 state_of(row.target.is_some(), row.discarded, &gate),
                 (gate.approvals, gate.needed),
             ));
             last = Some(hit);
         }
-        let ids: Vec<ReviewId> = stands.iter().map(|(id, ..)| *id).collect();
+        let ids: Vec<ReviewId> = visible.iter().map(|(id, ..)| *id).collect();
         let mut connection = self.connection().await?;
         let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
         let mut lines: BTreeMap<ReviewId, LineRow> =
             lines.into_iter().map(|line| (line.id, line)).collect();
-        let shown = stands
+        let shown = visible
             .into_iter()
             .filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
         let reviews = shown
             .map(|(line, state, approvals)| summary(line, state, approvals))
             .collect::<Result<_, _>>()?;
-        let next = next.map(|hit: Hit| Cursor::behind(wanted.sort, &hit.keys(wanted.sort.by)));
+        let next = next.map(|hit: Hit| Cursor::behind(query.sort, &hit.keys(query.sort.by)));
         Ok(ReviewPage { reviews, next })
     }
 
@@ -268,18 +268,18 @@ impl Control {
     pub async fn proposals(
         &self,
         actor: &Actor,
-        wanted: &ProposalsWanted,
+        query: &ProposalsWanted,
     ) -> Result<ProposalPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
+        let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = FindProposals {
-            by: wanted.mine.then_some(actor.person),
-            drafts: wanted.drafts,
+            by: query.mine.then_some(actor.person),
+            drafts: query.drafts,
             deployment: deployment.map(|name| present.named(name)).transpose()?,
-            text: words::asked(&wanted.text)?.map(str::to_owned),
-            order: wanted.sort,
-            behind: cursor::behind(wanted.sort, wanted.before.as_ref())?,
+            text: words::asked(&query.text)?.map(str::to_owned),
+            order: query.sort,
+            behind: cursor::behind(query.sort, query.before.as_ref())?,
         };
         let mut connection = self.connection().await?;
         let mut rows = intent::find_proposals(&mut connection, &find).await.map_err(from_store)?;
@@ -298,7 +298,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+            .map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
         Ok(ProposalPage {
             proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?,
             next,

@@ -153,12 +153,12 @@ impl PartDecoder {
     fn take(&mut self, piece: &Stored, until: i64) -> bool {
         let here = self.next + self.open.len() as i64;
         let body = fresh(piece, here.unsigned_abs());
-        let room = usize::try_from(until - here).unwrap_or(0);
-        let body = &body[..body.len().min(room)];
+        let limit = usize::try_from(until - here).unwrap_or(0);
+        let body = &body[..body.len().min(limit)];
         if body.is_empty() || self.pieces.len() >= MAX_PIECES {
             return false;
         }
-        let began = if self.open.is_empty() { piece.at } else { self.open_at };
+        let started = if self.open.is_empty() { piece.at } else { self.open_at };
         let mut bytes = std::mem::take(&mut self.open);
         bytes.extend_from_slice(body);
         let mut bytes = bytes.as_slice();
@@ -169,8 +169,8 @@ impl PartDecoder {
         }
         let whole = bytes.len() - incomplete_bytes(bytes);
         for chunk in bytes[..whole].utf8_chunks() {
-            self.push(chunk.valid(), chunk.valid().len(), began);
-            self.push("\u{fffd}", chunk.invalid().len(), began);
+            self.push(chunk.valid(), chunk.valid().len(), started);
+            self.push("\u{fffd}", chunk.invalid().len(), started);
         }
         self.open = bytes[whole..].to_vec();
         self.open_at = piece.at;
@@ -216,14 +216,14 @@ impl PartDecoder {
 fn incomplete_bytes(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|byte| byte & 0xc0 != 0x80) else { return 0 };
-    let wants = match tail[lead] {
+    let expected = match tail[lead] {
         0xc2..=0xdf => 2,
         0xe0..=0xef => 3,
         0xf0..=0xf4 => 4,
         _ => return 0,
     };
     let has = tail.len() - lead;
-    if has < wants
+    if has < expected
         && std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none())
     {
         has
@@ -330,8 +330,8 @@ impl Search {
                 .iter()
                 .rposition(|byte| *byte == b'\n')
                 .map_or(0, |at| at + 1);
-            let behind = self.rest[found.start()..].iter().position(|byte| *byte == b'\n');
-            let over = behind.map_or(self.rest.len(), |at| found.start() + at);
+            let line_end = self.rest[found.start()..].iter().position(|byte| *byte == b'\n');
+            let over = line_end.map_or(self.rest.len(), |at| found.start() + at);
             lines += newlines(&self.rest[counted..begin]);
             counted = begin;
             self.hits.push(LogHit {

@@ -306,9 +306,10 @@ impl Control {
             reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
-        let held = (!available).then_some((actor.person, reason));
-        let news =
-            running::set_node_available(&mut transaction, node, held).await.map_err(from_change)?;
+        let maintenance = (!available).then_some((actor.person, reason));
+        let news = running::set_node_available(&mut transaction, node, maintenance)
+            .await
+            .map_err(from_change)?;
         if !news.ok_or_else(gone)? {
             let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
             let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
@@ -394,9 +395,9 @@ pub(crate) async fn write_node(
 /// The number of addresses that a change adds. With another port, each address counts as new.
 fn count_new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
     let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
-    let (was, is) = (listed(before), listed(after));
+    let (was, new) = (listed(before), listed(after));
     let same_port = before.connection["port"] == after.connection["port"];
-    is.iter().filter(|address| !(same_port && was.contains(address))).count()
+    new.iter().filter(|address| !(same_port && was.contains(address))).count()
 }
 
 fn is_connection_changed(before: &MachineRow, after: &MachineRow) -> bool {
@@ -538,8 +539,8 @@ fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
         ("addresses", before.address.clone(), after.address.clone()),
         ("connection", before.connection.clone(), after.connection.clone()),
     ];
-    let changed = pairs.into_iter().filter(|(_, was, is)| was != is);
-    changed.map(|(what, was, is)| (what.to_owned(), json!({"was": was, "is": is}))).collect()
+    let changed = pairs.into_iter().filter(|(_, was, new)| was != new);
+    changed.map(|(what, was, new)| (what.to_owned(), json!({"was": was, "is": new}))).collect()
 }
 
 /// The cursor of a health check: its time in microseconds since 1970, the precision of the

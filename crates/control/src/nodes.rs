@@ -121,16 +121,16 @@ impl Control {
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
         intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
-        let gone =
+        let removed =
             || Problem::conflict("state", format!("Node {fqdn} was just removed. Try again."));
         let known = reading::node_detail_by_name(&mut transaction, fqdn.as_str())
             .await
             .map_err(from_store)?;
-        let node = NodeId(known.ok_or_else(gone)?.id);
+        let node = NodeId(known.ok_or_else(removed)?.id);
         let before = intent::lock_node_record(&mut transaction, node)
             .await
             .map_err(from_store)?
-            .ok_or_else(gone)?;
+            .ok_or_else(removed)?;
         if before.transport != transport {
             return Err(Problem::conflict(
                 "node_exists",
@@ -259,11 +259,11 @@ impl Control {
             )
             .await
             .map_err(from_store)?;
-            let told = Live::Proposal { proposal: closed.id, version: closed.version };
+            let event = Live::Proposal { proposal: closed.id, version: closed.version };
             intent::append_event_to_topics(
                 &mut transaction,
                 &[Topic::Proposal(closed.id), Topic::Reviews],
-                &told,
+                &event,
             )
             .await
             .map_err(from_store)?;
@@ -461,8 +461,8 @@ fn check_no_overlap(root: &str, data: &Path) -> Result<(), Problem> {
     let (root, data) = (resolved(Path::new(root)), resolved(data));
     let nodes = data.join("nodes");
     let is_node_folder = root.starts_with(&nodes) && root != nodes;
-    let apart = !root.starts_with(&data) && !data.starts_with(&root);
-    if apart || is_node_folder {
+    let is_separate = !root.starts_with(&data) && !data.starts_with(&root);
+    if is_separate || is_node_folder {
         return Ok(());
     }
     Err(Problem::invalid(format!(
@@ -473,9 +473,11 @@ fn check_no_overlap(root: &str, data: &Path) -> Result<(), Problem> {
 
 /// Resolves the symbolic links in the existing part of a path.
 fn resolved(path: &Path) -> PathBuf {
-    for there in path.ancestors() {
-        if let Ok(real) = there.canonicalize() {
-            return path.strip_prefix(there).map_or_else(|_| real.clone(), |rest| real.join(rest));
+    for ancestor in path.ancestors() {
+        if let Ok(real) = ancestor.canonicalize() {
+            return path
+                .strip_prefix(ancestor)
+                .map_or_else(|_| real.clone(), |rest| real.join(rest));
         }
     }
     path.to_owned()

@@ -74,15 +74,15 @@ async fn opened(
     changes: &ReviewChanges,
 ) -> Result<Opened, Problem> {
     let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
-    let mut found = Opened { all: changes.contents.len(), ..Opened::default() };
+    let mut viewed = Opened { all: changes.contents.len(), ..Opened::default() };
     for (anchor, content) in marks {
         match changes.contents.get(&anchor) {
-            Some(now) if *now == content => found.opened.insert(anchor),
-            Some(_) => found.outdated.insert(anchor),
+            Some(current) if *current == content => viewed.opened.insert(anchor),
+            Some(_) => viewed.outdated.insert(anchor),
             None => false,
         };
     }
-    Ok(found)
+    Ok(viewed)
 }
 
 async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<ReviewChanges, Problem> {
@@ -91,9 +91,9 @@ async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<Revie
     let row = row.ok_or_else(|| no_review(id))?;
     let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
     drop(connection);
-    let by = control.beside(actor);
-    let difference = changed(control, &by, &row, &documents).await?;
-    let contents = by.work(move || contents(&difference)).await?.map_err(|error| {
+    let compute = control.beside(actor);
+    let difference = changed(control, &compute, &row, &documents).await?;
+    let contents = compute.work(move || contents(&difference)).await?.map_err(|error| {
         tracing::error!(%error, "cannot write a change as JSON");
         Problem::internal()
     })?;

@@ -169,18 +169,18 @@ impl Control {
         &self,
         actor: &Actor,
         number: BlueprintNumber,
-        most: Duration,
+        timeout: Duration,
     ) -> Result<TargetView, Problem> {
-        let end = tokio::time::Instant::now() + most;
+        let end = tokio::time::Instant::now() + timeout;
         loop {
-            let asked = tokio::time::Instant::now();
+            let started = tokio::time::Instant::now();
             let view = self.target(actor, number).await?;
             let now = tokio::time::Instant::now();
             if view.way != Way::UnderWay || now >= end {
                 return Ok(view);
             }
             // Poll less often if counting takes long.
-            let pause = POLL_INTERVAL.max((now - asked) * 10);
+            let pause = POLL_INTERVAL.max((now - started) * 10);
             tokio::time::sleep_until((now + pause).min(end)).await;
         }
     }

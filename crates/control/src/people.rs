@@ -354,9 +354,9 @@ impl People {
         &self,
         by: Option<&Actor>,
         person: PersonId,
-        holds: Duration,
+        validity: Duration,
     ) -> Result<Token, Problem> {
-        self.link(by, person, holds, &[]).await
+        self.link(by, person, validity, &[]).await
     }
 
     /// Like [`Self::create_sign_in_link`], from the process that starts Gantry, for a person who has
@@ -367,27 +367,33 @@ impl People {
     pub async fn create_first_link(
         &self,
         person: PersonId,
-        holds: Duration,
+        validity: Duration,
     ) -> Result<Token, Problem> {
-        self.link(None, person, holds, &[REQUIRES_PASSWORD]).await
+        self.link(None, person, validity, &[REQUIRES_PASSWORD]).await
     }
 
     async fn link(
         &self,
         by: Option<&Actor>,
         person: PersonId,
-        holds: Duration,
-        asks: &[&str],
+        validity: Duration,
+        requirements: &[&str],
     ) -> Result<Token, Problem> {
         require_admin(by)?;
         let row = people::person(self.store.pool(), person).await.map_err(failed)?;
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.begin_as(by).await?;
-        people::insert_sign_in_link(&mut transaction, person, &token.hash(), holds, asks)
-            .await
-            .map_err(failed)?;
-        let detail = json!({"name": row.name, "holds_seconds": holds.as_secs()});
+        people::insert_sign_in_link(
+            &mut transaction,
+            person,
+            &token.hash(),
+            validity,
+            requirements,
+        )
+        .await
+        .map_err(failed)?;
+        let detail = json!({"name": row.name, "holds_seconds": validity.as_secs()});
         people::append_audit(
             &mut transaction,
             id_of(by),
@@ -420,7 +426,7 @@ impl People {
         }
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let begun = people::begin_session_by_link(
+        let person_and_requirements = people::begin_session_by_link(
             &mut transaction,
             token,
             &session.hash(),
@@ -428,7 +434,7 @@ impl People {
             &origin,
         )
         .await;
-        let Some((person, asks)) = begun.map_err(failed)? else {
+        let Some((person, requirements)) = person_and_requirements.map_err(failed)? else {
             let why =
                 people::link_error(&mut transaction, &hash_of(token)).await.map_err(failed)?;
             return Err(self.refuse(visitor, why));
@@ -437,7 +443,7 @@ impl People {
         transaction.commit().await.map_err(failed)?;
         Ok(NewSession {
             session,
-            needs_password: asks.iter().any(|word| word == REQUIRES_PASSWORD),
+            needs_password: requirements.iter().any(|word| word == REQUIRES_PASSWORD),
         })
     }
 
@@ -489,7 +495,7 @@ impl People {
     /// Whether an actor is still signed in and has Viewer. It does not count as a visit, because
     /// streams stay open without activity.
     pub async fn can_still_view(&self, actor: &Actor) -> Result<bool, Problem> {
-        let now = match (&actor.token, &actor.session) {
+        let current = match (&actor.token, &actor.session) {
             (Some(token), _) => {
                 let row = store::api_tokens::bearer_by_id(self.store.pool(), token.id)
                     .await
@@ -507,7 +513,7 @@ impl People {
             }
             (None, None) => None,
         };
-        Ok(now.is_some_and(|now| now.may(Permission::Viewer)))
+        Ok(current.is_some_and(|current| current.may(Permission::Viewer)))
     }
 
     async fn look_up(&self, token: &str) -> Result<Option<(Actor, bool)>, Problem> {
@@ -586,8 +592,8 @@ impl People {
         if !changed {
             // The response needs another connection, so return this one first.
             drop(transaction);
-            let there = people::person(self.store.pool(), person).await.map_err(failed)?;
-            return match there {
+            let person_row = people::person(self.store.pool(), person).await.map_err(failed)?;
+            return match person_row {
                 Some(_) => Ok(()),
                 None => Err(nobody(person)),
             };
@@ -609,7 +615,7 @@ impl People {
 
 /// Records a new session and ends the browser's old one.
 async fn record_session(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     origin: &people::Origin,
     before: Option<&str>,
@@ -618,19 +624,19 @@ async fn record_session(
     if let Some(before) =
         before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN_LENGTH)
     {
-        people::end_session(on, &hash_of(before)).await.map_err(failed)?;
+        people::end_session(connection, &hash_of(before)).await.map_err(failed)?;
     }
     let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
-    people::append_audit(on, Some(person), "sign_in", &person.to_string(), &detail)
+    people::append_audit(connection, Some(person), "sign_in", &person.to_string(), &detail)
         .await
         .map_err(failed)
 }
 
 /// Ends all sessions and revokes all links and tokens of a disabled person. Returns the number of
 /// sessions and of tokens.
-async fn shut_out(on: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
-    let sessions = people::end_all_sessions(on, person, None).await.map_err(failed)?;
-    let tokens = store::api_tokens::revoke_all(on, person).await.map_err(failed)?;
+async fn shut_out(connection: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
+    let sessions = people::end_all_sessions(connection, person, None).await.map_err(failed)?;
+    let tokens = store::api_tokens::revoke_all(connection, person).await.map_err(failed)?;
     Ok((sessions, tokens))
 }
 
@@ -650,10 +656,10 @@ fn check_name(name: &str) -> Result<(), Problem> {
         )));
     }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let fits = name.len() <= 96
+    let is_valid = name.len() <= 96
         && name.starts_with(plain)
         && name.chars().all(|c| plain(c) || matches!(c, '.' | '_' | '@' | '-'));
-    match fits {
+    match is_valid {
         true => Ok(()),
         false => Err(Problem::invalid(
             "A person's name must have 1 to 96 lower-case letters, digits, '.', '_', '@' and '-'. \
@@ -685,7 +691,7 @@ fn too_many_for_name(wait: Duration) -> Problem {
 fn minutes(wait: Duration) -> String {
     match wait.as_secs().div_ceil(60) {
         0 | 1 => "a minute".to_owned(),
-        some => format!("{some} minutes"),
+        count => format!("{count} minutes"),
     }
 }
 
@@ -814,7 +820,7 @@ mod tests {
     #[tokio::test]
     async fn expired_sessions_are_deleted_without_further_requests() {
         let house = House::new().await;
-        let (over, idle, holds) =
+        let (over, idle, validity) =
             (house.session().await, house.session().await, house.session().await);
         for (session, sql) in [
             (
@@ -838,7 +844,7 @@ mod tests {
             .await
             .expect("a count");
         assert_eq!(left, 2);
-        assert!(house.actor(&holds).await.is_some() && house.actor(&idle).await.is_none());
+        assert!(house.actor(&validity).await.is_some() && house.actor(&idle).await.is_none());
     }
 
     #[tokio::test]

@@ -127,7 +127,7 @@ impl Control {
 
 /// Identifies the input of planning: the root, the nodes without a document, and the versions.
 fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem> {
-    let bare: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
+    let bare_nodes: BTreeMap<&NodeId, (&Fqdn, &DeploymentId)> = present
         .skeleton
         .nodes
         .iter()
@@ -135,7 +135,7 @@ fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem
         .map(|(id, node)| (id, (&node.fqdn, &node.deployment)))
         .collect();
     let root: Option<Hash> = present.head.root;
-    canonical::hash(&(root, bare, versions)).map(|hash| hash.to_string()).map_err(unsaid)
+    canonical::hash(&(root, bare_nodes, versions)).map(|hash| hash.to_string()).map_err(unsaid)
 }
 
 fn unsaid(error: serde_json::Error) -> Problem {

@@ -212,8 +212,9 @@ impl Kept {
         // Locked until the skeleton is ready, so that other requests wait for it instead of
         // building another.
         let mut kept = Arc::clone(&self.skeleton).lock_owned().await;
-        if let Some(same) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare) {
-            return Ok(Arc::clone(&same.skeleton));
+        if let Some(reusable) = kept.as_ref().filter(|kept| kept.root == root && kept.bare == bare)
+        {
+            return Ok(Arc::clone(&reusable.skeleton));
         }
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
         // The task stores the result itself, because the request that started it may be gone by
@@ -310,7 +311,7 @@ fn made(
 /// the threads that answer requests, because an old target may differ in every node.
 pub(crate) async fn load(
     control: &Control,
-    by: &Beside,
+    compute: &Beside,
     root: Hash,
     before: &Arc<Blueprint>,
 ) -> Result<Blueprint, Problem> {
@@ -319,7 +320,7 @@ pub(crate) async fn load(
     let body = found.and_then(|bodies| one(bodies, root)).map_err(from_store)?;
     drop(connection);
     let known = Arc::clone(before);
-    let named = by.work(move || {
+    let named = compute.work(move || {
         let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
         let missing = [missing_deployments(&doc, &known), missing_nodes(&doc, &known)].concat();
         Ok::<_, StoreError>((doc, missing))
@@ -329,7 +330,7 @@ pub(crate) async fn load(
     let bodies = bodies(&mut connection, &missing).await.map_err(from_store)?;
     drop(connection);
     let known = Arc::clone(before);
-    by.work(move || with_nodes(&doc, &known, &bodies)).await?.map_err(from_store)
+    compute.work(move || with_nodes(&doc, &known, &bodies)).await?.map_err(from_store)
 }
 
 /// Like [`load`], without documents to reuse and on the caller's connection. For callers that read
@@ -338,11 +339,11 @@ pub(crate) async fn load_full_blueprint(
     on: &mut PgConnection,
     root: Hash,
 ) -> Result<Blueprint, StoreError> {
-    let (body, nothing) = (one(intent::bodies(on, &[root]).await?, root)?, Blueprint::default());
+    let (body, empty) = (one(intent::bodies(on, &[root]).await?, root)?, Blueprint::default());
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
-    let missing = [missing_deployments(&doc, &nothing), missing_nodes(&doc, &nothing)].concat();
+    let missing = [missing_deployments(&doc, &empty), missing_nodes(&doc, &empty)].concat();
     let bodies = bodies(on, &missing).await?;
-    with_nodes(&doc, &nothing, &bodies)
+    with_nodes(&doc, &empty, &bodies)
 }
 
 /// Loads only the deployments of a blueprint. Callers that need the pinned versions skip the many

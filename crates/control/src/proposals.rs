@@ -229,15 +229,16 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
         carries(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
     let chain = present.skeleton.chain(found.deployment);
     let mut choices = Vec::new();
-    for (up, id) in chain.iter().enumerate() {
+    for (depth, id) in chain.iter().enumerate() {
         let mut roles: BTreeSet<RoleName> = BTreeSet::new();
-        let visible = chain.iter().skip(up).filter_map(|id| present.skeleton.deployments.get(id));
+        let visible =
+            chain.iter().skip(depth).filter_map(|id| present.skeleton.deployments.get(id));
         for pin in in_sight(visible.map(|deployment| &deployment.barclamps)) {
             let Ok(barclamp) = present.catalog.barclamp(pin.version) else { continue };
             let bindable = |content| {
                 present.catalog.role(content).is_ok_and(|role| {
-                    let elsewhere = role.flags.is_abstract || role.flags.service;
-                    !elsewhere && !matches!(role.jig_class, JigClass::Other(_))
+                    let needs_other_node = role.flags.is_abstract || role.flags.service;
+                    !needs_other_node && !matches!(role.jig_class, JigClass::Other(_))
                 })
             };
             roles.extend(
@@ -249,9 +250,13 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
             );
         }
         let name = named(present, *id)?;
-        let free =
+        let unbound =
             roles.into_iter().filter(|role| !carried.contains(&NoderoleKey::first(role.clone())));
-        choices.extend(free.map(|role| NodeChoice { deployment: *id, name: name.clone(), role }));
+        choices.extend(unbound.map(|role| NodeChoice {
+            deployment: *id,
+            name: name.clone(),
+            role,
+        }));
     }
     Ok(choices)
 }

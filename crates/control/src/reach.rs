@@ -25,7 +25,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) fn check(policy: &Policy, addresses: &[String], port: u16) -> Result<(), Problem> {
     addresses.iter().try_for_each(|address| {
         let refused =
-            |why| Problem::invalid(format!("addresses: {address:?} is not allowed: {why}."));
+            |reason| Problem::invalid(format!("addresses: {address:?} is not allowed: {reason}."));
         policy.check_record(address, port).map_err(refused)
     })
 }
@@ -68,11 +68,11 @@ impl Added {
     }
 }
 
-fn refused(most: u32, time: &str, wait: Duration, more: &str) -> Problem {
+fn refused(limit: u32, time: &str, wait: Duration, advice: &str) -> Problem {
     let wait_text = many(wait.as_secs().max(1), "second");
     let detail = format!(
-        "A person can add at most {most} addresses of nodes within one {time}. Try again in \
-         {wait_text}{more}."
+        "A person can add at most {limit} addresses of nodes within one {time}. Try again in \
+         {wait_text}{advice}."
     );
     Problem::new(429, "too_many_addresses", "Too many addresses", detail).again_after(wait)
 }

@@ -96,10 +96,10 @@ impl Control {
         let planned = plan_on_pool(&self.compute_for_system(), &present, counting(&rows)).await;
         let mut transaction = self.begin().await?;
         let moved = moved(&mut transaction, &present, id).await?;
-        let asked = Asked { title: before.title.clone(), by: before.by };
+        let input = Asked { title: before.title.clone(), by: before.by };
         let new = match &planned {
             Ok(planned) => {
-                match self.to_submit(&mut transaction, &present, &row, &rows, planned, asked).await
+                match self.to_submit(&mut transaction, &present, &row, &rows, planned, input).await
                 {
                     Ok(new) => unchanged(&mut transaction, &present, &before, new).await?,
                     Err(problem) => Err(problem),
@@ -151,9 +151,10 @@ impl Control {
         id: ReviewId,
     ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
         let mut connection = self.connection().await?;
-        let (came, outgoing) = intent::replans(&mut connection, id).await.map_err(from_store)?;
+        let (replan_before, outgoing) =
+            intent::replans(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        Ok((self.told(by, came).await?, self.told(by, outgoing).await?))
+        Ok((self.told(by, replan_before).await?, self.told(by, outgoing).await?))
     }
 
     /// A replanning for display, with the difference between the two submissions.
@@ -219,10 +220,10 @@ async fn unchanged(
     let documents = intent::documents(on, before.id).await.map_err(from_store)?;
     let base = intent::base(on, before.id).await.map_err(from_store)?;
     let finding = |at: String, detail: &str| Finding { at, detail: detail.to_owned() };
-    let (old, now): (BTreeSet<_>, BTreeSet<_>) =
+    let (old_documents, now): (BTreeSet<_>, BTreeSet<_>) =
         (documents.iter().collect(), new.documents.iter().collect());
     let ids: BTreeSet<_> =
-        old.symmetric_difference(&now).map(|change| named(present, change)).collect();
+        old_documents.symmetric_difference(&now).map(|change| named(present, change)).collect();
     let mut findings: Vec<Finding> = ids
         .into_iter()
         .map(|name| {

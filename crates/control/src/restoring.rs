@@ -48,8 +48,8 @@ impl Control {
         }
         // Planning time grows with the size of the cluster, so meanwhile this has neither a
         // connection nor the proposal's lock.
-        let by = self.beside(actor);
-        let (_, then) = side(self, &by, &present, Point::Target(target)).await?;
+        let compute = self.beside(actor);
+        let (_, old_blueprint) = side(self, &compute, &present, Point::Target(target)).await?;
         let mut connection = self.connection().await?;
         let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
             Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
@@ -57,11 +57,11 @@ impl Control {
         };
         drop(connection);
         let now = present.clone();
-        let found = by.work(move || {
+        let found = compute.work(move || {
             let (blueprint, skeleton, catalog) = (&now.blueprint, &now.skeleton, &now.catalog);
             restore(
                 RestoreInput { blueprint, skeleton, catalog, bare: &|node| now.bare(node) },
-                &then,
+                &old_blueprint,
                 id,
             )
         });
@@ -79,7 +79,7 @@ impl Control {
             return Err(lost(deployment, target, &found.missing, found.edits.is_empty()));
         }
         require_no_edits(&rows, deployment)?;
-        self.check_edits(&by, &present, Scope::Deployment(id), &rows, &found.edits).await?;
+        self.check_edits(&compute, &present, Scope::Deployment(id), &rows, &found.edits).await?;
         let mut transaction = self.begin().await?;
         let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person)
             .await
@@ -178,15 +178,15 @@ fn lost(
     deployment: &str,
     target: BlueprintNumber,
     missing: &[Missing],
-    everything: bool,
+    nothing_left: bool,
 ) -> Problem {
     let what = words::count(missing.len(), "item");
-    let todo = match everything {
+    let advice = match nothing_left {
         true => "Nothing else differs from that target",
         false => "Restore without them, or add what they require first",
     };
     let detail =
-        format!("Cannot restore {what} of deployment {deployment} from target {target}. {todo}.");
+        format!("Cannot restore {what} of deployment {deployment} from target {target}. {advice}.");
     let mut problem = Problem::conflict("not_restorable", detail);
     problem.errors = missing
         .iter()

@@ -68,11 +68,11 @@ impl Control {
         let documents = intent::documents(on, id).await.map_err(from_store)?;
         // Also load people who gave a verdict but can no longer review. The review has to say that
         // their verdicts do not count.
-        let judges: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
-        let judges: Vec<PersonId> = judges.into_iter().collect();
+        let voters: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
+        let voters: Vec<PersonId> = voters.into_iter().collect();
         let mut people = intent::eligible_reviewers(on, id).await.map_err(from_store)?;
-        people.retain(|person| !judges.contains(&person.id));
-        people.extend(intent::people(on, &judges, id, lock).await.map_err(from_store)?);
+        people.retain(|person| !voters.contains(&person.id));
+        people.extend(intent::people(on, &voters, id, lock).await.map_err(from_store)?);
         people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
         let ids: Vec<PersonId> = people.iter().map(|person| person.id).collect();
@@ -117,8 +117,8 @@ impl Control {
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
         let weighed = self.plan_review(actor, &ground, &mut case).await?;
-        let by = self.beside(actor);
-        let mut difference = changed(self, &by, &case.row, &case.documents).await?;
+        let compute = self.beside(actor);
+        let mut difference = changed(self, &compute, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         // A committed change is part of the present. Its ancestors may have changed since, so load
         // them as of the commit.
@@ -130,17 +130,18 @@ impl Control {
         };
         let (difference, pins) = load_pins(
             self,
-            &by,
+            &compute,
             difference,
             &case.documents,
             (Arc::clone(&others), others),
             &present,
         )
         .await?;
-        let contents = versions::changes(self, &by, &difference, &pins, &present.catalog).await?;
+        let contents =
+            versions::changes(self, &compute, &difference, &pins, &present.catalog).await?;
         let deceiving =
-            self.kept.deceiving.begun(self, &by, &difference, &pins, &present.catalog).await?;
-        let (came_from, became) = self.replanned(&by, id).await?;
+            self.kept.deceiving.begun(self, &compute, &difference, &pins, &present.catalog).await?;
+        let (came_from, became) = self.replanned(&compute, id).await?;
         let mut connection = self.connection().await?;
         let base = intent::base(&mut connection, id).await.map_err(from_store)?;
         let may_sign =
@@ -148,7 +149,7 @@ impl Control {
         let mut summary: Summary =
             serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&facts_at_commit(&case));
-        let now = match weighed
+        let impact = match weighed
             .as_ref()
             .and_then(|weighed| weighed.planned.as_ref().map(|planned| (weighed, planned)))
         {
@@ -157,8 +158,8 @@ impl Control {
             ),
             None => None,
         };
-        let fresh = now.is_some();
-        let shift = came_from.as_ref().map(|came| &came.shift);
+        let fresh = impact.is_some();
+        let shift = came_from.as_ref().map(|replan| &replan.shift);
         let differences =
             shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
         // Only the summary has the noderoles that were removed since.
@@ -200,7 +201,7 @@ impl Control {
             left_out: summary.left_out,
             clashes: summary.clashes,
             waves: summary.waves,
-            consequences: now.unwrap_or(summary.consequences),
+            consequences: impact.unwrap_or(summary.consequences),
             checks: weighed
                 .filter(|_| fresh)
                 .map_or(summary.findings, |weighed| weighed.findings.clone()),
@@ -243,13 +244,13 @@ impl Control {
         reason: String,
         signature: Option<Signature>,
     ) -> Result<(), Problem> {
-        let judged = self.insert_verdict(actor, id, (kind, reason), signature).await;
-        if let Err(no) = &judged
+        let result = self.insert_verdict(actor, id, (kind, reason), signature).await;
+        if let Err(no) = &result
             && matches!(no.status, 401 | 403 | 409)
         {
             self.audit_refusal(actor, "submission.verdict.refused", id, &no.code).await?;
         }
-        judged
+        result
     }
 
     async fn insert_verdict(
@@ -303,8 +304,8 @@ impl Control {
         // Repeating a verdict has no effect, so a request that is sent twice gives one verdict.
         let last = case.verdicts.iter().rfind(|v| v.person == actor.person);
         let counts = kind != VerdictKind::Approve || case.facts.counts(actor.person);
-        let same = last.is_some_and(|v| v.kind == kind && v.reason == reason && !v.void);
-        if same && counts && signature.is_none() {
+        let is_repeated = last.is_some_and(|v| v.kind == kind && v.reason == reason && !v.void);
+        if is_repeated && counts && signature.is_none() {
             return Ok(());
         }
         let verdict = intent::insert_verdict(&mut transaction, id, actor.person, kind, reason)
@@ -408,9 +409,9 @@ pub(crate) fn may_commit(
         let has_some = [Permission::Operator, Permission::Reviewer]
             .into_iter()
             .any(|p| actor.has_permission_somewhere(p));
-        let place = if has_some { " in all affected deployments" } else { "" };
+        let scope = if has_some { " in all affected deployments" } else { "" };
         return Err(format!(
-            "You cannot commit this review without the permission operator or reviewer{place}. {}",
+            "You cannot commit this review without the permission operator or reviewer{scope}. {}",
             case.facts.helpers.commit_hint()
         ));
     }
@@ -441,9 +442,9 @@ async fn helpers(
             helpers.administrators.push(name);
         }
     }
-    let wrote = |name: &String| authors.iter().any(|author| author.name == *name);
-    if helpers.operators.iter().any(wrote) {
-        helpers.operators.retain(wrote);
+    let is_author = |name: &String| authors.iter().any(|author| author.name == *name);
+    if helpers.operators.iter().any(is_author) {
+        helpers.operators.retain(is_author);
     }
     Ok(helpers)
 }
@@ -549,27 +550,27 @@ pub(crate) async fn policies(
 /// The changes of a submission relative to its own base: documents and policy.
 pub(crate) async fn changed(
     control: &Control,
-    by: &Beside,
+    compute: &Beside,
     row: &SubmissionRow,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
     let policy = policies(&mut connection, row).await?;
     drop(connection);
-    Ok(Difference { policy, ..shown(control, by, documents).await? })
+    Ok(Difference { policy, ..shown(control, compute, documents).await? })
 }
 
 /// The difference as submitted, computed from the documents themselves.
 pub(crate) async fn shown(
     control: &Control,
-    by: &Beside,
+    compute: &Beside,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
     let (was, is) = sides(&mut connection, documents).await?;
     drop(connection);
     let documents = documents.to_vec();
-    by.work(move || difference_of(&was, &is, &documents)).await?
+    compute.work(move || difference_of(&was, &is, &documents)).await?
 }
 
 /// The difference between the two sides of a change.
@@ -610,11 +611,11 @@ pub(crate) async fn sides(
         for (blueprint, hash, deployment) in sides {
             let Some(hash) = hash else { continue };
             let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
-            let read = match deployment {
+            let loaded = match deployment {
                 true => blueprint.load_deployment(hash, body),
                 false => blueprint.load_node(hash, body),
             };
-            read.map_err(|error| {
+            loaded.map_err(|error| {
                 tracing::error!(%error, "cannot read a document of a submission");
                 Problem::internal()
             })?;
@@ -627,7 +628,7 @@ pub(crate) async fn sides(
 /// blueprints that contain the deployments outside of the change, for both sides.
 pub(crate) async fn load_pins(
     control: &Control,
-    by: &Beside,
+    compute: &Beside,
     difference: Difference,
     documents: &[DocumentChange],
     others: (Arc<Blueprint>, Arc<Blueprint>),
@@ -643,13 +644,14 @@ pub(crate) async fn load_pins(
     let (was, is) = sides(&mut connection, &documents).await?;
     drop(connection);
     let catalog = Arc::clone(&present.catalog);
-    by.work(move || {
-        let old = versions::Side { touched: &was, others: &others.0 };
-        let new = versions::Side { touched: &is, others: &others.1 };
-        let pins = versions::pins(&difference, old, new, &catalog);
-        (difference, pins)
-    })
-    .await
+    compute
+        .work(move || {
+            let old = versions::Side { touched: &was, others: &others.0 };
+            let new = versions::Side { touched: &is, others: &others.1 };
+            let pins = versions::pins(&difference, old, new, &catalog);
+            (difference, pins)
+        })
+        .await
 }
 
 fn deployment_name(case: &Case, summary: &Summary) -> Result<DeploymentName, Problem> {

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::Problem;
 use api::catalog::{
-    MAX_GRAPH_ROLES, ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_VERSIONS, Meant, RoleEdge,
-    RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse, RoleVersion,
-    RoleVertex, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_GRAPH_ROLES, MAX_VERSIONS, Meant,
+    RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse,
+    RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::PAGE_SIZE;
 use api::listing::{Cursor, Key};
@@ -57,10 +57,10 @@ fn bound(present: &Present) -> Bound {
         *by_content.entry((noderole.role, noderole.deployment)).or_default() += 1;
     }
     let mut bound = Bound::new();
-    let offered = present.skeleton.deployments.iter();
-    let offered = offered
+    let unbound = present.skeleton.deployments.iter();
+    let unbound = unbound
         .flat_map(|(id, deployment)| deployment.roles.values().map(|hash| ((*hash, *id), 0)));
-    for ((hash, deployment), count) in by_content.into_iter().chain(offered) {
+    for ((hash, deployment), count) in by_content.into_iter().chain(unbound) {
         let Ok(role) = present.catalog.role(hash) else { continue };
         let of_role = bound.entry((role.barclamp.clone(), role.name.clone())).or_default();
         *of_role.entry(deployment).or_default() += count;
@@ -88,46 +88,47 @@ fn keys(role: &RoleSummary, sort: RoleSort) -> Vec<Key> {
 
 /// The edges between roles (parent, child, reason).
 fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
-    let mut answers: BTreeMap<&RoleName, Vec<usize>> = BTreeMap::new();
-    let mut owners: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (place, known) in all.iter().enumerate() {
-        known.role.names().for_each(|name| answers.entry(name).or_default().push(place));
+    let mut by_name: BTreeMap<&RoleName, Vec<usize>> = BTreeMap::new();
+    let mut by_attribute: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, known) in all.iter().enumerate() {
+        known.role.names().for_each(|name| by_name.entry(name).or_default().push(index));
         known
             .role
             .attribs
             .iter()
-            .for_each(|attrib| owners.entry(attrib.name.as_str()).or_default().push(place));
+            .for_each(|attrib| by_attribute.entry(attrib.name.as_str()).or_default().push(index));
     }
-    let meant = |name: &RoleName| answers.get(name).into_iter().flatten().copied();
+    let meant = |name: &RoleName| by_name.get(name).into_iter().flatten().copied();
     let mut edges = BTreeSet::new();
-    for (place, known) in all.iter().enumerate() {
+    for (index, known) in all.iter().enumerate() {
         let required = known.role.requires.iter().flat_map(meant);
-        edges.extend(required.map(|from| RoleEdge { from, to: place, tie: RoleTie::Requires }));
+        edges.extend(required.map(|from| RoleEdge { from, to: index, tie: RoleTie::Requires }));
         let read = known
             .role
             .wants
             .iter()
-            .flat_map(|name| owners.get(name.as_str()).into_iter().flatten().copied());
-        edges.extend(read.map(|from| RoleEdge { from, to: place, tie: RoleTie::Reads }));
-        let later = known.role.preceeds.iter().flat_map(meant);
-        edges.extend(later.map(|to| RoleEdge { from: place, to, tie: RoleTie::Preceeds }));
+            .flat_map(|name| by_attribute.get(name.as_str()).into_iter().flatten().copied());
+        edges.extend(read.map(|from| RoleEdge { from, to: index, tie: RoleTie::Reads }));
+        let preceded = known.role.preceeds.iter().flat_map(meant);
+        edges.extend(preceded.map(|to| RoleEdge { from: index, to, tie: RoleTie::Preceeds }));
     }
     edges.retain(|edge| edge.from != edge.to);
     edges
 }
 
 /// The indexes that can be reached from these along the edges, up or down.
-fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, up: bool) -> BTreeSet<usize> {
+fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, upward: bool) -> BTreeSet<usize> {
     let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for edge in edges {
-        let (here, there) = if up { (edge.to, edge.from) } else { (edge.from, edge.to) };
-        next.entry(here).or_default().push(there);
+        let (from_index, to_index) =
+            if upward { (edge.to, edge.from) } else { (edge.from, edge.to) };
+        next.entry(from_index).or_default().push(to_index);
     }
-    let (mut seen, mut open) = (from.clone(), from.iter().copied().collect::<VecDeque<usize>>());
-    while let Some(here) = open.pop_front() {
-        for there in next.get(&here).into_iter().flatten() {
-            if seen.insert(*there) {
-                open.push_back(*there);
+    let (mut seen, mut queue) = (from.clone(), from.iter().copied().collect::<VecDeque<usize>>());
+    while let Some(from_index) = queue.pop_front() {
+        for to_index in next.get(&from_index).into_iter().flatten() {
+            if seen.insert(*to_index) {
+                queue.push_back(*to_index);
             }
         }
     }
@@ -164,10 +165,10 @@ fn no_barclamp(name: &str, all: &[Known<'_>]) -> Problem {
 
 impl Control {
     /// A page of the roles of the newest versions.
-    pub async fn roles(&self, actor: &Actor, wanted: &RolesWanted) -> Result<RolePage, Problem> {
+    pub async fn roles(&self, actor: &Actor, query: &RolesWanted) -> Result<RolePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = words::asked(&wanted.filter)?.unwrap_or_default().to_lowercase();
-        let barclamp = words::asked(&wanted.barclamp)?;
+        let text = words::asked(&query.filter)?.unwrap_or_default().to_lowercase();
+        let barclamp = words::asked(&query.barclamp)?;
         let present = self.present().await?;
         let all = known(&present.catalog)?;
         if let Some(name) =
@@ -199,8 +200,7 @@ impl Control {
         };
         let roles: Vec<RoleSummary> = all.iter().filter(fits).map(summary).collect();
         let count = roles.len();
-        let (roles, next) =
-            cursor::page(roles, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+        let (roles, next) = cursor::page(roles, keys, query.sort, query.after.as_ref(), PAGE_SIZE)?;
         Ok(RolePage { roles, count, next })
     }
 
@@ -209,10 +209,10 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &RoleWanted,
+        query: &RoleWanted,
     ) -> Result<RoleView, Problem> {
         actor.require(Permission::Viewer)?;
-        let barclamp = words::asked(&wanted.barclamp)?;
+        let barclamp = words::asked(&query.barclamp)?;
         let present = self.present().await?;
         let all = known(&present.catalog)?;
         let mut named =
@@ -220,8 +220,8 @@ impl Control {
         let namesakes: Vec<&BarclampName> =
             named.clone().map(|(_, known)| &known.version.name).collect();
         let found = named
-            .find(|(_, known)| barclamp.is_none_or(|wanted| known.version.name.as_str() == wanted));
-        let (place, known) = found.ok_or_else(|| match barclamp {
+            .find(|(_, known)| barclamp.is_none_or(|query| known.version.name.as_str() == query));
+        let (index, known) = found.ok_or_else(|| match barclamp {
             Some(barclamp) if all.iter().all(|known| known.version.name.as_str() != barclamp) => {
                 no_barclamp(barclamp, &all)
             }
@@ -230,9 +230,9 @@ impl Control {
         })?;
         let role = known.role;
         let names = |places: Vec<usize>| {
-            places.into_iter().map(|place| all[place].role.name.clone()).collect()
+            places.into_iter().map(|index| all[index].role.name.clone()).collect()
         };
-        let answering = |name: &RoleName| {
+        let roles_named = |name: &RoleName| {
             let by = all
                 .iter()
                 .filter(|known| known.role.satisfies(name))
@@ -240,16 +240,16 @@ impl Control {
             Meant { name: name.clone(), by: by.collect() }
         };
         let roles_with_attribute = |name: &engine::ids::AttribName| {
-            let owns =
+            let has_attribute =
                 |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
             Meant {
                 name: name.clone(),
-                by: all.iter().filter(owns).map(|known| known.role.name.clone()).collect(),
+                by: all.iter().filter(has_attribute).map(|known| known.role.name.clone()).collect(),
             }
         };
         let children = edges(&all)
             .into_iter()
-            .filter(|edge| edge.from == place && edge.tie == RoleTie::Requires);
+            .filter(|edge| edge.from == index && edge.tie == RoleTie::Requires);
         let bound =
             bound(&present).remove(&(role.barclamp.clone(), role.name.clone())).unwrap_or_default();
         let uses = bound.into_iter().filter_map(|(id, noderoles)| {
@@ -263,7 +263,7 @@ impl Control {
             hash: known.hash,
             version: known.version.version.clone(),
             flags: flags(&role.flags),
-            requires: role.requires.iter().map(answering).collect(),
+            requires: role.requires.iter().map(roles_named).collect(),
             wants: role.wants.iter().map(roles_with_attribute).collect(),
             required_by: names(children.map(|edge| edge.to).collect()),
             namesakes: namesakes
@@ -280,16 +280,16 @@ impl Control {
     pub async fn role_graph(
         &self,
         actor: &Actor,
-        wanted: &RoleGraphWanted,
+        query: &RoleGraphWanted,
     ) -> Result<RoleGraph, Problem> {
         actor.require(Permission::Viewer)?;
-        let (barclamp, role) = (words::asked(&wanted.barclamp)?, words::asked(&wanted.role)?);
+        let (barclamp, role) = (words::asked(&query.barclamp)?, words::asked(&query.role)?);
         let present = self.present().await?;
         let all = known(&present.catalog)?;
         let edges = edges(&all);
         let mut shown: BTreeSet<usize> = (0..all.len()).collect();
         if let Some(name) = barclamp {
-            let own = |place: &usize| all[*place].version.name.as_str() == name;
+            let own = |index: &usize| all[*index].version.name.as_str() == name;
             let own: BTreeSet<usize> = (0..all.len()).filter(own).collect();
             if own.is_empty() {
                 return Err(no_barclamp(name, &all));
@@ -299,14 +299,14 @@ impl Control {
             shown = near.flat_map(|edge| [edge.from, edge.to]).chain(own.iter().copied()).collect();
         }
         if let Some(name) = role {
-            let it: BTreeSet<usize> =
-                (0..all.len()).filter(|place| all[*place].role.name.as_str() == name).collect();
-            if it.is_empty() {
+            let start: BTreeSet<usize> =
+                (0..all.len()).filter(|index| all[*index].role.name.as_str() == name).collect();
+            if start.is_empty() {
                 return Err(no_role(name, &all));
             }
-            let around: BTreeSet<usize> =
-                &reached(&it, &edges, true) | &reached(&it, &edges, false);
-            shown = &shown & &around;
+            let connected: BTreeSet<usize> =
+                &reached(&start, &edges, true) | &reached(&start, &edges, false);
+            shown = &shown & &connected;
         }
         let count = shown.len();
         if count > MAX_GRAPH_ROLES {
@@ -314,21 +314,21 @@ impl Control {
         }
         let places: BTreeMap<usize, usize> =
             shown.iter().enumerate().map(|(new, old)| (*old, new)).collect();
-        let vertex = |place: &usize| {
-            let role = all[*place].role;
+        let vertex = |index: &usize| {
+            let role = all[*index].role;
             RoleVertex {
                 name: role.name.clone(),
                 barclamp: role.barclamp.clone(),
                 flags: flags(&role.flags),
             }
         };
-        let moved = |edge: &RoleEdge| {
+        let reindexed = |edge: &RoleEdge| {
             let (from, to) = (*places.get(&edge.from)?, *places.get(&edge.to)?);
             Some(RoleEdge { from, to, tie: edge.tie })
         };
         Ok(RoleGraph {
             roles: shown.iter().map(vertex).collect(),
-            edges: edges.iter().filter_map(moved).collect(),
+            edges: edges.iter().filter_map(reindexed).collect(),
             count,
         })
     }
@@ -337,20 +337,20 @@ impl Control {
     pub async fn imports(
         &self,
         actor: &Actor,
-        wanted: &ImportsWanted,
+        query: &ImportsWanted,
     ) -> Result<ImportPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let barclamp = words::asked(&wanted.barclamp)?;
-        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
-        let ImportSort::Imported = wanted.sort.by;
+        let barclamp = words::asked(&query.barclamp)?;
+        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let ImportSort::Imported = query.sort.by;
         let last = match behind.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
             _ => None,
         };
         let mut connection = self.connection().await?;
-        let most = i64::try_from(IMPORTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
+        let limit = i64::try_from(IMPORTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
         let mut rows =
-            intent::import_reports(&mut connection, barclamp, wanted.sort.descending, last, most)
+            intent::import_reports(&mut connection, barclamp, query.sort.descending, last, limit)
                 .await
                 .map_err(from_store)?;
         let more = rows.len() > IMPORTS_PER_PAGE;
@@ -358,7 +358,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::behind(wanted.sort, &[Key::from(row.id)]));
+            .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
         let report = |row: intent::ImportRow| ImportReport {
             id: row.id,
             at: at(row.at),
@@ -375,16 +375,16 @@ const IMPORTS_PER_PAGE: usize = 20;
 /// The versions of a role's barclamp that contain the role, newest first.
 fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
     let name = &known.version.name;
-    let of_it = present.catalog.barclamps().filter(|(_, version)| version.name == *name);
-    let mut having: Vec<(Hash, &Barclamp, Hash)> = of_it
+    let same_barclamp = present.catalog.barclamps().filter(|(_, version)| version.name == *name);
+    let mut with_role: Vec<(Hash, &Barclamp, Hash)> = same_barclamp
         .filter_map(|(hash, version)| {
             Some((hash, &**version, *version.roles.get(&known.role.name)?))
         })
         .collect();
-    having.sort_by(|(_, a, _), (_, b, _)| {
+    with_role.sort_by(|(_, a, _), (_, b, _)| {
         order(&b.version, &a.version).then_with(|| b.version.cmp(&a.version))
     });
-    having.truncate(MAX_VERSIONS);
+    with_role.truncate(MAX_VERSIONS);
     let version = |(hash, version, role): (Hash, &Barclamp, Hash)| {
         let pins = |deployment: &&engine::cluster::SkeletonDeployment| {
             deployment.barclamps.get(name) == Some(&hash)
@@ -399,5 +399,5 @@ fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
         used_by.sort();
         RoleVersion { version: version.version.clone(), same: role == known.hash, used_by }
     };
-    having.into_iter().map(version).collect()
+    with_role.into_iter().map(version).collect()
 }

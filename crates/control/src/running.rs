@@ -94,16 +94,16 @@ impl Control {
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
         let called =
             format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
-        let retried = self.retry_step(actor, noderole, reason, &called).await;
+        let result = self.retry_step(actor, noderole, reason, &called).await;
         // Audit a refused attempt too, as a separate action. It needs its own transaction, because
         // the refused one was rolled back.
-        if let Err(no) = &retried
+        if let Err(no) = &result
             && no.status < 500
         {
             let detail = json!({"reason": reason, "refused": no.code});
             self.note(actor, "step.retry.refused", &noderole.to_string(), &detail).await?;
         }
-        retried
+        result
     }
 
     async fn retry_step(
@@ -131,8 +131,8 @@ impl Control {
         .await
         .map_err(from_store)?;
         let step = StepId::of(noderole, &ActionName::run());
-        let asked = running::request_retry(&mut transaction, step, &actor.name).await;
-        asked.map_err(|error| retry_problem(error, called))?;
+        let requested = running::request_retry(&mut transaction, step, &actor.name).await;
+        requested.map_err(|error| retry_problem(error, called))?;
         done(transaction).await
     }
 
@@ -144,10 +144,10 @@ impl Control {
         let place = reading::run_deployment(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
         running::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
-        let now = actor.still(&mut transaction).await?;
-        place.map_or(Ok(()), |place| now.require_in(Permission::Operator, place))?;
-        let asked = match running::request_cancel(&mut transaction, run, &actor.name).await {
-            Ok(asked) => asked,
+        let current = actor.still(&mut transaction).await?;
+        place.map_or(Ok(()), |place| current.require_in(Permission::Operator, place))?;
+        let requested = match running::request_cancel(&mut transaction, run, &actor.name).await {
+            Ok(requested) => requested,
             Err(ChangeError::RunNotOpen(_)) => {
                 return Err(run_not_open(&mut transaction, run).await?);
             }
@@ -163,7 +163,7 @@ impl Control {
         .await
         .map_err(from_store)?;
         done(transaction).await?;
-        running::finish_cancel(self.store.pool(), run, asked).await.map_err(from_change)
+        running::finish_cancel(self.store.pool(), run, requested).await.map_err(from_change)
     }
 
     async fn note(
@@ -219,7 +219,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let told = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
+        let event = Live::Hold { deployment, by: held.then(|| actor.name.clone()) };
         // The list of pending steps covers all deployments, so pages that watch runs are notified
         // too.
         let topics: Vec<Topic> = below(&rows, deployment)
@@ -227,7 +227,7 @@ impl Control {
             .map(Topic::Deployment)
             .chain([Topic::Runs])
             .collect();
-        intent::append_event_to_topics(&mut transaction, &topics, &told)
+        intent::append_event_to_topics(&mut transaction, &topics, &event)
             .await
             .map_err(from_store)?;
         done(transaction).await

@@ -55,9 +55,9 @@ impl Said {
     /// The severe lines, and the others up to the limit.
     pub fn bounded(self) -> Vec<String> {
         let Self { grave: mut lines, mut rest } = self;
-        let room = MAX_LINES.saturating_sub(lines.len());
-        let more = rest.len().saturating_sub(room);
-        rest.truncate(room);
+        let limit = MAX_LINES.saturating_sub(lines.len());
+        let more = rest.len().saturating_sub(limit);
+        rest.truncate(limit);
         lines.extend(rest);
         if more > 0 {
             lines.push(format!("And {more} more. The list of changes shows all of them."));
@@ -145,17 +145,17 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
             some_of(jigs)
         )),
     }
-    let reached = effects.connections.iter().filter(|set| {
-        let is_there =
+    let changed = effects.connections.iter().filter(|set| {
+        let is_unchanged =
             |doc: &NodeDoc| set.connection.apply(doc.connection.as_ref()).ok() == doc.connection;
-        names.changes_node(set.node, is_there)
+        names.changes_node(set.node, is_unchanged)
     });
-    let reached: Vec<String> = reached.map(|set| names.node(set.node)).collect();
-    if !reached.is_empty() {
-        let its = if reached.len() == 1 { "its" } else { "their" };
-        let nodes = some_nodes(&reached);
+    let changed: Vec<String> = changed.map(|set| names.node(set.node)).collect();
+    if !changed.is_empty() {
+        let possessive = if changed.len() == 1 { "its" } else { "their" };
+        let nodes = some_nodes(&changed);
         lines.push(format!(
-            "Changes the connection of {nodes}: {its} steps run on the machine of the new \
+            "Changes the connection of {nodes}: {possessive} steps run on the machine of the new \
              connection."
         ));
     }
@@ -183,10 +183,10 @@ fn told<K: Ord>(
 ) -> Vec<String> {
     let all = groups.len();
     // A line for a single remaining group would save nothing.
-    let alone = if all > MAX_GROUPS + 1 { MAX_GROUPS } else { all };
+    let listed = if all > MAX_GROUPS + 1 { MAX_GROUPS } else { all };
     let mut groups = groups.into_iter();
     let mut lines: Vec<String> =
-        groups.by_ref().take(alone).map(|(key, named)| line(&key, &named)).collect();
+        groups.by_ref().take(listed).map(|(key, named)| line(&key, &named)).collect();
     let (keys, named): (Vec<K>, Vec<Vec<String>>) = groups.unzip();
     if !keys.is_empty() {
         let named: BTreeSet<String> = named.into_iter().flatten().collect();
@@ -337,22 +337,26 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         ));
     }
     let mut asked: Grouped<&RoleName> = BTreeMap::new();
-    let mut brought: BTreeSet<&RoleName> = BTreeSet::new();
+    let mut implicit: BTreeSet<&RoleName> = BTreeSet::new();
     for bound in &effects.bound {
         match &bound.why {
             Why::Asked { .. } => {
                 asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
             }
-            Why::Brought { .. } => drop(brought.insert(&bound.noderole.role)),
+            Why::Brought { .. } => drop(implicit.insert(&bound.noderole.role)),
         }
     }
     for (role, nodes) in &asked {
         lines.push(format!("Adds {role} on {}.", some_nodes(nodes)));
     }
-    if !brought.is_empty() {
-        let came = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
-        let roles: Vec<String> = brought.iter().map(|r| r.to_string()).collect();
-        lines.push(format!("Also adds {}: {}.", words::count(came, "noderole"), some_of(&roles)));
+    if !implicit.is_empty() {
+        let implicit_count = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
+        let roles: Vec<String> = implicit.iter().map(|r| r.to_string()).collect();
+        lines.push(format!(
+            "Also adds {}: {}.",
+            words::count(implicit_count, "noderole"),
+            some_of(&roles)
+        ));
     }
     lines.extend(moves(
         names,
@@ -375,10 +379,10 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     let mut own: Grouped<&RoleName> = BTreeMap::new();
     for set in &effects.noderole_data {
-        let is_there = |doc: &NodeDoc| {
+        let is_unchanged = |doc: &NodeDoc| {
             doc.noderoles.get(&set.noderole).is_some_and(|known| known.data == set.data)
         };
-        if !names.changes_node(set.node, is_there) {
+        if !names.changes_node(set.node, is_unchanged) {
             continue;
         }
         own.entry(&set.noderole.role).or_default().push(names.node(set.node));
@@ -394,13 +398,13 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
 fn secrets(consequences: &Consequences) -> Vec<String> {
     let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
-    let alone = if used.len() > MAX_GROUPS + 1 { MAX_GROUPS } else { used.len() };
+    let listed = if used.len() > MAX_GROUPS + 1 { MAX_GROUPS } else { used.len() };
     let mut lines: Vec<String> =
-        used.iter().take(alone).map(|secret| words::capitalize(&format!("{secret}."))).collect();
-    if used.len() > alone {
+        used.iter().take(listed).map(|secret| words::capitalize(&format!("{secret}."))).collect();
+    if used.len() > listed {
         lines.push(format!(
             "Adds or replaces {} more uses of secrets. The list of effects shows all of them.",
-            used.len() - alone
+            used.len() - listed
         ));
     }
     lines

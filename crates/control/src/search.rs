@@ -52,17 +52,17 @@ fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
 
 impl Control {
     /// Searches each kind by name.
-    pub async fn search(&self, actor: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
+    pub async fn search(&self, actor: &Actor, query: &SearchWanted) -> Result<Found, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = words::asked(&wanted.q)?
+        let text = words::asked(&query.q)?
             .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
         if text.chars().count() > MAX_QUERY_CHARS {
             return Err(Problem::invalid(format!(
                 "q: must have at most {MAX_QUERY_CHARS} characters."
             )));
         }
-        let small = text.to_lowercase();
-        let number = small.strip_prefix('#').unwrap_or(&small).parse::<i64>().ok();
+        let lowercase = text.to_lowercase();
+        let number = lowercase.strip_prefix('#').unwrap_or(&lowercase).parse::<i64>().ok();
         let present = self.present().await?;
         let run = match number {
             Some(number) => reading::run(&self.store, RunId(number)).await.map_err(from_store)?,
@@ -70,13 +70,13 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let parts = [
-            deployments(&present, &small),
-            nodes(&present, &small),
-            roles(&present, &small),
+            deployments(&present, &lowercase),
+            nodes(&present, &lowercase),
+            roles(&present, &lowercase),
             (run.map(|row| run_hit(&present, &row)).transpose()?.into_iter().collect(), false),
             reviews(&mut connection, text, number).await?,
             match actor.may(Permission::Admin) {
-                true => people(&mut connection, &small).await?,
+                true => people(&mut connection, &lowercase).await?,
                 false => Default::default(),
             },
         ];
@@ -101,10 +101,10 @@ fn deployments(present: &Present, text: &str) -> (Vec<Hit>, bool) {
 fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     // Phantom nodes are found as their deployments.
     let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
-    let fits = all.filter_map(|(id, node)| {
+    let matches = all.filter_map(|(id, node)| {
         Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node)))
     });
-    let (nodes, more) = best(fits.collect());
+    let (nodes, more) = best(matches.collect());
     let hit = |(id, node): (NodeId, &SkeletonNode)| {
         let deployment = present.skeleton.deployments.get(&node.deployment)?.name.clone();
         Some(Hit::Node { id, fqdn: node.fqdn.to_string(), deployment })
@@ -119,14 +119,14 @@ fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     let all = newest
         .iter()
         .flat_map(|(name, (_, barclamp))| barclamp.roles.keys().map(move |role| (role, *name)));
-    let fits = all.filter_map(|(role, barclamp)| {
+    let matches = all.filter_map(|(role, barclamp)| {
         let fit = fit(&role.as_str().to_lowercase(), text)?;
         Some((
             (fit, format!("{role} {barclamp}")),
             Hit::Role { role: role.clone(), barclamp: barclamp.clone() },
         ))
     });
-    best(fits.collect())
+    best(matches.collect())
 }
 
 fn run_hit(present: &Present, row: &reading::RunRow) -> Result<Hit, Problem> {

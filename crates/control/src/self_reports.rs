@@ -45,9 +45,9 @@ impl Control {
             || name.chars().count() > limits::NODE_TOKEN_NAME
             || name.contains(['\n', '\t'])
         {
-            let most = limits::NODE_TOKEN_NAME;
+            let max = limits::NODE_TOKEN_NAME;
             return Err(Problem::invalid(format!(
-                "name: must be one line of 1 to {most} characters. Describe the purpose of the \
+                "name: must be one line of 1 to {max} characters. Describe the purpose of the \
                  token."
             )));
         }
@@ -64,11 +64,12 @@ impl Control {
         let machine = machine.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
-        let place = node_deployment(&mut transaction, node).await?;
-        actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
+        let deployment = node_deployment(&mut transaction, node).await?;
+        actor
+            .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
-        let made = node_tokens::insert_node_token(
+        let inserted = node_tokens::insert_node_token(
             &mut transaction,
             node,
             &token.hash(),
@@ -78,7 +79,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let Some((id, expires)) = made else {
+        let Some((id, expires)) = inserted else {
             return Err(Problem::conflict(
                 "too_many_tokens",
                 format!(
@@ -118,8 +119,9 @@ impl Control {
         let machine = machine.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
-        let place = node_deployment(&mut transaction, node).await?;
-        actor.require_any_in_all(&[Permission::Operator, Permission::Admin], &[place].into())?;
+        let deployment = node_deployment(&mut transaction, node).await?;
+        actor
+            .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let name = node_tokens::revoke_node_token(&mut transaction, node, token)
             .await
@@ -162,10 +164,10 @@ impl Control {
             return Err(unknown());
         }
         let mut connection = self.connection().await?;
-        let found = node_tokens::authenticate_node(&mut connection, &hash_of(token))
+        let row = node_tokens::authenticate_node(&mut connection, &hash_of(token))
             .await
             .map_err(from_store)?;
-        let (node, token) = found.ok_or_else(unknown)?;
+        let (node, token) = row.ok_or_else(unknown)?;
         let address = visitor.address.map(|address| address.to_string()).unwrap_or_default();
         Ok(Itself(Reporter { node, token, address }))
     }

@@ -48,12 +48,12 @@ impl Control {
         }
         let last: BTreeMap<PersonId, i64> =
             verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
-        let by = last
+        let signers = last
             .into_iter()
             .filter(|(_, verdict)| signed.contains_key(verdict))
             .map(|(person, _)| person);
         let signing = Signing {
-            signed: by.collect(),
+            signed: signers.collect(),
             able: rows::able(on, people).await.map_err(from_store)?,
         };
         Ok(Given { signed, signing: Some(signing) })
@@ -90,17 +90,17 @@ impl Control {
 }
 
 async fn signed(on: &mut PgConnection, id: ReviewId) -> Result<Signed, Problem> {
-    let given = rows::signatures(on, &[id]).await.map_err(from_store)?;
-    if given.is_empty() {
+    let rows_of_review = rows::signatures(on, &[id]).await.map_err(from_store)?;
+    if rows_of_review.is_empty() {
         return Ok(Signed::new());
     }
     let reviewed =
         rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
-    let used: BTreeSet<_> = given.iter().map(|signature| signature.passkey).collect();
+    let used: BTreeSet<_> = rows_of_review.iter().map(|signature| signature.passkey).collect();
     let names = rows::names(on, &used).await.map_err(from_store)?;
     let keys = rows::load_with_confirmers(on, &used).await.map_err(from_store)?;
     let mut signed = Signed::new();
-    for signature in given {
+    for signature in rows_of_review {
         let (person, nonce) = (signature.person, signature.nonce);
         let statement = Statement::Verdict {
             reviewed: reviewed.clone(),

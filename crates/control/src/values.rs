@@ -49,7 +49,7 @@ impl Control {
         &self,
         actor: &Actor,
         id: NoderoleId,
-        wanted: &ValuesWanted,
+        query: &ValuesWanted,
     ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -57,12 +57,12 @@ impl Control {
         let row = row.filter(|row| row.noderole.disposition == "in_service");
         let row =
             row.ok_or_else(|| Problem::not_found("This noderole does not exist or was removed."))?;
-        let layered = self.layered(&present, &row, wanted.own).await?;
+        let layered = self.layered(&present, &row, query.own).await?;
         let sources =
             layered.sources.iter().map(|(path, source)| (path.as_str(), source.clone())).collect();
         let mut connection = self.connection().await?;
         let page =
-            page(&mut connection, &present, &layered.value, sources, wanted, present.head.number)
+            page(&mut connection, &present, &layered.value, sources, query, present.head.number)
                 .await?;
         Ok(ValuesView {
             name: format!("{} on {}", row.noderole.role, present.in_full(&row.node.fqdn)),
@@ -127,10 +127,10 @@ impl Control {
         &self,
         actor: &Actor,
         id: RunId,
-        wanted: &ValuesWanted,
+        query: &ValuesWanted,
     ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
-        if wanted.own {
+        if query.own {
             return Err(Problem::invalid(
                 "own: a run has no values of its own. Omit it, or get the values of the noderole.",
             ));
@@ -146,13 +146,13 @@ impl Control {
             ))
         })?;
         let mut connection = self.connection().await?;
-        let given = reading::run_input(&mut connection, id).await.map_err(from_store)?;
-        let (input, surroundings, target) = given.unwrap_or_default();
+        let documents = reading::run_input(&mut connection, id).await.map_err(from_store)?;
+        let (input, surroundings, target) = documents.unwrap_or_default();
         let input = input.unwrap_or_default();
         let empty = serde_json::Map::new();
-        let told = input.get("sources").and_then(Value::as_object).unwrap_or(&empty);
+        let source_values = input.get("sources").and_then(Value::as_object).unwrap_or(&empty);
         // Sort by path; the database does not keep an order.
-        let sources = told.iter().filter_map(|(path, source)| {
+        let sources = source_values.iter().filter_map(|(path, source)| {
             Some((path.as_str(), serde_json::from_value::<Source>(source.clone()).ok()?))
         });
         let data = input.get("data").unwrap_or(&Value::Null);
@@ -161,7 +161,7 @@ impl Control {
             &present,
             data,
             sources.collect(),
-            wanted,
+            query,
             BlueprintNumber(target),
         )
         .await?;
@@ -183,10 +183,10 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &ResultsWanted,
+        query: &ResultsWanted,
     ) -> Result<ResultLines, Problem> {
         let node = self.node_named(actor, name).await?;
-        self.results(actor, node, wanted).await
+        self.results(actor, node, query).await
     }
 
     /// A page of the stored results of a node. Each is shortened, already in the query.
@@ -197,24 +197,24 @@ impl Control {
         &self,
         actor: &Actor,
         node: NodeId,
-        wanted: &ResultsWanted,
+        query: &ResultsWanted,
     ) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = match cursor::behind(wanted.sort, wanted.before.as_ref())?.as_deref() {
+        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(run)]) => Some(RunId(*run)),
             _ => None,
         };
         let filter = ResultFilter {
-            outcome: wanted.outcome.map(ResultOutcome::as_str),
-            role: words::asked(&wanted.role)?,
-            ascending: !wanted.sort.descending,
+            outcome: query.outcome.map(ResultOutcome::as_str),
+            role: words::asked(&query.role)?,
+            ascending: !query.sort.descending,
             behind,
         };
         let mut connection = self.connection().await?;
-        let most = i64::try_from(RESULTS_PER_PAGE + 1).unwrap_or(i64::MAX);
+        let limit = i64::try_from(RESULTS_PER_PAGE + 1).unwrap_or(i64::MAX);
         // One character more than is shown, to detect longer values.
         let characters = i32::try_from(MAX_VALUE_CHARS + 1).unwrap_or(i32::MAX);
-        let found = reading::node_results(&mut connection, node, filter, most, characters)
+        let found = reading::node_results(&mut connection, node, filter, limit, characters)
             .await
             .map_err(from_store)?;
         let (rows, all) = found.ok_or_else(|| {
@@ -243,7 +243,7 @@ impl Control {
         let next = results
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(wanted.sort, &[Key::from(last.run.0)]));
+            .map(|last| Cursor::behind(query.sort, &[Key::from(last.run.0)]));
         Ok(ResultLines { results, all, next })
     }
 }
@@ -288,16 +288,16 @@ async fn page(
     present: &Present,
     data: &Value,
     sources: BTreeMap<&str, Source>,
-    wanted: &ValuesWanted,
-    upto: BlueprintNumber,
+    query: &ValuesWanted,
+    until: BlueprintNumber,
 ) -> Result<ValuePage, Problem> {
-    if wanted.find.chars().count() > MAX_VALUE_CHARS {
+    if query.find.chars().count() > MAX_VALUE_CHARS {
         return Err(Problem::invalid(format!(
             "The search text is too long. Use at most {MAX_VALUE_CHARS} characters."
         )));
     }
     if let Some(junk) =
-        wanted.after.as_deref().filter(|after| !after.is_empty() && !after.starts_with('/'))
+        query.after.as_deref().filter(|after| !after.is_empty() && !after.starts_with('/'))
     {
         return Err(Problem::invalid(format!(
             "after: {} is not the path of a value. Use the `next` value of the previous page, such \
@@ -310,7 +310,7 @@ async fn page(
     let steps = reading::step_details(on, &steps).await.map_err(from_store)?;
     let steps: BTreeMap<StepId, StepOf> =
         steps.into_iter().map(|step| (StepId(step.id), step)).collect();
-    let needle = wanted.find.trim().to_lowercase();
+    let needle = query.find.trim().to_lowercase();
     let all = sources.len();
     let found: Vec<(Source, ValueView)> = sources
         .into_iter()
@@ -326,11 +326,11 @@ async fn page(
         })
         .collect();
     let matching = found.len();
-    let behind = |view: &ValueView| wanted.after.as_ref().is_none_or(|after| view.path > *after);
+    let behind = |view: &ValueView| query.after.as_ref().is_none_or(|after| view.path > *after);
     let mut rest = found.into_iter().filter(|(_, view)| behind(view));
     let mut shown: Vec<(Source, ValueView)> = rest.by_ref().take(MAX_VALUES).collect();
     let next = rest.next().and_then(|_| shown.last().map(|(_, view)| view.path.clone()));
-    add_edits(on, data, &steps, &mut shown, upto).await?;
+    add_edits(on, data, &steps, &mut shown, until).await?;
     Ok(ValuePage { values: shown.into_iter().map(|(_, view)| view).collect(), all, matching, next })
 }
 
@@ -375,7 +375,7 @@ async fn add_edits(
     data: &Value,
     steps: &BTreeMap<StepId, StepOf>,
     shown: &mut [(Source, ValueView)],
-    upto: BlueprintNumber,
+    until: BlueprintNumber,
 ) -> Result<(), Problem> {
     let settings: BTreeSet<Setting> = shown
         .iter()
@@ -384,7 +384,7 @@ async fn add_edits(
         .collect();
     let mut sets = BTreeMap::new();
     for setting in settings.into_iter().take(MAX_SETTINGS) {
-        let rows = reading::sets(on, &setting, upto).await.map_err(from_store)?;
+        let rows = reading::sets(on, &setting, until).await.map_err(from_store)?;
         sets.insert(setting, rows);
     }
     for (source, view) in shown {

@@ -39,12 +39,12 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let moment = self.kept.moment(&mut transaction).await?;
-        let nothing = Blueprint::default();
+        let empty = Blueprint::default();
         // Load the documents again, because the cache may be wrong too.
         let blueprint =
             load_full_blueprint(&mut transaction, moment.root).await.map_err(from_store)?;
         let all = changes(&RootDoc::default(), &blueprint.root());
-        let projection = project(&nothing, &blueprint, &all, &moment.catalog)
+        let projection = project(&empty, &blueprint, &all, &moment.catalog)
             .map_err(|error| Problem::conflict("catalog", words::sentence(&error.to_string())))?;
         let mut discrepancies = intent::discrepancies(&mut transaction, &blueprint, &projection)
             .await

@@ -99,12 +99,12 @@ pub(crate) fn pins(
         let roles = both
             .map(|((was, _), (is, _))| other_roles(deployment, was, is, catalog))
             .unwrap_or_default();
-        let version = |(hash, by): (Hash, &DeploymentDoc)| PinnedVersion {
+        let version = |(hash, compute): (Hash, &DeploymentDoc)| PinnedVersion {
             version: catalog
                 .barclamp(hash)
                 .map_or_else(|_| hash.short(), |barclamp| barclamp.version.clone()),
             hash: hash.short(),
-            from: (by.id != deployment.id).then(|| by.name.clone()),
+            from: (compute.id != deployment.id).then(|| compute.name.clone()),
         };
         PinChange {
             deployment: deployment.id,
@@ -146,7 +146,7 @@ fn other_roles(
 /// definitions and script text. A content that is missing in the catalog is skipped.
 pub(crate) async fn changes(
     control: &Control,
-    by: &Beside,
+    compute: &Beside,
     difference: &Difference,
     pins: &[PinChange],
     catalog: &Catalog,
@@ -171,7 +171,7 @@ pub(crate) async fn changes(
                 .map_err(from_store)?
         }
     };
-    by.work(move || told(known, &heads)).await
+    compute.work(move || told(known, &heads)).await
 }
 
 /// The contents with the text of their scripts. Beyond the limit, scripts are only named.

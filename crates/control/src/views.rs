@@ -42,15 +42,15 @@ pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
 }
 
 fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool {
-    let works = found.steps.todo + found.steps.transition > 0;
+    let is_working = found.steps.todo + found.steps.transition > 0;
     match state {
         DeploymentState::Held => held,
         DeploymentState::Proposed => found.proposal.is_some(),
         DeploymentState::Review => found.submission.is_some(),
         DeploymentState::Error => found.steps.error > 0,
-        DeploymentState::Working => works,
+        DeploymentState::Working => is_working,
         DeploymentState::Idle => {
-            !held && found.proposal.is_none() && found.steps.error == 0 && !works
+            !held && found.proposal.is_none() && found.steps.error == 0 && !is_working
         }
     }
 }
@@ -112,7 +112,7 @@ impl Control {
     pub async fn find_deployments(
         &self,
         actor: &Actor,
-        wanted: &DeploymentsWanted,
+        query: &DeploymentsWanted,
     ) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -136,11 +136,11 @@ impl Control {
             };
             Some((path, summary))
         };
-        let name = words::asked(&wanted.filter)?.unwrap_or_default();
+        let name = words::asked(&query.filter)?.unwrap_or_default();
         let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
         let wants = |(_, found): &(String, DeploymentSummary)| {
             found.name.as_str().contains(name)
-                && wanted.state.is_none_or(|state| is_so(found, held(found.id), state))
+                && query.state.is_none_or(|state| is_so(found, held(found.id), state))
         };
         let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).collect();
         let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
@@ -153,7 +153,7 @@ impl Control {
                 DeploymentSort::Target => vec![Key::from(found.target.0), name],
             }
         };
-        let (rows, next) = cursor::page(rows, keys, wanted.sort, wanted.after.as_ref(), PAGE_SIZE)?;
+        let (rows, next) = cursor::page(rows, keys, query.sort, query.after.as_ref(), PAGE_SIZE)?;
         Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
     }
 
@@ -362,9 +362,9 @@ impl Control {
     }
 
     /// A page of the list of runs.
-    pub async fn find_runs(&self, actor: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
+    pub async fn find_runs(&self, actor: &Actor, query: &RunsWanted) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let state = wanted.state.as_str();
+        let state = query.state.as_str();
         let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
         if !state.is_empty() && !known.contains(&state) {
             return Err(Problem::invalid(format!(
@@ -372,24 +372,24 @@ impl Control {
                 known.join(", ")
             )));
         }
-        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(query.sort, query.before.as_ref())?;
         let present = self.present().await?;
-        let worker = match words::asked(&wanted.worker)? {
+        let worker = match words::asked(&query.worker)? {
             Some(worker) => Some(self.worker_id(worker).await?),
             None => None,
         };
-        let (since, until) = window(wanted.since, wanted.until)?;
+        let (since, until) = window(query.since, query.until)?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
-            deployment: words::asked(&wanted.deployment)?
+            deployment: words::asked(&query.deployment)?
                 .map(|name| present.named(name))
                 .transpose()?,
-            node: words::asked(&wanted.node)?.map(|name| node_named(&present, name)).transpose()?,
-            role: words::asked(&wanted.role)?,
+            node: words::asked(&query.node)?.map(|name| node_named(&present, name)).transpose()?,
+            role: words::asked(&query.role)?,
             worker,
             since,
             until,
-            order: wanted.sort,
+            order: query.sort,
             behind: behind.as_deref(),
         };
         let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
@@ -400,7 +400,7 @@ impl Control {
             .map(|row| to_run(&present, row))
             .collect::<Result<Vec<_>, _>>()?;
         let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
-        let next = last.map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        let next = last.map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
         Ok(RunPage { runs, next })
     }
 
@@ -466,11 +466,11 @@ impl Control {
             reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
         let entry = |(path, source): (&String, &Value)| {
             let layer = layer_name(source.get("layer").unwrap_or(&Value::Null));
-            let whose = step(source).and_then(|s| names.get(&s).cloned());
+            let owner = step(source).and_then(|s| names.get(&s).cloned());
             Provenance {
                 path: path.clone(),
                 value: value_text(&data, path),
-                source: whose.map(|whose| format!("{layer} of {whose}")).unwrap_or(layer),
+                source: owner.map(|owner| format!("{layer} of {owner}")).unwrap_or(layer),
             }
         };
         Ok(sources.iter().take(MAX_VALUES).map(entry).collect())
@@ -622,18 +622,18 @@ fn cause_text(cause: &str, by: Option<&str>) -> String {
 /// Why a step ran again; `None` for its first run.
 fn because(run: &reading::RunModel) -> Option<String> {
     let cause = run.cause.as_deref().map(|cause| cause_text(cause, run.cause_by.as_deref()));
-    let again = (run.failures > 0).then(|| {
+    let retry = (run.failures > 0).then(|| {
         let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
         format!("retried after {}", count(failures, "failure"))
     });
-    let both: Vec<String> = cause.into_iter().chain(again).collect();
-    (!both.is_empty()).then(|| both.join("; "))
+    let causes: Vec<String> = cause.into_iter().chain(retry).collect();
+    (!causes.is_empty()).then(|| causes.join("; "))
 }
 
 /// The run limits of a step's role, as text.
 fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     let (retries, failures) = (step.retries, step.failures);
-    let tried = match (retries, failures) {
+    let retry_text = match (retries, failures) {
         (0, _) => "none: the first failure is an error".to_owned(),
         (_, 0) => {
             format!(
@@ -648,7 +648,7 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     };
     let stops = if step.freezes_node { "all steps on its node" } else { "its dependents" };
     let mut said = vec![
-        ("Retries", tried),
+        ("Retries", retry_text),
         ("Time limit", words::lasting(step.timeout_s)),
         ("An error stops", stops.to_owned()),
     ];

@@ -128,10 +128,10 @@ fn parse_cursor(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
 pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {
     let nodes = &present.skeleton.nodes;
     let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
-    let is_it = |id: &NodeId| present.called(*id).is_some_and(|called| called == name);
+    let has_name = |id: &NodeId| present.called(*id).is_some_and(|called| called == name);
     let by_name = || {
-        let plain = nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
-        plain.or_else(|| nodes.keys().copied().find(is_it))
+        let by_fqdn = nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
+        by_fqdn.or_else(|| nodes.keys().copied().find(has_name))
     };
     let shown: String = name.chars().take(253).collect();
     by_id.or_else(by_name).ok_or_else(|| {
@@ -146,7 +146,7 @@ fn micros(moment: OffsetDateTime) -> i64 {
 }
 
 async fn facts<'p>(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     present: &'p Present,
     rows: &[&WaitingRow],
 ) -> Result<Facts<'p>, Problem> {
@@ -154,19 +154,19 @@ async fn facts<'p>(
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
     };
     let todo = of(State::Todo.as_str());
-    let view = reading::admission_view_for_steps(on, &todo).await.map_err(from_store)?;
-    let mut in_the_way = BTreeSet::new();
+    let view = reading::admission_view_for_steps(connection, &todo).await.map_err(from_store)?;
+    let mut blocking = BTreeSet::new();
     for step in &todo {
-        in_the_way.extend(
+        blocking.extend(
             why_not(&view, DEFAULT_LIMITS, *step)
                 .iter()
                 .flat_map(|why| blocking_steps(&view, *step, why)),
         );
     }
-    let in_the_way: Vec<StepId> = in_the_way.into_iter().collect();
-    let places = reading::steps_with_names(on, &in_the_way).await.map_err(from_store)?;
+    let blocking: Vec<StepId> = blocking.into_iter().collect();
+    let places = reading::steps_with_names(connection, &blocking).await.map_err(from_store)?;
     let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
-    for row in reading::above(on, &of(State::Blocked.as_str())).await.map_err(from_store)? {
+    for row in reading::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)? {
         above.entry(StepId(row.step)).or_default().push(row);
     }
     let places = places.into_iter().map(|place| (StepId(place.step), place)).collect();
@@ -282,19 +282,19 @@ impl Facts<'_> {
             format!("{} on {} ({word})", row.role, self.present.in_full(&row.fqdn))
         };
         let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();
-        let beyond = parents.saturating_sub(names.len());
-        let further = if beyond > 0 { format!(" and {beyond} more") } else { String::new() };
+        let unnamed = parents.saturating_sub(names.len());
+        let suffix = if unnamed > 0 { format!(" and {unnamed} more") } else { String::new() };
         let mut says =
-            vec![format!("Waits for {}: {}{further}.", count(parents, "parent"), names.join(", "))];
+            vec![format!("Waits for {}: {}{suffix}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
         says.extend(top.map(|top| match wait {
             Wait::BehindFailure => format!("The cause is the failure of {}.", named(top)),
             _ => format!("The next step to run is {}.", named(top)),
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.
-        let acts = above.iter().filter(|row| row.state != "blocked");
+        let can_act = above.iter().filter(|row| row.state != "blocked");
         let freed_by =
-            acts.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
+            can_act.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
         Ok((says, freed_by.collect::<Result<_, _>>()?))
     }
 

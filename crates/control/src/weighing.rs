@@ -369,9 +369,9 @@ impl Control {
         if !case.is_fresh() {
             return Vec::new();
         }
-        let mut waits = Vec::new();
+        let mut reasons = Vec::new();
         if !present.head.enabled {
-            waits.push(
+            reasons.push(
                 "Execution is off. You can commit this review, but no step starts until execution \
                  is on."
                     .into(),
@@ -387,28 +387,28 @@ impl Control {
         let chain: BTreeSet<DeploymentId> =
             deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
         let held = present.rows.iter().filter(|row| chain.contains(&row.id));
-        waits.extend(held.filter_map(|row| {
-            let (by, why) = row.held.as_ref()?;
+        reasons.extend(held.filter_map(|row| {
+            let (by, reason) = row.held.as_ref()?;
             Some(format!(
-                "Deployment {} is on hold by {by} ({why}). You can commit this review, and its \
+                "Deployment {} is on hold by {by} ({reason}). You can commit this review, and its \
                  steps start when the hold ends.",
                 row.name
             ))
         }));
-        waits
+        reasons
     }
 }
 
 /// Noderoles that run again, are removed or are downstream. Whether these are active determines
 /// what the change interrupts.
 fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
-    let again = running(&planned.projection)
+    let rerunning = running(&planned.projection)
         .filter(|step| step.change != StepChange::New)
         .map(|step| step.noderole);
     let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
     let source = planned.from(present);
     let kept = kept(&source).map(|step| step.noderole);
-    again.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
+    rerunning.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
 }
 
 /// The cached results for one ground.
@@ -457,9 +457,9 @@ impl Kept {
         self.turns.place(who).await
     }
 
-    fn look<T>(&self, ground: &Ground, at: impl FnOnce(&Under) -> Option<T>) -> Option<T> {
+    fn look<T>(&self, ground: &Ground, select: impl FnOnce(&Under) -> Option<T>) -> Option<T> {
         let under = self.under.read().ok()?;
-        under.as_ref().filter(|under| under.ground.is(ground)).and_then(at)
+        under.as_ref().filter(|under| under.ground.is(ground)).and_then(select)
     }
 
     fn plan(&self, ground: &Ground, id: ReviewId) -> Option<Arc<PlannedReview>> {

@@ -184,8 +184,8 @@ impl<'a> Names<'a> {
                 format!("unbind {noderole} from {}", self.some_nodes(nodes))
             }
             Edit::Unbind { node, noderole, with_dependents } => {
-                let along = if *with_dependents { " and everything that requires it" } else { "" };
-                format!("unbind {noderole} from {}{along}", self.node(*node))
+                let suffix = if *with_dependents { " and everything that requires it" } else { "" };
+                format!("unbind {noderole} from {}{suffix}", self.node(*node))
             }
             Edit::SetNoderoleData { node, noderole, .. } => {
                 format!("set data of {noderole} on {}", self.node(*node))
@@ -239,17 +239,21 @@ impl<'a> Names<'a> {
 
     /// A policy as text.
     pub fn policy(&self, policy: &Policy) -> String {
-        let mut asks =
+        let mut requirements_text =
             vec![format!("{} for every change", count(policy.approvals as usize, "approval"))];
-        asks.extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
+        requirements_text
+            .extend(policy.by_risk.iter().map(|(risk, n)| format!("{n} for {}", risk.change())));
         if policy.cooling_hours != COOLING_HOURS {
-            asks.push(format!(
+            requirements_text.push(format!(
                 "a cooling period of {}",
                 count(policy.cooling_hours as usize, "hour")
             ));
         }
-        asks.extend(self.demands(policy));
-        format!("Sets the policy for all later changes in every deployment: {}.", asks.join(", "))
+        requirements_text.extend(self.demands(policy));
+        format!(
+            "Sets the policy for all later changes in every deployment: {}.",
+            requirements_text.join(", ")
+        )
     }
 
     /// The policy's requirements for signatures and sign-in.
@@ -308,10 +312,10 @@ pub(crate) fn capitalize(text: &str) -> String {
 }
 
 /// `one node`, `3 nodes`.
-pub(crate) fn count(n: usize, one: &str) -> String {
+pub(crate) fn count(n: usize, noun: &str) -> String {
     match n {
-        1 => format!("one {one}"),
-        n => format!("{n} {one}s"),
+        1 => format!("one {noun}"),
+        n => format!("{n} {noun}s"),
     }
 }
 

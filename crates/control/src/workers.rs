@@ -18,15 +18,15 @@ impl Control {
     pub async fn workers(
         &self,
         actor: &Actor,
-        wanted: &WorkersWanted,
+        query: &WorkersWanted,
     ) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = cursor::behind(wanted.sort, wanted.before.as_ref())?;
+        let behind = cursor::behind(query.sort, query.before.as_ref())?;
         let filter = WorkerFilter {
-            alive: wanted.alive,
-            phase: wanted.phase.map(Phase::as_str),
-            name: words::asked(&wanted.name)?,
-            order: wanted.sort,
+            alive: query.alive,
+            phase: query.phase.map(Phase::as_str),
+            name: words::asked(&query.name)?,
+            order: query.sort,
             behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
@@ -39,7 +39,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+            .map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 

@@ -4,9 +4,9 @@
 use std::fmt;
 
 /// The count with a noun whose plural ends in `s`: `0 steps`, `1 step`, `3 steps`.
-pub fn many<N: fmt::Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
+pub fn many<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
-    format!("{count} {what}{ending}")
+    format!("{count} {noun}{ending}")
 }
 
 /// The first value for a count of one, the second for any other count.

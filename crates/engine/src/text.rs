@@ -67,8 +67,8 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     if deceiving(text).is_none() {
         return Cow::Borrowed(text);
     }
-    let seen = |c: char| if is_deceptive(c) { format!("<{}>", number(c)) } else { c.to_string() };
-    Cow::Owned(text.chars().map(seen).collect())
+    let escape = |c: char| if is_deceptive(c) { format!("<{}>", number(c)) } else { c.to_string() };
+    Cow::Owned(text.chars().map(escape).collect())
 }
 
 /// Advice for users about such a text.

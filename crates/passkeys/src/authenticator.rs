@@ -68,16 +68,16 @@ impl Authenticator {
     /// Responds to `navigator.credentials.create` with these options.
     pub fn create(&self, origin: &str, options: &Value) -> Value {
         let rp_id = options["rp"]["id"].as_str().unwrap_or_default();
-        let mut data = authenticator_data(rp_id, self.flags() | ATTESTED_CREDENTIAL_DATA);
-        data.extend([0; 16]);
-        data.extend(u16::try_from(self.id.len()).unwrap_or_default().to_be_bytes());
-        data.extend(&self.id);
-        data.extend(self.cose_key());
+        let mut auth_data = authenticator_data(rp_id, self.flags() | ATTESTED_CREDENTIAL_DATA);
+        auth_data.extend([0; 16]);
+        auth_data.extend(u16::try_from(self.id.len()).unwrap_or_default().to_be_bytes());
+        auth_data.extend(&self.id);
+        auth_data.extend(self.cose_key());
         // {"fmt": "none", "attStmt": {}, "authData": data} in CBOR.
         let mut attestation = vec![0xa3, 0x63];
         attestation.extend(b"fmt\x64none\x67attStmt\xa0\x68authData\x59");
-        attestation.extend(u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
-        attestation.extend(data);
+        attestation.extend(u16::try_from(auth_data.len()).unwrap_or_default().to_be_bytes());
+        attestation.extend(auth_data);
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({
             "id": encode(&self.id), "rawId": encode(&self.id), "type": "public-key", "clientExtensionResults": {},
@@ -95,14 +95,15 @@ impl Authenticator {
     #[expect(clippy::unwrap_used, reason = "it is for tests")]
     pub fn get(&self, origin: &str, options: &Value) -> Value {
         let client_data = Self::client_data("webauthn.get", origin, options);
-        let data = authenticator_data(options["rpId"].as_str().unwrap_or_default(), self.flags());
-        let message = [data.as_slice(), Hash::of_bytes(&client_data).as_bytes()].concat();
+        let auth_data =
+            authenticator_data(options["rpId"].as_str().unwrap_or_default(), self.flags());
+        let message = [auth_data.as_slice(), Hash::of_bytes(&client_data).as_bytes()].concat();
         let signature = self.key.sign(&SystemRandom::new(), &message).unwrap();
         let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         json!({
             "id": encode(&self.id), "rawId": encode(&self.id), "type": "public-key", "clientExtensionResults": {},
             "response": {
-                "clientDataJSON": encode(&client_data), "authenticatorData": encode(&data),
+                "clientDataJSON": encode(&client_data), "authenticatorData": encode(&auth_data),
                 "signature": encode(signature.as_ref()), "userHandle": null,
             },
         })
@@ -121,8 +122,8 @@ impl Authenticator {
 }
 
 fn authenticator_data(rp_id: &str, flags: u8) -> Vec<u8> {
-    let mut data = Hash::of_bytes(rp_id.as_bytes()).as_bytes().to_vec();
-    data.push(flags);
-    data.extend([0; 4]);
-    data
+    let mut auth_data = Hash::of_bytes(rp_id.as_bytes()).as_bytes().to_vec();
+    auth_data.push(flags);
+    auth_data.extend([0; 4]);
+    auth_data
 }

@@ -86,21 +86,22 @@ pub struct RegisteredCredential {
 /// (`PublicKeyCredentialCreationOptionsJSON`) and the state for [`register`]. An authenticator with
 /// a credential in `registered` refuses to create another.
 pub fn registration(
-    site: &RelyingParty,
+    relying_party: &RelyingParty,
     person: PersonId,
     name: &str,
     registered: &[Vec<u8>],
 ) -> Result<(Value, Value), PasskeyError> {
     let exclude: Vec<CredentialID> = registered.to_vec();
-    let begun = site.webauthn()?.start_passkey_registration(person.0, name, name, Some(exclude));
-    let (options, state) = begun.map_err(|error| PasskeyError::Rejected(error.to_string()))?;
+    let started =
+        relying_party.webauthn()?.start_passkey_registration(person.0, name, name, Some(exclude));
+    let (options, state) = started.map_err(|error| PasskeyError::Rejected(error.to_string()))?;
     let options = written(&options)?.get("publicKey").cloned().unwrap_or_default();
     Ok((options, written(&state)?))
 }
 
 /// Finishes a registration with the browser's response (`PublicKeyCredential.toJSON()`).
 pub fn register(
-    site: &RelyingParty,
+    relying_party: &RelyingParty,
     state: &Value,
     answer: &Value,
 ) -> Result<RegisteredCredential, PasskeyError> {
@@ -108,7 +109,7 @@ pub fn register(
         .map_err(|error| PasskeyError::Corrupt(error.to_string()))?;
     let answer: RegisterPublicKeyCredential = serde_json::from_value(answer.clone())
         .map_err(|error| PasskeyError::Malformed(error.to_string()))?;
-    let made = site.webauthn()?.finish_passkey_registration(&answer, &state);
+    let made = relying_party.webauthn()?.finish_passkey_registration(&answer, &state);
     let made = made.map_err(|error| PasskeyError::Rejected(error.to_string()))?;
     let credential = without_nulls(written(&made)?);
     let counter = credential.pointer("/cred/counter").and_then(Value::as_u64).unwrap_or_default();
@@ -121,13 +122,13 @@ pub fn register(
 
 /// Returns the options for the browser (`PublicKeyCredentialRequestOptionsJSON`) to sign a
 /// challenge with one of these credentials.
-pub fn request(site: &RelyingParty, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
+pub fn request(relying_party: &RelyingParty, challenge: Hash, credential_ids: &[Vec<u8>]) -> Value {
     let allowed = credential_ids
         .iter()
         .map(|id| json!({ "type": "public-key", "id": URL_SAFE_NO_PAD.encode(id) }));
     json!({
         "challenge": URL_SAFE_NO_PAD.encode(challenge.as_bytes()),
-        "rpId": site.rp_id,
+        "rpId": relying_party.rp_id,
         "allowCredentials": allowed.collect::<Vec<_>>(),
         "userVerification": "required",
         "timeout": 300_000,
@@ -157,7 +158,8 @@ pub fn verified(
     challenge: Hash,
     assertion: &Assertion,
 ) -> Result<u32, PasskeyError> {
-    let site = RelyingParty { rp_id: passkey.rp_id.clone(), origin: passkey.origin.clone() };
+    let relying_party =
+        RelyingParty { rp_id: passkey.rp_id.clone(), origin: passkey.origin.clone() };
     let corrupt = |error: serde_json::Error| PasskeyError::Corrupt(error.to_string());
     let credential: Credential =
         serde_json::from_value(passkey.credential.clone()).map_err(corrupt)?;
@@ -182,7 +184,7 @@ pub fn verified(
         },
     }))
     .map_err(corrupt)?;
-    let result = site.webauthn()?.finish_passkey_authentication(&answer, &state);
+    let result = relying_party.webauthn()?.finish_passkey_authentication(&answer, &state);
     result.map(|result| result.counter()).map_err(|error| PasskeyError::Rejected(error.to_string()))
 }
 
@@ -220,15 +222,16 @@ mod tests {
     const ORIGIN: &str = "http://localhost:7780";
 
     fn registered(authenticator: &Authenticator) -> Passkey {
-        let site = RelyingParty::of(ORIGIN).unwrap();
+        let relying_party = RelyingParty::of(ORIGIN).unwrap();
         let person = PersonId(Uuid::from_u128(1));
-        let (options, state) = registration(&site, person, "bo", &[]).unwrap();
-        let made = register(&site, &state, &authenticator.create(ORIGIN, &options)).unwrap();
+        let (options, state) = registration(&relying_party, person, "bo", &[]).unwrap();
+        let made =
+            register(&relying_party, &state, &authenticator.create(ORIGIN, &options)).unwrap();
         Passkey {
             id: PasskeyId(Uuid::from_u128(2)),
             person,
-            rp_id: site.rp_id,
-            origin: site.origin,
+            rp_id: relying_party.rp_id,
+            origin: relying_party.origin,
             credential: made.credential,
             confirmation: None,
         }
@@ -238,14 +241,15 @@ mod tests {
     fn registered_passkey_signs_one_challenge() {
         let authenticator = Authenticator::new();
         let passkey = registered(&authenticator);
-        let (challenge, site) = (Hash::of_bytes(b"statement"), RelyingParty::of(ORIGIN).unwrap());
-        let options = request(&site, challenge, &[authenticator.credential_id().to_vec()]);
+        let (challenge, relying_party) =
+            (Hash::of_bytes(b"statement"), RelyingParty::of(ORIGIN).unwrap());
+        let options = request(&relying_party, challenge, &[authenticator.credential_id().to_vec()]);
         let (id, signed) = assertion(&authenticator.get(ORIGIN, &options)).unwrap();
         assert_eq!(id, authenticator.credential_id());
         assert_eq!(verified(&passkey, challenge, &signed), Ok(0));
         assert!(verified(&passkey, Hash::of_bytes(b"another"), &signed).is_err());
-        let elsewhere = Passkey { origin: "http://localhost:7781".into(), ..passkey.clone() };
-        assert!(verified(&elsewhere, challenge, &signed).is_err());
+        let other_origin = Passkey { origin: "http://localhost:7781".into(), ..passkey.clone() };
+        assert!(verified(&other_origin, challenge, &signed).is_err());
         let mut forged = signed.clone();
         *forged.signature.last_mut().unwrap() ^= 1;
         assert!(verified(&passkey, challenge, &forged).is_err());
@@ -280,15 +284,18 @@ mod tests {
 
     #[test]
     fn malformed_answers_are_rejected() {
-        let site = RelyingParty::of(ORIGIN).unwrap();
-        let (_, state) = registration(&site, PersonId(Uuid::nil()), "bo", &[]).unwrap();
+        let relying_party = RelyingParty::of(ORIGIN).unwrap();
+        let (_, state) = registration(&relying_party, PersonId(Uuid::nil()), "bo", &[]).unwrap();
         for answer in [
             json!(null),
             json!({}),
             json!({ "id": "x", "rawId": "x", "type": "public-key", "response": {} }),
         ] {
             assert!(
-                matches!(register(&site, &state, &answer), Err(PasskeyError::Malformed(_))),
+                matches!(
+                    register(&relying_party, &state, &answer),
+                    Err(PasskeyError::Malformed(_))
+                ),
                 "{answer}"
             );
             assert!(matches!(assertion(&answer), Err(PasskeyError::Malformed(_))), "{answer}");

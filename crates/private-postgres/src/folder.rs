@@ -49,15 +49,15 @@ impl Folder {
     /// Creates or opens the folder and locks it.
     pub(crate) fn open(settings: &Settings, account: &Account) -> Result<Self, Error> {
         let named = &settings.data_dir;
-        let missing = !named.exists();
-        if missing {
+        let is_new = !named.exists();
+        if is_new {
             create_parents(named)?;
             create_private_dir(named)?;
         }
         let root = named.canonicalize().at("Cannot find", named)?;
         require_own_folder(&root)?;
         if let Err(refused) = account.require_access(root.parent().unwrap_or(&root)) {
-            if missing {
+            if is_new {
                 let _ = fs::remove_dir(&root);
             }
             return Err(refused);
@@ -92,8 +92,8 @@ impl Folder {
     /// Returns the installation with the major version of the data folder, or the best one if there
     /// is no data yet.
     pub(crate) fn choose_binaries(&self, found: Vec<Binaries>) -> Result<Binaries, Error> {
-        let written = fs::read_to_string(self.data().join("PG_VERSION")).ok();
-        let data = written.and_then(|text| text.trim().parse::<u32>().ok());
+        let version_file = fs::read_to_string(self.data().join("PG_VERSION")).ok();
+        let data = version_file.and_then(|text| text.trim().parse::<u32>().ok());
         let installed = found.iter().map(|b| b.major.to_string()).collect::<Vec<_>>().join(", ");
         let chosen = found.into_iter().find(|b| data.is_none_or(|data| data == b.major));
         chosen.ok_or(Error::MajorVersionMismatch {
@@ -163,7 +163,7 @@ impl Folder {
         }
         match fs::remove_file(&pid_file) {
             Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            removed => removed.at("Cannot remove", &pid_file),
+            result => result.at("Cannot remove", &pid_file),
         }
     }
 
@@ -234,7 +234,7 @@ fn create_parents(folder: &Path) -> Result<(), Error> {
 fn create_private_dir(folder: &Path) -> Result<(), Error> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(there) if there.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.at("Cannot create", folder),
+        result => result.at("Cannot create", folder),
     }
 }
 
@@ -271,21 +271,21 @@ fn acquire_lock(root: &Path) -> Result<File, Error> {
 }
 
 fn ensure_socket_dir(root: &Path, account: &Account) -> Result<PathBuf, Error> {
-    let note = root.join("socket-folder");
-    if let Ok(left) = fs::read(&note) {
+    let path_file = root.join("socket-folder");
+    if let Ok(left) = fs::read(&path_file) {
         remove_stale_socket_dir(Path::new(OsStr::from_bytes(&left)), account);
-        fs::remove_file(&note).at("Cannot remove", &note)?;
+        fs::remove_file(&path_file).at("Cannot remove", &path_file)?;
     }
-    let usual = root.join("socket");
-    let dir = if fits_socket_path(&usual) {
-        create_private_dir(&usual)?;
-        usual
+    let default_dir = root.join("socket");
+    let dir = if fits_socket_path(&default_dir) {
+        create_private_dir(&default_dir)?;
+        default_dir
     } else {
         let template = Path::new("/tmp/gantry-XXXXXX");
-        let short = mkdtemp(template).at("Cannot create a folder for the socket:", template)?;
-        fs::write(&note, short.as_os_str().as_bytes()).at("Cannot write", &note)?;
-        account.own(&note)?;
-        short
+        let temporary = mkdtemp(template).at("Cannot create a folder for the socket:", template)?;
+        fs::write(&path_file, temporary.as_os_str().as_bytes()).at("Cannot write", &path_file)?;
+        account.own(&path_file)?;
+        temporary
     };
     account.own(&dir)?;
     Ok(dir)
@@ -298,11 +298,11 @@ fn fits_socket_path(dir: &Path) -> bool {
 /// Removes a leftover socket folder, if it is a regular folder of the database's account with a
 /// name of ours.
 fn remove_stale_socket_dir(left: &Path, account: &Account) {
-    let ours = left.parent() == Some(Path::new("/tmp"))
+    let is_own = left.parent() == Some(Path::new("/tmp"))
         && left.file_name().is_some_and(|name| name.as_bytes().starts_with(b"gantry-"))
         && fs::symlink_metadata(left)
             .is_ok_and(|found| found.is_dir() && found.uid() == account.uid());
-    if ours {
+    if is_own {
         let _ = fs::remove_dir_all(left);
     }
 }

@@ -22,8 +22,8 @@ pub const DATABASE: &str = "gantry";
 
 /// SQL that creates missing roles. Clusters of earlier versions have one role for server and
 /// workers, which becomes the server's.
-fn roles_sql(programs: [&str; 3]) -> String {
-    let server = programs[0];
+fn roles_sql(program_roles: [&str; 3]) -> String {
+    let server = program_roles[0];
     let mut sql = String::from("DO $roles$\nBEGIN\n");
     if server == SERVER_ROLE {
         sql.push_str(
@@ -33,7 +33,7 @@ fn roles_sql(programs: [&str; 3]) -> String {
   END IF;\n",
         );
     }
-    for role in [OWNER_ROLE].into_iter().chain(programs) {
+    for role in [OWNER_ROLE].into_iter().chain(program_roles) {
         let _ = writeln!(
             sql,
             "  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = {}) THEN
@@ -49,9 +49,9 @@ fn roles_sql(programs: [&str; 3]) -> String {
 
 /// A role's name as an SQL identifier, quoted only if necessary.
 fn identifier(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+    let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain { name.to_owned() } else { quoted(name, '"') }
+    if is_plain { name.to_owned() } else { quoted(name, '"') }
 }
 
 fn quoted(text: &str, quote: char) -> String {
@@ -82,18 +82,21 @@ pub async fn ensure_roles(admin: &mut PgConnection) -> Result<(), Error> {
 }
 
 /// SQL that lets only these roles and the owner connect to a database.
-pub fn grant_connect_sql(database: &str, programs: [&str; 3]) -> [String; 2] {
+pub fn grant_connect_sql(database: &str, program_roles: [&str; 3]) -> [String; 2] {
     [
         format!("REVOKE ALL ON DATABASE {database} FROM PUBLIC"),
-        format!("GRANT CONNECT ON DATABASE {database} TO {}", programs.map(identifier).join(", ")),
+        format!(
+            "GRANT CONNECT ON DATABASE {database} TO {}",
+            program_roles.map(identifier).join(", ")
+        ),
     ]
 }
 
 /// SQL that a database administrator runs once (in psql, as superuser) to prepare another cluster
 /// for Gantry. It creates roles with these names for server, workers and monitoring.
-pub fn setup_sql(programs: [&str; 3]) -> String {
-    let [server, worker, metrics] = programs.map(identifier);
-    let [revoke, connect] = grant_connect_sql(DATABASE, programs);
+pub fn setup_sql(program_roles: [&str; 3]) -> String {
+    let [server, worker, metrics] = program_roles.map(identifier);
+    let [revoke, connect] = grant_connect_sql(DATABASE, program_roles);
     format!(
         "{}\
          ALTER ROLE {OWNER_ROLE} PASSWORD 'choose one';   -- GANTRY_OWNER_URL: gantry migrate, gantry admin\n\
@@ -103,7 +106,7 @@ pub fn setup_sql(programs: [&str; 3]) -> String {
          CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE};\n\
          {revoke};\n\
          {connect};\n",
-        roles_sql(programs)
+        roles_sql(program_roles)
     )
 }
 

@@ -51,10 +51,10 @@ fn runs(pid: i32) -> bool {
     !stat.is_empty() && !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z')
 }
 
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+fn eventually(description: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !holds() {
-        assert!(Instant::now() < deadline, "not within 30 s: {what}");
+        assert!(Instant::now() < deadline, "not within 30 s: {description}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -245,8 +245,8 @@ fn start_holder(home: &Path) -> Child {
         .spawn()
         .unwrap();
     let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
-    let held = lines.map_while(Result::ok).any(|line| line == "holding");
-    assert!(held, "the holder ended early");
+    let is_ready = lines.map_while(Result::ok).any(|line| line == "holding");
+    assert!(is_ready, "the holder ended early");
     holder
 }
 

@@ -33,7 +33,10 @@ pub struct AccessChangeRow {
 
 /// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
 /// and the review.
-pub async fn load_access(on: &mut PgConnection, people: &[PersonId]) -> Result<Access, StoreError> {
+pub async fn load_access(
+    connection: &mut PgConnection,
+    people: &[PersonId],
+) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
     let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> = sqlx::query_as(
         "WITH RECURSIVE origin AS (
@@ -44,7 +47,7 @@ pub async fn load_access(on: &mut PgConnection, people: &[PersonId]) -> Result<A
          FROM origin o JOIN access_change c ON c.person_id = o.person_id JOIN person p ON p.id = c.by ORDER BY c.id",
     )
     .bind(people)
-    .fetch_all(&mut *on)
+    .fetch_all(&mut *connection)
     .await?;
     let change =
         |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
@@ -62,13 +65,13 @@ pub async fn load_access(on: &mut PgConnection, people: &[PersonId]) -> Result<A
         };
     let changes = rows.into_iter().map(change).collect::<Result<Vec<_>, StoreError>>()?;
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-    let now: i64 = sqlx::query_scalar(now).fetch_one(on).await?;
+    let now: i64 = sqlx::query_scalar(now).fetch_one(connection).await?;
     Ok(Access { changes: Arc::new(changes), now, ..Access::default() })
 }
 
 /// The newest changes of a person's access.
 pub async fn listed(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<AccessChangeRow>, StoreError> {
     let rows = sqlx::query_as(
@@ -79,7 +82,7 @@ pub async fn listed(
     )
     .bind(person.0)
     .bind(MAX_LISTED)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
@@ -87,7 +90,7 @@ pub async fn listed(
 /// The admins for whose changes this person's approvals do not count now, and the end of each
 /// limit.
 pub async fn limits(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
     let rows = sqlx::query_as(
@@ -104,7 +107,7 @@ pub async fn limits(
          GROUP BY o.name ORDER BY o.name",
     )
     .bind(person.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
@@ -115,18 +118,18 @@ pub async fn limits(
 ///
 /// This admin may not confirm the changes.
 pub async fn confirm(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     admin: PersonId,
 ) -> Result<i64, StoreError> {
     let confirm = sqlx::query_scalar("SELECT confirm_access($1, $2)");
-    Ok(confirm.bind(person.0).bind(admin.0).fetch_one(on).await?)
+    Ok(confirm.bind(person.0).bind(admin.0).fetch_one(connection).await?)
 }
 
 /// Resets of a person's sign-in by others that the person has not dismissed: admin and time, newest
 /// first.
 pub async fn notices(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
     let rows = sqlx::query_as(
@@ -135,14 +138,14 @@ pub async fn notices(
     )
     .bind(person.0)
     .bind(MAX_LISTED)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
 
 /// Dismisses these notices and returns their number.
-pub async fn dismiss(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
+pub async fn dismiss(connection: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
     let sql = "UPDATE access_change SET dismissed_at = now()
                WHERE person_id = $1 AND kind = 'reset' AND by IS NOT NULL AND dismissed_at IS NULL";
-    Ok(sqlx::query(sql).bind(person.0).execute(on).await?.rows_affected())
+    Ok(sqlx::query(sql).bind(person.0).execute(connection).await?.rows_affected())
 }

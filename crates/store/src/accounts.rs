@@ -52,34 +52,34 @@ const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants
 
 /// Accounts ordered by name.
 pub async fn accounts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     find: &AccountListQuery,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<AccountRow>, StoreError> {
-    let (sign, way) = if find.descending { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, direction) = if find.descending { ("<", "DESC") } else { (">", "ASC") };
     let sql = format!(
         "SELECT {ACCOUNT} FROM person p
          WHERE position($1 IN p.name) > 0 AND ($2::text IS NULL OR p.kind = $2) AND ($3::bool IS NULL OR p.disabled = $3)
            AND ($4::text IS NULL OR p.name {sign} $4)
-         ORDER BY p.name {way} LIMIT $5"
+         ORDER BY p.name {direction} LIMIT $5"
     );
     let rows = sqlx::query_as(sqlx::AssertSqlSafe(sql))
         .bind(&find.text)
         .bind(&find.kind)
         .bind(find.disabled)
         .bind(&find.after)
-        .bind(most)
-        .fetch_all(on)
+        .bind(limit)
+        .fetch_all(connection)
         .await?;
     Ok(rows)
 }
 
 pub async fn account(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: PersonId,
 ) -> Result<Option<AccountRow>, StoreError> {
     let sql = format!("SELECT {ACCOUNT} FROM person p WHERE p.id = $1");
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?)
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(connection).await?)
 }
 
 /// A permission in a part of the tree.
@@ -94,7 +94,10 @@ pub struct GrantRow {
 }
 
 /// The scoped grants of these people.
-pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<GrantRow>, StoreError> {
+pub async fn grants(
+    connection: &mut PgConnection,
+    ids: &[PersonId],
+) -> Result<Vec<GrantRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query_as(
         "SELECT g.person_id, g.permission, g.deployment_id, CASE WHEN d.removed_in IS NULL THEN d.name END AS deployment
@@ -102,18 +105,21 @@ pub async fn grants(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Grant
          WHERE g.person_id = ANY($1) ORDER BY g.person_id, d.name, g.permission",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
 
 /// Locks the rows of these people in one order. No other transaction can change or check their
 /// permissions until this one ends.
-pub async fn lock_people(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), StoreError> {
+pub async fn lock_people(
+    connection: &mut PgConnection,
+    ids: &[PersonId],
+) -> Result<(), StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE")
         .bind(ids)
-        .execute(on)
+        .execute(connection)
         .await?;
     Ok(())
 }
@@ -125,27 +131,27 @@ pub async fn lock_people(on: &mut PgConnection, ids: &[PersonId]) -> Result<(), 
 ///
 /// No admin would be left, or a deployment does not exist.
 pub async fn set_grants(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: PersonId,
-    everywhere: &[&str],
-    inside: &BTreeSet<(&str, DeploymentId)>,
+    global: &[&str],
+    scoped: &BTreeSet<(&str, DeploymentId)>,
 ) -> Result<(), StoreError> {
     // Also for equal permissions: the update raises the version.
     sqlx::query("UPDATE person SET permissions = $2 WHERE id = $1")
         .bind(id.0)
-        .bind(everywhere)
-        .execute(&mut *on)
+        .bind(global)
+        .execute(&mut *connection)
         .await?;
-    let (words, places): (Vec<&str>, Vec<Uuid>) =
-        inside.iter().map(|(word, place)| (*word, place.0)).unzip();
+    let (words, deployments): (Vec<&str>, Vec<Uuid>) =
+        scoped.iter().map(|(word, place)| (*word, place.0)).unzip();
     sqlx::query(
         "DELETE FROM scoped_grant g WHERE g.person_id = $1
          AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::uuid[]) AS x (w, d) WHERE x.w = g.permission AND x.d = g.deployment_id)",
     )
     .bind(id.0)
     .bind(&words)
-    .bind(&places)
-    .execute(&mut *on)
+    .bind(&deployments)
+    .execute(&mut *connection)
     .await?;
     // Existing grants stay. The guard would reject a new grant for a removed deployment.
     sqlx::query(
@@ -155,8 +161,8 @@ pub async fn set_grants(
     )
     .bind(id.0)
     .bind(&words)
-    .bind(&places)
-    .execute(on)
+    .bind(&deployments)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -164,7 +170,7 @@ pub async fn set_grants(
 /// The stored password of a person. `None`: they have no password, are disabled or are a service
 /// account.
 pub async fn password_by_name(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<(PersonId, String)>, StoreError> {
     let row: Option<(Uuid, String)> = sqlx::query_as(
@@ -172,18 +178,21 @@ pub async fn password_by_name(
          WHERE p.name = $1 AND NOT p.disabled AND p.kind = 'human'",
     )
     .bind(name)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(row.map(|(id, hash)| (PersonId(id), hash)))
 }
 
 /// The stored password of a person.
-pub async fn password(on: &mut PgConnection, id: PersonId) -> Result<Option<String>, StoreError> {
+pub async fn password(
+    connection: &mut PgConnection,
+    id: PersonId,
+) -> Result<Option<String>, StoreError> {
     let sql = "SELECT password_hash FROM account WHERE person_id = $1";
-    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
+    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(connection).await?)
 }
 
-/// Sets the password of the acting person, if the stored one still equals `before` (`None`: no
+/// Sets the password of the acting person, if the stored one still equals `current_hash` (`None`: no
 /// password yet). It also replaces the token of their session, which voids the old token. Returns
 /// whether the password was set. `old` is the proof of the old password; without it, the session
 /// must have begun with a link recently.
@@ -192,18 +201,18 @@ pub async fn password(on: &mut PgConnection, id: PersonId) -> Result<Option<Stri
 ///
 /// The proof of the old password is missing or wrong.
 pub async fn set_password(
-    on: &mut PgConnection,
-    before: Option<&str>,
+    connection: &mut PgConnection,
+    current_hash: Option<&str>,
     after: &str,
-    old: Option<&[u8]>,
+    proof: Option<&[u8]>,
     session: &TokenHash,
 ) -> Result<bool, StoreError> {
     let set = sqlx::query_scalar("SELECT set_password($1, $2, $3, $4)")
-        .bind(before)
+        .bind(current_hash)
         .bind(after)
-        .bind(old)
+        .bind(proof)
         .bind(session.as_slice())
-        .fetch_one(on)
+        .fetch_one(connection)
         .await?;
     Ok(set)
 }
@@ -225,7 +234,7 @@ pub struct SessionListRow {
 
 /// The valid sessions of a person, newest first.
 pub async fn sessions(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<SessionListRow>, StoreError> {
     let rows = sqlx::query_as(
@@ -234,51 +243,52 @@ pub async fn sessions(
     )
     .bind(person.0)
     .bind(MAX_SESSIONS)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
 
 /// Ends a session of a person. Returns whether it existed.
 pub async fn end_session_by_id(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     session: Uuid,
 ) -> Result<bool, StoreError> {
     let sql = "DELETE FROM session WHERE person_id = $1 AND id = $2";
-    let done = sqlx::query(sql).bind(person.0).bind(session).execute(on).await?;
+    let done = sqlx::query(sql).bind(person.0).bind(session).execute(connection).await?;
     Ok(done.rows_affected() == 1)
 }
 
 /// An existing deployment, by name.
 pub async fn deployment_named(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<DeploymentId>, StoreError> {
     let sql = "SELECT id FROM deployment WHERE name = $1 AND removed_in IS NULL";
-    let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(on).await?;
+    let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(connection).await?;
     Ok(id.map(DeploymentId))
 }
 
 /// The name of an existing deployment.
 pub async fn deployment_name(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: DeploymentId,
 ) -> Result<Option<String>, StoreError> {
     let sql = "SELECT name FROM deployment WHERE id = $1 AND removed_in IS NULL";
-    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(on).await?)
+    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(connection).await?)
 }
 
 /// The root deployment. `None` before genesis.
-pub async fn top(on: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
-    let id: Option<Uuid> =
-        sqlx::query_scalar("SELECT id FROM deployment WHERE system").fetch_optional(on).await?;
+pub async fn top(connection: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
+    let id: Option<Uuid> = sqlx::query_scalar("SELECT id FROM deployment WHERE system")
+        .fetch_optional(connection)
+        .await?;
     Ok(id.map(DeploymentId))
 }
 
 /// Revokes the unused sign-in links of a person.
 pub async fn revoke_sign_in_links(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<(), StoreError> {
     sqlx::query(
@@ -286,7 +296,7 @@ pub async fn revoke_sign_in_links(
          WHERE person_id = $1 AND kind = 'sign_in' AND used_at IS NULL AND revoked_at IS NULL",
     )
     .bind(person.0)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }

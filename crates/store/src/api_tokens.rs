@@ -78,12 +78,12 @@ pub async fn bearer_by_id(pool: &PgPool, token: Uuid) -> Result<Option<BearerRow
 }
 
 /// Selects a valid token by a condition.
-fn holding(named: &str) -> String {
+fn holding(condition: &str) -> String {
     format!(
         "SELECT {PERSON_COLUMNS}, t.id AS token, t.scopes, {TOKEN_DEPLOYMENTS},
            t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute' AS note_due
          FROM token t JOIN person p ON p.id = t.person_id
-         WHERE {named} AND t.kind = 'api' AND t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled"
+         WHERE {condition} AND t.kind = 'api' AND t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled"
     )
 }
 
@@ -118,10 +118,10 @@ pub struct NewToken<'a> {
 
 /// Inserts a token. `None`: the person has the maximum number. The caller has locked the person.
 pub async fn insert_token(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     new: &NewToken<'_>,
 ) -> Result<Option<(Uuid, OffsetDateTime)>, StoreError> {
-    let made = sqlx::query_as(
+    let inserted = sqlx::query_as(
         "INSERT INTO token (kind, hash, name, person_id, scopes, deployment_id, created_by, expires_at)
          SELECT 'api', $2, $3, $1, $4, $5, $6, now() + make_interval(secs => $7)
          WHERE (SELECT count(*) FROM token WHERE person_id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now()) < $8
@@ -135,9 +135,9 @@ pub async fn insert_token(
     .bind(new.by.0)
     .bind(new.lifetime.as_secs_f64())
     .bind(MAX_TOKENS)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
-    Ok(made)
+    Ok(inserted)
 }
 
 /// A token without its text.
@@ -174,31 +174,41 @@ const TOKEN_TABLES: &str =
 
 /// A person's tokens, valid ones first.
 pub async fn list_tokens(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<ApiTokenRow>, StoreError> {
     let sql = format!(
         "SELECT {TOKEN} FROM {TOKEN_TABLES} WHERE t.person_id = $1 AND t.kind = 'api'
          ORDER BY t.revoked_at IS NULL AND t.expires_at > now() DESC, t.created_at DESC, t.id LIMIT $2"
     );
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).bind(TOLD).fetch_all(on).await?)
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(person.0)
+        .bind(TOLD)
+        .fetch_all(connection)
+        .await?)
 }
 
-pub async fn token(on: &mut PgConnection, id: Uuid) -> Result<Option<ApiTokenRow>, StoreError> {
+pub async fn token(
+    connection: &mut PgConnection,
+    id: Uuid,
+) -> Result<Option<ApiTokenRow>, StoreError> {
     let sql = format!("SELECT {TOKEN} FROM {TOKEN_TABLES} WHERE t.id = $1 AND t.kind = 'api'");
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(on).await?)
+    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(connection).await?)
 }
 
 /// Revokes a token. `false`: it does not exist or was already revoked.
-pub async fn revoke(on: &mut PgConnection, id: Uuid) -> Result<bool, StoreError> {
+pub async fn revoke(connection: &mut PgConnection, id: Uuid) -> Result<bool, StoreError> {
     let sql =
         "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
-    Ok(sqlx::query(sql).bind(id).execute(on).await?.rows_affected() == 1)
+    Ok(sqlx::query(sql).bind(id).execute(connection).await?.rows_affected() == 1)
 }
 
 /// Revokes all valid tokens of a person and returns their number. The caller has locked the person.
-pub async fn revoke_all(on: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
+pub async fn revoke_all(
+    connection: &mut PgConnection,
+    person: PersonId,
+) -> Result<u64, StoreError> {
     let sql = "UPDATE token SET revoked_at = now()
                WHERE person_id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now()";
-    Ok(sqlx::query(sql).bind(person.0).execute(on).await?.rows_affected())
+    Ok(sqlx::query(sql).bind(person.0).execute(connection).await?.rows_affected())
 }

@@ -69,7 +69,8 @@ impl StoreError {
         match self {
             Self::Database(error) => passes(error),
             Self::Orm(sea_orm::DbErr::Conn(_) | sea_orm::DbErr::ConnectionAcquire(_)) => true,
-            Self::Orm(sea_orm::DbErr::Exec(why) | sea_orm::DbErr::Query(why)) => match why {
+            Self::Orm(sea_orm::DbErr::Exec(source) | sea_orm::DbErr::Query(source)) => match source
+            {
                 sea_orm::RuntimeErr::SqlxError(error) => passes(error),
                 sea_orm::RuntimeErr::Internal(_) => false,
             },
@@ -89,8 +90,8 @@ fn passes(error: &sqlx::Error) -> bool {
         | sqlx::Error::Decode(_) => false,
         // Data, constraints, statements and guards. All other classes concern the server, the
         // connection or concurrent transactions.
-        sqlx::Error::Database(refused) => {
-            let class = refused.code().map(|code| code.chars().take(2).collect::<String>());
+        sqlx::Error::Database(db_error) => {
+            let class = db_error.code().map(|code| code.chars().take(2).collect::<String>());
             !class.is_some_and(|class| ["22", "23", "42", "GY", "P0"].contains(&class.as_str()))
         }
         _ => true,
@@ -111,13 +112,13 @@ impl Store {
     /// # Errors
     ///
     /// The URL is invalid.
-    pub fn open(how: &Connecting) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(&how.url)?
+    pub fn open(settings: &Connecting) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(&settings.url)?
             .application_name("gantry")
             .options(SESSION_SETTINGS);
         let pool = PgPoolOptions::new()
-            .max_connections(how.connections)
-            .acquire_timeout(how.wait)
+            .max_connections(settings.connections)
+            .acquire_timeout(settings.wait)
             .after_release(|connection, _| Box::pin(is_between_transactions(connection)))
             .connect_lazy_with(options);
         Ok(Self::over(pool))
@@ -144,11 +145,11 @@ impl Store {
 /// could return a connection that still listens. The next user of that connection would receive a
 /// notification instead of a row.
 pub async fn listener(pool: &PgPool) -> Result<PgListener, sqlx::Error> {
-    let own = PgPoolOptions::new()
+    let pool_of_one = PgPoolOptions::new()
         .max_connections(1)
         .acquire_timeout(pool.options().get_acquire_timeout())
         .connect_lazy_with(PgConnectOptions::clone(&pool.connect_options()));
-    PgListener::connect_with(&own).await
+    PgListener::connect_with(&pool_of_one).await
 }
 
 /// Whether a returned connection has no open transaction. If it has one, the pool closes it. A

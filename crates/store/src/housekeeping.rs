@@ -17,16 +17,16 @@ const EVENT_RETENTION_DAYS: i32 = 7;
 
 /// Seals the unsealed audit rows and returns their number.
 pub async fn seal(pool: &PgPool) -> Result<i32, StoreError> {
-    let mut all = 0;
+    let mut total = 0;
     for _ in 0..MAX_SEAL_BATCHES {
         let sealed: i32 =
             sqlx::query_scalar("SELECT seal_audit($1)").bind(SEAL_BATCH).fetch_one(pool).await?;
-        all += sealed;
+        total += sealed;
         if sealed < SEAL_BATCH {
             break;
         }
     }
-    Ok(all)
+    Ok(total)
 }
 
 /// Days for which a worker is listed after its lease. A worker with a run stays as long as the run,
@@ -37,7 +37,7 @@ const WORKER_DELETE_BATCH: i64 = 500;
 
 /// Deletes workers that are long gone and have no run. Returns their number.
 pub async fn delete_old_workers(pool: &PgPool) -> Result<u64, StoreError> {
-    let gone = sqlx::query(
+    let deleted = sqlx::query(
         "DELETE FROM worker WHERE id IN ( \
            SELECT w.id FROM worker w WHERE w.lease_until < now() - make_interval(days => $1) \
              AND NOT EXISTS (SELECT FROM run WHERE worker_id = w.id) \
@@ -47,7 +47,7 @@ pub async fn delete_old_workers(pool: &PgPool) -> Result<u64, StoreError> {
     .bind(WORKER_DELETE_BATCH)
     .execute(pool)
     .await?;
-    Ok(gone.rows_affected())
+    Ok(deleted.rows_affected())
 }
 
 /// Runs all tasks once.

@@ -75,10 +75,10 @@ struct Row {
 }
 
 /// Claims a key. Of several concurrent requests, one gets it.
-pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, StoreError> {
+pub async fn claim_key(connection: &mut PgConnection, key: &Key) -> Result<Claimed, StoreError> {
     let claim = Uuid::new_v4();
     // Takes over a key past its retention, or the expired claim of an equal request.
-    let mine: Option<Uuid> = sqlx::query_scalar(
+    let claimed: Option<Uuid> = sqlx::query_scalar(
         "INSERT INTO idempotency AS i (person_id, key, request, claim, claimed_until) \
          SELECT $1, $2, $3, $4, now() + make_interval(secs => $5) \
          WHERE (SELECT count(*) FROM (SELECT 1 FROM idempotency WHERE person_id = $1 LIMIT $7) k) < $7 \
@@ -96,9 +96,9 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     .bind(LEASE.as_secs_f64())
     .bind(KEPT.as_secs_f64())
     .bind(MAX_KEYS)
-    .fetch_optional(&mut *on)
+    .fetch_optional(&mut *connection)
     .await?;
-    if mine.is_some() {
+    if claimed.is_some() {
         return Ok(Claimed::Yours(claim));
     }
     let row: Option<Row> = sqlx::query_as(
@@ -107,9 +107,9 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
     )
     .bind(key.person.0)
     .bind(&key.key)
-    .fetch_optional(&mut *on)
+    .fetch_optional(&mut *connection)
     .await?;
-    let Some(row) = row else { return claim_result_without_row(on, key.person).await };
+    let Some(row) = row else { return claim_result_without_row(connection, key.person).await };
     if row.request != key.request {
         return Ok(Claimed::Other);
     }
@@ -131,7 +131,7 @@ pub async fn claim_key(on: &mut PgConnection, key: &Key) -> Result<Claimed, Stor
 /// Nothing was claimed and no row exists. Either the person has too many keys, or the key was freed
 /// just now and the next attempt gets it.
 async fn claim_result_without_row(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Claimed, StoreError> {
     let (count, left): (i64, Option<f64>) = sqlx::query_as(
@@ -141,7 +141,7 @@ async fn claim_result_without_row(
     .bind(person.0)
     .bind(MAX_KEYS)
     .bind(KEPT.as_secs_f64())
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     let left = left.unwrap_or_default().clamp(1.0, KEPT.as_secs_f64()).ceil() as u64;
     Ok(if count < MAX_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
@@ -164,12 +164,12 @@ pub async fn renew_claim(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, 
 
 /// Stores the answer of the request with this claim. `false`: the claim no longer exists.
 pub async fn store_response(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     key: &Key,
     claim: Uuid,
-    kept: &Kept,
+    response: &Kept,
 ) -> Result<bool, StoreError> {
-    let (body, withheld) = match &kept.body {
+    let (body, withheld) = match &response.body {
         Ok(body) => (Some(body.as_slice()), None),
         Err(OmitReason::Secret) => (None, Some("secret")),
         Err(OmitReason::TooLarge) => (None, Some("large")),
@@ -181,29 +181,33 @@ pub async fn store_response(
     .bind(key.person.0)
     .bind(&key.key)
     .bind(claim)
-    .bind(kept.status.cast_signed())
-    .bind(&kept.headers)
+    .bind(response.status.cast_signed())
+    .bind(&response.headers)
     .bind(body)
     .bind(withheld)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(done.rows_affected() == 1)
 }
 
 /// Frees the key of a request that was rejected without an effect.
-pub async fn release_key(on: &mut PgConnection, key: &Key, claim: Uuid) -> Result<(), StoreError> {
+pub async fn release_key(
+    connection: &mut PgConnection,
+    key: &Key,
+    claim: Uuid,
+) -> Result<(), StoreError> {
     sqlx::query("DELETE FROM idempotency WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL")
         .bind(key.person.0)
         .bind(&key.key)
         .bind(claim)
-        .execute(on)
+        .execute(connection)
         .await?;
     Ok(())
 }
 
 /// Deletes keys past their retention and returns their number, at most [`DELETE_BATCH`].
 pub async fn delete_expired_keys(pool: &PgPool) -> Result<u64, StoreError> {
-    let gone = sqlx::query(
+    let deleted = sqlx::query(
         "DELETE FROM idempotency WHERE (person_id, key) IN (SELECT person_id, key FROM idempotency \
          WHERE claimed_at < now() - make_interval(secs => $1) ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
     )
@@ -211,5 +215,5 @@ pub async fn delete_expired_keys(pool: &PgPool) -> Result<u64, StoreError> {
     .bind(DELETE_BATCH)
     .execute(pool)
     .await?;
-    Ok(gone.rows_affected())
+    Ok(deleted.rows_affected())
 }

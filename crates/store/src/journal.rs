@@ -67,8 +67,8 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, InvalidPosition> {
         let (xid, id) = text.split_once('-').unwrap_or((text, "0"));
-        let number = |part: &str| match part.bytes().all(|b| b.is_ascii_digit()) {
-            true => part.parse().map_err(|_| InvalidPosition),
+        let number = |batch: &str| match batch.bytes().all(|b| b.is_ascii_digit()) {
+            true => batch.parse().map_err(|_| InvalidPosition),
             false => Err(InvalidPosition),
         };
         Ok(Self { xid: number(xid)?, id: number(id)? })
@@ -136,7 +136,7 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Batch, S
     .fetch_all(pool)
     .await?;
     let (horizon, held_back) = rows.first().map_or((after.xid, false), |row| (row.0, row.1));
-    let mut part = Batch { entries: Vec::new(), next: after, more: false, horizon, held_back };
+    let mut batch = Batch { entries: Vec::new(), next: after, more: false, horizon, held_back };
     let mut read = 0;
     for (_, _, xid, id, topic, kind, body) in rows {
         let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) =
@@ -145,16 +145,16 @@ pub async fn read(pool: &PgPool, after: Position, limit: i64) -> Result<Batch, S
             continue;
         };
         read += 1;
-        part.next = Position { xid, id };
+        batch.next = Position { xid, id };
         match live(&kind, body) {
-            Ok(live) => part.entries.push(Entry { position: part.next, topic, live }),
+            Ok(live) => batch.entries.push(Entry { position: batch.next, topic, live }),
             Err(reason) => {
-                tracing::debug!(position = %part.next, kind, %reason, "skipped an unknown event")
+                tracing::debug!(position = %batch.next, kind, %reason, "skipped an unknown event")
             }
         }
     }
-    part.more = read == limit;
-    Ok(part)
+    batch.more = read == limit;
+    Ok(batch)
 }
 
 /// A row stores the kind in its own column and the other fields in the body.
@@ -165,9 +165,9 @@ fn live(kind: &str, mut body: Value) -> Result<Live, serde_json::Error> {
     serde_json::from_value(body)
 }
 
-/// Whether a stream can resume at a position with at most `most` missed events.
-pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume, StoreError> {
-    let (horizon, deleted_xid, deleted_id, behind): (i64, i64, i64, i64) = sqlx::query_as(
+/// Whether a stream can resume at a position with at most `max_missed` missed events.
+pub async fn resume(pool: &PgPool, after: Position, max_missed: i64) -> Result<Resume, StoreError> {
+    let (horizon, deleted_xid, deleted_id, missed): (i64, i64, i64, i64) = sqlx::query_as(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
                 (SELECT count(*) FROM (
                    SELECT FROM event WHERE (xid, id) > ($1::text::xid8, $2) LIMIT $3) few)
@@ -175,12 +175,12 @@ pub async fn resume(pool: &PgPool, after: Position, most: i64) -> Result<Resume,
     )
     .bind(after.xid.to_string())
     .bind(after.id)
-    .bind(most.saturating_add(1))
+    .bind(max_missed.saturating_add(1))
     .fetch_one(pool)
     .await?;
-    let foreign = after.xid > horizon;
+    let is_foreign = after.xid > horizon;
     let forgotten = after < Position { xid: deleted_xid, id: deleted_id };
-    match foreign || forgotten || behind > most {
+    match is_foreign || forgotten || missed > max_missed {
         true => Ok(Resume::Reset(Position::from_cursor(horizon))),
         false => Ok(Resume::There),
     }
@@ -243,8 +243,8 @@ mod tests {
         Live::Target { target: BlueprintNumber(number) }
     }
 
-    fn lives(part: &Batch) -> Vec<Live> {
-        part.entries.iter().map(|entry| entry.live.clone()).collect()
+    fn lives(batch: &Batch) -> Vec<Live> {
+        batch.entries.iter().map(|entry| entry.live.clone()).collect()
     }
 
     #[test]
@@ -280,9 +280,9 @@ mod tests {
     /// Transactions of other tests in the same cluster briefly hold back the horizon.
     async fn eventually(db: &TestDatabase, after: Position, count: usize) -> Batch {
         for _ in 0..400 {
-            let part = read(db.app(), after, 10).await.expect("the journal");
-            if part.entries.len() >= count {
-                return part;
+            let batch = read(db.app(), after, 10).await.expect("the journal");
+            if batch.entries.len() >= count {
+                return batch;
             }
             tokio::time::sleep(std::time::Duration::from_millis(25)).await;
         }
@@ -296,18 +296,18 @@ mod tests {
             let mut one = db.app().begin().await.expect("a transaction");
             append_event(&mut one, "target", "", &target(number)).await.expect("an event");
             if number == 3 {
-                let strange =
+                let unknown =
                     "INSERT INTO event (topic, kind, body) VALUES ('x', 'of tomorrow', '{}')";
-                sqlx::query(strange).execute(&mut *one).await.expect("an event");
+                sqlx::query(unknown).execute(&mut *one).await.expect("an event");
             }
             one.commit().await.expect("to commit");
         }
         eventually(&db, START, 7).await;
         let (mut all, mut place, mut more) = (Vec::new(), START, true);
         while more {
-            let part = read(db.app(), place, 2).await.expect("the journal");
-            all.extend(lives(&part));
-            (place, more) = (part.next, part.more);
+            let batch = read(db.app(), place, 2).await.expect("the journal");
+            all.extend(lives(&batch));
+            (place, more) = (batch.next, batch.more);
         }
         assert_eq!(all, (1..=7).map(target).collect::<Vec<_>>());
     }
@@ -345,8 +345,8 @@ mod tests {
             "the first transaction is still open"
         );
         younger.commit().await.expect("to commit");
-        let part = eventually(&db, before, 2).await;
-        assert_eq!(lives(&part), [target(2), target(1)]);
+        let batch = eventually(&db, before, 2).await;
+        assert_eq!(lives(&batch), [target(2), target(1)]);
         assert_eq!(resume(db.app(), before, 10).await.expect("an answer"), Resume::There);
     }
 
@@ -359,8 +359,8 @@ mod tests {
             one.commit().await.expect("to commit");
         }
         let all = eventually(&db, START, 4).await;
-        let goes_on = async |place, most| {
-            resume(db.app(), place, most).await.expect("an answer") == Resume::There
+        let goes_on = async |place, max_missed| {
+            resume(db.app(), place, max_missed).await.expect("an answer") == Resume::There
         };
         assert!(goes_on(START, 4).await);
         assert!(!goes_on(START, 3).await, "too much to catch up on");

@@ -37,14 +37,14 @@ pub struct NodeTokenRow {
 /// Inserts a token of a node. `None`: the node has the maximum number. The caller has locked the
 /// node's row.
 pub async fn insert_node_token(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     node: NodeId,
     hash: &TokenHash,
     name: &str,
     lifetime: Duration,
     by: PersonId,
 ) -> Result<Option<(Uuid, OffsetDateTime)>, StoreError> {
-    let made = sqlx::query_as(
+    let inserted = sqlx::query_as(
         "INSERT INTO token (kind, hash, name, node_id, created_by, expires_at)
          SELECT 'node', $2, $3, $1, $4, now() + make_interval(secs => $5)
          WHERE (SELECT count(*) FROM token WHERE node_id = $1 AND kind = 'node' AND revoked_at IS NULL AND expires_at > now()) < $6
@@ -56,15 +56,15 @@ pub async fn insert_node_token(
     .bind(by.0)
     .bind(lifetime.as_secs_f64())
     .bind(MAX_TOKENS)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
-    Ok(made)
+    Ok(inserted)
 }
 
 /// Revokes a token and returns its name. `None`: the node has no such token, or it was already
 /// revoked.
 pub async fn revoke_node_token(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     node: NodeId,
     token: Uuid,
 ) -> Result<Option<String>, StoreError> {
@@ -73,14 +73,14 @@ pub async fn revoke_node_token(
     )
     .bind(node.0)
     .bind(token)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(name)
 }
 
 /// The node and the id of a valid token. Records its use at most once a minute.
 pub async fn authenticate_node(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     hash: &TokenHash,
 ) -> Result<Option<(NodeId, Uuid)>, StoreError> {
     let found: Option<(Uuid, Uuid, bool)> = sqlx::query_as(
@@ -89,13 +89,13 @@ pub async fn authenticate_node(
          WHERE t.hash = $1 AND t.kind = 'node' AND t.revoked_at IS NULL AND t.expires_at > now() AND n.removed_in IS NULL",
     )
     .bind(hash.as_slice())
-    .fetch_optional(&mut *on)
+    .fetch_optional(&mut *connection)
     .await?;
-    let Some((node, token, note)) = found else { return Ok(None) };
-    if note {
+    let Some((node, token, should_record_use)) = found else { return Ok(None) };
+    if should_record_use {
         sqlx::query("UPDATE token SET last_used_at = now() WHERE id = $1")
             .bind(token)
-            .execute(on)
+            .execute(connection)
             .await?;
     }
     Ok(Some((NodeId(node), token)))
@@ -103,7 +103,7 @@ pub async fn authenticate_node(
 
 /// The tokens of a node, newest first.
 pub async fn node_tokens(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     node: NodeId,
 ) -> Result<Vec<NodeTokenRow>, StoreError> {
     let rows = sqlx::query_as(
@@ -114,7 +114,7 @@ pub async fn node_tokens(
     )
     .bind(node.0)
     .bind(TOLD)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }

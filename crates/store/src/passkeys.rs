@@ -143,7 +143,7 @@ fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
 
 /// Registers a passkey. `None`: the authenticator's id is already registered.
 pub async fn insert(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     new: &NewPasskey,
 ) -> Result<Option<PasskeyId>, StoreError> {
     let id: Option<Uuid> = sqlx::query_scalar(
@@ -157,14 +157,14 @@ pub async fn insert(
     .bind(&new.credential_id)
     .bind(&new.credential)
     .bind(i64::from(new.counter))
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(id.map(PasskeyId))
 }
 
 /// The passkeys of a person that are not revoked, oldest first.
 pub async fn list_passkeys(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<PasskeyRow>, StoreError> {
     let sql = format!(
@@ -174,26 +174,29 @@ pub async fn list_passkeys(
          WHERE k.person_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT 100"
     );
     let rows: Vec<RawPasskey> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(on).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(connection).await?;
     rows.into_iter().map(passkey).collect()
 }
 
 /// A passkey, revoked or not.
-pub async fn one(on: &mut PgConnection, id: PasskeyId) -> Result<Option<PasskeyRow>, StoreError> {
+pub async fn one(
+    connection: &mut PgConnection,
+    id: PasskeyId,
+) -> Result<Option<PasskeyRow>, StoreError> {
     let sql = format!(
         "SELECT {COLUMNS}, w.name AS confirmed_by \
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id WHERE k.id = $1"
     );
     let row: Option<RawPasskey> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(on).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(connection).await?;
     row.map(passkey).transpose()
 }
 
 /// These passkeys and all that confirmed them, revoked or not, for
 /// [`engine::gate::signature::check`].
 pub async fn load_with_confirmers(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
 ) -> Result<BTreeMap<PasskeyId, Passkey>, StoreError> {
     if ids.is_empty() {
@@ -209,24 +212,24 @@ pub async fn load_with_confirmers(
     );
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<RawPasskey> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(on).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
     rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
 }
 
 /// The names of these passkeys, without revoked ones.
 pub async fn names(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
 ) -> Result<BTreeMap<PasskeyId, String>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let sql = "SELECT id, name FROM passkey WHERE id = ANY($1) AND revoked_at IS NULL";
-    let rows: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(ids).fetch_all(on).await?;
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(ids).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|(id, name)| (PasskeyId(id), name)).collect())
 }
 
 /// The people in a list who have a confirmed passkey.
 pub async fn able(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     people: &[PersonId],
 ) -> Result<BTreeSet<PersonId>, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
@@ -235,20 +238,23 @@ pub async fn able(
          WHERE k.person_id = ANY($1) AND k.revoked_at IS NULL",
     )
     .bind(people)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(able.into_iter().map(PersonId).collect())
 }
 
 /// Confirms a passkey as the owner of the database. `false`: it is already confirmed.
-pub async fn confirm_as_owner(on: &mut PgConnection, id: PasskeyId) -> Result<bool, StoreError> {
+pub async fn confirm_as_owner(
+    connection: &mut PgConnection,
+    id: PasskeyId,
+) -> Result<bool, StoreError> {
     let sql = "INSERT INTO passkey_confirmation (passkey_id) VALUES ($1) ON CONFLICT DO NOTHING";
-    Ok(sqlx::query(sql).bind(id.0).execute(on).await?.rows_affected() > 0)
+    Ok(sqlx::query(sql).bind(id.0).execute(connection).await?.rows_affected() > 0)
 }
 
 /// Confirms a passkey with another one. `false`: it is already confirmed.
 pub async fn confirm(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: PasskeyId,
     by: PasskeyId,
     nonce: Nonce,
@@ -264,36 +270,42 @@ pub async fn confirm(
     .bind(&assertion.client_data)
     .bind(&assertion.authenticator_data)
     .bind(&assertion.signature)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(done.rows_affected() > 0)
 }
 
 /// Revokes a passkey. `false`: it does not exist or was already revoked.
 pub async fn revoke(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: PasskeyId,
     by: PersonId,
 ) -> Result<bool, StoreError> {
     let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE id = $1 AND revoked_at IS NULL";
-    Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(on).await?.rows_affected() > 0)
+    Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(connection).await?.rows_affected() > 0)
 }
 
 /// Records a use with the authenticator's counter. `false`: the counter did not rise, so the
 /// passkey may have been copied.
 pub async fn record_use(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: PasskeyId,
     counter: u32,
 ) -> Result<bool, StoreError> {
     // Authenticators without a counter report 0.
     let sql = "UPDATE passkey SET last_used_at = now(), counter = $2 WHERE id = $1 AND (counter < $2 OR counter = 0 AND $2 = 0)";
-    Ok(sqlx::query(sql).bind(id.0).bind(i64::from(counter)).execute(on).await?.rows_affected() > 0)
+    Ok(sqlx::query(sql)
+        .bind(id.0)
+        .bind(i64::from(counter))
+        .execute(connection)
+        .await?
+        .rows_affected()
+        > 0)
 }
 
 /// Inserts the signature of a verdict. `false`: this signature was already used.
 pub async fn insert_signature(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     verdict: i64,
     passkey: PasskeyId,
     nonce: Nonce,
@@ -309,7 +321,7 @@ pub async fn insert_signature(
     .bind(&assertion.client_data)
     .bind(&assertion.authenticator_data)
     .bind(&assertion.signature)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(done.rows_affected() > 0)
 }
@@ -317,36 +329,36 @@ pub async fn insert_signature(
 /// The reviews in a list whose approvals must be signed, each with the parts that a signature
 /// covers.
 pub async fn demanded(
-    on: &mut PgConnection,
-    submissions: &[ReviewId],
+    connection: &mut PgConnection,
+    reviews: &[ReviewId],
 ) -> Result<BTreeMap<ReviewId, SignedReview>, StoreError> {
-    let ids: Vec<i64> = submissions.iter().map(|id| id.0).collect();
+    let ids: Vec<i64> = reviews.iter().map(|id| id.0).collect();
     let sql = "SELECT s.id, audit_submission(s) FROM submission s JOIN signature_demand g ON g.submission_id = s.id \
                WHERE s.id = ANY($1)";
-    let rows: Vec<(i64, Value)> = sqlx::query_as(sql).bind(ids).fetch_all(on).await?;
-    rows.into_iter().map(|(id, image)| Ok((ReviewId(id), parse_signed_review(image)?))).collect()
+    let rows: Vec<(i64, Value)> = sqlx::query_as(sql).bind(ids).fetch_all(connection).await?;
+    rows.into_iter().map(|(id, json)| Ok((ReviewId(id), parse_signed_review(json)?))).collect()
 }
 
 /// The parts of a review that a signature covers. `None`: there is no such review.
 pub async fn reviewed(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     submission: ReviewId,
 ) -> Result<Option<SignedReview>, StoreError> {
     let sql = "SELECT audit_submission(s) FROM submission s WHERE s.id = $1";
-    let image: Option<Value> =
-        sqlx::query_scalar(sql).bind(submission.0).fetch_optional(on).await?;
-    image.map(parse_signed_review).transpose()
+    let json: Option<Value> =
+        sqlx::query_scalar(sql).bind(submission.0).fetch_optional(connection).await?;
+    json.map(parse_signed_review).transpose()
 }
 
-fn parse_signed_review(image: Value) -> Result<SignedReview, StoreError> {
-    serde_json::from_value(image).map_err(|error| StoreError::corrupt("submission", error))
+fn parse_signed_review(json: Value) -> Result<SignedReview, StoreError> {
+    serde_json::from_value(json).map_err(|error| StoreError::corrupt("submission", error))
 }
 
 /// The signatures of verdicts on these reviews, ordered by verdict. They include signatures with
 /// passkeys that were revoked later.
 pub async fn signatures(
-    on: &mut PgConnection,
-    submissions: &[ReviewId],
+    connection: &mut PgConnection,
+    reviews: &[ReviewId],
 ) -> Result<Vec<SignatureRow>, StoreError> {
     #[derive(FromRow)]
     struct Raw {
@@ -360,14 +372,14 @@ pub async fn signatures(
         authenticator_data: Vec<u8>,
         signature: Vec<u8>,
     }
-    let ids: Vec<i64> = submissions.iter().map(|id| id.0).collect();
+    let ids: Vec<i64> = reviews.iter().map(|id| id.0).collect();
     let rows: Vec<Raw> = sqlx::query_as(
         "SELECT v.submission_id, g.verdict_id, v.person_id, v.kind, g.passkey_id, g.nonce, g.client_data, g.authenticator_data, \
          g.signature FROM verdict v JOIN verdict_signature g ON g.verdict_id = v.id \
          WHERE v.submission_id = ANY($1) AND v.person_id IS NOT NULL ORDER BY v.id",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |raw: Raw| {
         let kind = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
@@ -391,27 +403,27 @@ pub async fn signatures(
 
 /// Stores a WebAuthn registration or sign-in in progress in a session. It replaces an earlier one.
 pub async fn begin_ceremony(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     session: Uuid,
     state: &Value,
 ) -> Result<(), StoreError> {
     sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1")
         .bind(session)
         .bind(state)
-        .execute(on)
+        .execute(connection)
         .await?;
     Ok(())
 }
 
 /// Takes the registration or sign-in in progress out of a session. It can be taken only once.
 pub async fn take_ceremony(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     session: Uuid,
 ) -> Result<Option<Value>, StoreError> {
     let sql = "UPDATE session s SET ceremony = NULL FROM (SELECT id, ceremony FROM session WHERE id = $1 FOR UPDATE) b \
                WHERE s.id = b.id RETURNING b.ceremony";
     let state: Option<Option<Value>> =
-        sqlx::query_scalar(sql).bind(session).fetch_optional(on).await?;
+        sqlx::query_scalar(sql).bind(session).fetch_optional(connection).await?;
     Ok(state.flatten())
 }
 

@@ -183,13 +183,13 @@ pub async fn set_disabled(
     Ok(done.rows_affected() == 1)
 }
 
-/// Inserts a sign-in link. `asks` lists the steps required after its use ([`REQUIRES_PASSWORD`]).
+/// Inserts a sign-in link. `required_steps` lists the steps required after its use ([`REQUIRES_PASSWORD`]).
 pub async fn insert_sign_in_link(
     db: &mut PgConnection,
     person: PersonId,
     hash: &TokenHash,
     lifetime: Duration,
-    asks: &[&str],
+    required_steps: &[&str],
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO token (kind, hash, person_id, expires_at, scopes)
@@ -198,7 +198,7 @@ pub async fn insert_sign_in_link(
     .bind(hash.as_slice())
     .bind(person.0)
     .bind(lifetime.as_secs_f64())
-    .bind(asks)
+    .bind(required_steps)
     .execute(db)
     .await?;
     Ok(())
@@ -233,8 +233,8 @@ pub async fn begin_session_by_link(
     db: &mut PgConnection,
     link: &str,
     hash: &TokenHash,
-    times: SessionTimeouts,
-    origin: &Origin,
+    timeouts: SessionTimeouts,
+    client: &Origin,
 ) -> Result<Option<(PersonId, Vec<String>)>, StoreError> {
     let sql = format!(
         "WITH begun AS (
@@ -245,15 +245,15 @@ pub async fn begin_session_by_link(
     let begun: Option<(Uuid, Vec<String>)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
         .bind(link)
         .bind(hash.as_slice())
-        .bind(times.idle.as_secs_f64())
-        .bind(times.absolute.as_secs_f64())
-        .bind(&origin.user_agent)
-        .bind(&origin.address)
+        .bind(timeouts.idle.as_secs_f64())
+        .bind(timeouts.absolute.as_secs_f64())
+        .bind(&client.user_agent)
+        .bind(&client.address)
         .fetch_optional(&mut *db)
         .await?;
-    let Some((person, asks)) = begun else { return Ok(None) };
+    let Some((person, required_steps)) = begun else { return Ok(None) };
     end_old_sessions(db, PersonId(person)).await?;
-    Ok(Some((PersonId(person), asks)))
+    Ok(Some((PersonId(person), required_steps)))
 }
 
 /// Begins a session if `proof`, the Argon2id output of the password, is correct. `false`: it is
@@ -263,8 +263,8 @@ pub async fn begin_session_by_password(
     person: PersonId,
     proof: &[u8],
     hash: &TokenHash,
-    times: SessionTimeouts,
-    origin: &Origin,
+    timeouts: SessionTimeouts,
+    client: &Origin,
 ) -> Result<bool, StoreError> {
     let sql = format!(
         "WITH noted AS (
@@ -276,10 +276,10 @@ pub async fn begin_session_by_password(
         .bind(person.0)
         .bind(proof)
         .bind(hash.as_slice())
-        .bind(times.idle.as_secs_f64())
-        .bind(times.absolute.as_secs_f64())
-        .bind(&origin.user_agent)
-        .bind(&origin.address)
+        .bind(timeouts.idle.as_secs_f64())
+        .bind(timeouts.absolute.as_secs_f64())
+        .bind(&client.user_agent)
+        .bind(&client.address)
         .execute(&mut *db)
         .await?;
     if begun.rows_affected() == 0 {
@@ -295,7 +295,7 @@ pub async fn insert_session(
     db: &mut PgConnection,
     person: PersonId,
     hash: &TokenHash,
-    times: SessionTimeouts,
+    timeouts: SessionTimeouts,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO session (token_hash, person_id, idle_expires_at, expires_at, by_link, factor_at)
@@ -303,8 +303,8 @@ pub async fn insert_session(
     )
     .bind(hash.as_slice())
     .bind(person.0)
-    .bind(times.idle.as_secs_f64())
-    .bind(times.absolute.as_secs_f64())
+    .bind(timeouts.idle.as_secs_f64())
+    .bind(timeouts.absolute.as_secs_f64())
     .execute(db)
     .await?;
     Ok(())
@@ -334,21 +334,21 @@ const SESSION_DELETE_BATCH: i64 = 1_000;
 /// Deletes a batch of sessions past their absolute limit and returns their number. Sessions past
 /// their idle limit stay until then, but are invalid.
 pub async fn delete_expired_sessions(pool: &PgPool) -> Result<u64, StoreError> {
-    let gone = sqlx::query(
+    let deleted = sqlx::query(
         "DELETE FROM session WHERE token_hash IN (
            SELECT token_hash FROM session WHERE expires_at <= now() ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED)",
     )
     .bind(SESSION_DELETE_BATCH)
     .execute(pool)
     .await?;
-    Ok(gone.rows_affected())
+    Ok(deleted.rows_affected())
 }
 
 /// The valid session of a token.
 pub async fn session(
     pool: &PgPool,
     hash: &TokenHash,
-    times: SessionTimeouts,
+    timeouts: SessionTimeouts,
 ) -> Result<Option<SessionRow>, StoreError> {
     let sql = format!(
         "SELECT {PERSON_COLUMNS}, extract(epoch FROM now() - s.fresh_at)::float8 AS fresh,
@@ -359,7 +359,7 @@ pub async fn session(
     );
     let row: Option<RawSession> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
         .bind(hash.as_slice())
-        .bind(times.visit_interval.as_secs_f64())
+        .bind(timeouts.visit_interval.as_secs_f64())
         .fetch_optional(pool)
         .await?;
     Ok(row.map(|row| SessionRow {
@@ -423,7 +423,7 @@ pub async fn act_as(
 pub async fn record_visit(
     pool: &PgPool,
     hash: &TokenHash,
-    times: SessionTimeouts,
+    timeouts: SessionTimeouts,
 ) -> Result<(), StoreError> {
     let sql = format!(
         "WITH noted AS (
@@ -436,8 +436,8 @@ pub async fn record_visit(
     );
     sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(hash.as_slice())
-        .bind(times.idle.as_secs_f64())
-        .bind(times.visit_interval.as_secs_f64())
+        .bind(timeouts.idle.as_secs_f64())
+        .bind(timeouts.visit_interval.as_secs_f64())
         .execute(pool)
         .await?;
     Ok(())
@@ -461,7 +461,7 @@ pub async fn end_session(
 pub async fn end_all_sessions(
     db: &mut PgConnection,
     person: PersonId,
-    but: Option<&TokenHash>,
+    except: Option<&TokenHash>,
 ) -> Result<u64, StoreError> {
     sqlx::query(
         "UPDATE token SET revoked_at = now()
@@ -473,7 +473,7 @@ pub async fn end_all_sessions(
     let ended =
         sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
             .bind(person.0)
-            .bind(but.map(<[u8; 32]>::as_slice))
+            .bind(except.map(<[u8; 32]>::as_slice))
             .execute(db)
             .await?;
     Ok(ended.rows_affected())
@@ -484,8 +484,8 @@ tokio::task_local! {
 }
 
 /// Runs a future on behalf of an API token, which all audit rows of the future name.
-pub async fn by_token<W: Future>(token: Uuid, work: W) -> W::Output {
-    TOKEN.scope(token, work).await
+pub async fn run_with_token<W: Future>(token: Uuid, future: W) -> W::Output {
+    TOKEN.scope(token, future).await
 }
 
 /// Adds the API token of the request, if any, to the detail of an audit row.

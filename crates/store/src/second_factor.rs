@@ -41,31 +41,34 @@ pub struct SecondFactors {
 }
 
 pub async fn second_factors(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<SecondFactors, StoreError> {
     let sql = "SELECT EXISTS (SELECT FROM totp t WHERE t.person_id = $1 AND t.confirmed_at IS NOT NULL) AS totp,
                       (SELECT count(*) FROM passkey k WHERE k.person_id = $1 AND k.revoked_at IS NULL) AS passkeys,
                       policy_demands_factor() AS demanded";
-    Ok(sqlx::query_as(sql).bind(person.0).fetch_one(on).await?)
+    Ok(sqlx::query_as(sql).bind(person.0).fetch_one(connection).await?)
 }
 
 /// The confirmed authenticator app of a person.
-pub async fn totp(on: &mut PgConnection, person: PersonId) -> Result<Option<Totp>, StoreError> {
+pub async fn totp(
+    connection: &mut PgConnection,
+    person: PersonId,
+) -> Result<Option<Totp>, StoreError> {
     let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
                WHERE person_id = $1 AND confirmed_at IS NOT NULL";
-    read(sqlx::query_as(sql).bind(person.0).fetch_optional(on).await?)
+    read(sqlx::query_as(sql).bind(person.0).fetch_optional(connection).await?)
 }
 
 /// The authenticator app that this session set up and has not confirmed yet.
 pub async fn set_up(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     session: Uuid,
 ) -> Result<Option<Totp>, StoreError> {
     let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
                WHERE person_id = $1 AND session_id = $2 AND confirmed_at IS NULL AND created_at > now() - totp_setup_time()";
-    read(sqlx::query_as(sql).bind(person.0).bind(session).fetch_optional(on).await?)
+    read(sqlx::query_as(sql).bind(person.0).bind(session).fetch_optional(connection).await?)
 }
 
 fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
@@ -81,21 +84,29 @@ fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
 /// Begins the set-up of an authenticator app, replacing an unconfirmed one. `false`: the person has
 /// a confirmed one.
 pub async fn begin_totp(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     secret: &[u8; SECRET_BYTES],
 ) -> Result<bool, StoreError> {
     let sql = "DELETE FROM totp WHERE person_id = $1 AND confirmed_at IS NULL";
-    sqlx::query(sql).bind(person.0).execute(&mut *on).await?;
+    sqlx::query(sql).bind(person.0).execute(&mut *connection).await?;
     let sql = "INSERT INTO totp (person_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    Ok(sqlx::query(sql).bind(person.0).bind(secret.as_slice()).execute(on).await?.rows_affected()
+    Ok(sqlx::query(sql)
+        .bind(person.0)
+        .bind(secret.as_slice())
+        .execute(connection)
+        .await?
+        .rows_affected()
         > 0)
 }
 
 /// Confirms the set-up of this transaction's session with the time step of a verified code.
 /// `false`: there is no set-up.
-pub async fn confirm_totp(on: &mut PgConnection, step: i64) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT confirm_totp($1)").bind(step).fetch_one(on).await?)
+pub async fn confirm_totp(
+    connection: &mut PgConnection,
+    time_step: i64,
+) -> Result<bool, StoreError> {
+    Ok(sqlx::query_scalar("SELECT confirm_totp($1)").bind(time_step).fetch_one(connection).await?)
 }
 
 /// Accepts the time step of a verified code. `false`: the person has no authenticator app.
@@ -103,38 +114,54 @@ pub async fn confirm_totp(on: &mut PgConnection, step: i64) -> Result<bool, Stor
 /// # Errors
 ///
 /// The code was used before, or the database fails.
-pub async fn accept_totp(on: &mut PgConnection, step: i64) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT present_totp($1)").bind(step).fetch_one(on).await?)
+pub async fn accept_totp(
+    connection: &mut PgConnection,
+    time_step: i64,
+) -> Result<bool, StoreError> {
+    Ok(sqlx::query_scalar("SELECT present_totp($1)").bind(time_step).fetch_one(connection).await?)
 }
 
 /// Accepts a passkey whose signature was verified. `false`: it belongs to another person or is
 /// revoked.
 pub async fn present_passkey(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     passkey: PasskeyId,
 ) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT present_passkey($1)").bind(passkey.0).fetch_one(on).await?)
+    Ok(sqlx::query_scalar("SELECT present_passkey($1)")
+        .bind(passkey.0)
+        .fetch_one(connection)
+        .await?)
 }
 
 /// Removes a person's authenticator app. `false`: they have none.
-pub async fn remove_totp(on: &mut PgConnection, person: PersonId) -> Result<bool, StoreError> {
-    let done =
-        sqlx::query("DELETE FROM totp WHERE person_id = $1").bind(person.0).execute(on).await?;
+pub async fn remove_totp(
+    connection: &mut PgConnection,
+    person: PersonId,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query("DELETE FROM totp WHERE person_id = $1")
+        .bind(person.0)
+        .execute(connection)
+        .await?;
     Ok(done.rows_affected() > 0)
 }
 
 /// Revokes all passkeys of a person and returns their number. `by` is `None` for the owner of the
 /// database.
 pub async fn revoke_passkeys(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     by: Option<PersonId>,
 ) -> Result<u64, StoreError> {
     let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE person_id = $1 AND revoked_at IS NULL";
-    Ok(sqlx::query(sql).bind(person.0).bind(by.map(|by| by.0)).execute(on).await?.rows_affected())
+    Ok(sqlx::query(sql)
+        .bind(person.0)
+        .bind(by.map(|by| by.0))
+        .execute(connection)
+        .await?
+        .rows_affected())
 }
 
 /// Whether the session that this transaction presented still lacks its second factor.
-pub async fn is_pending(on: &mut PgConnection) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT acting_pending()").fetch_one(on).await?)
+pub async fn is_pending(connection: &mut PgConnection) -> Result<bool, StoreError> {
+    Ok(sqlx::query_scalar("SELECT acting_pending()").fetch_one(connection).await?)
 }

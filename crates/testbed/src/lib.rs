@@ -154,13 +154,13 @@ impl Node {
     /// Stops a server of an earlier start, unless its process id belongs to another process by now.
     fn stop_leftover(&self) -> Result<()> {
         let Ok(text) = fs::read_to_string(self.pid_file()) else { return Ok(()) };
-        let left = text.trim().parse().ok().filter(|pid| self.is_server(*pid));
-        if let Some(pid) = left {
+        let leftover = text.trim().parse().ok().filter(|pid| self.is_server(*pid));
+        if let Some(pid) = leftover {
             kill_with_children(pid);
-            let begun = Instant::now();
+            let started = Instant::now();
             while self.is_server(pid) {
                 ensure!(
-                    begun.elapsed() < READY_TIMEOUT,
+                    started.elapsed() < READY_TIMEOUT,
                     "The old SSH server of {} (process {pid}) does not stop. Kill it, then try again.",
                     self.name
                 );
@@ -214,18 +214,19 @@ impl Node {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let address = SocketAddr::from((self.address, PORT));
         loop {
-            let ended = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
+            let exit_status = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
             let said = fs::read_to_string(self.folder.join("sshd.log"))?;
             // Another server may answer at this address.
-            let listens =
-                ended.is_none() && said.contains(&format!("Server listening on {}", self.address));
-            if listens && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+            let is_listening = exit_status.is_none()
+                && said.contains(&format!("Server listening on {}", self.address));
+            if is_listening && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+            {
                 return Ok(());
             }
-            if ended.is_some() || begun.elapsed() > READY_TIMEOUT {
+            if exit_status.is_some() || started.elapsed() > READY_TIMEOUT {
                 bail!(
                     "The SSH server of {} on {address} does not start: {}",
                     self.name,
@@ -253,8 +254,8 @@ impl Programs {
     fn find() -> Result<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         // These are often missing in the PATH of a regular user.
-        let more = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-        Self::among(&std::env::split_paths(&path).chain(more).collect::<Vec<_>>())
+        let sbin_folders = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+        Self::among(&std::env::split_paths(&path).chain(sbin_folders).collect::<Vec<_>>())
     }
 
     fn among(folders: &[PathBuf]) -> Result<Self> {
@@ -376,13 +377,13 @@ mod tests {
     /// The servers of a testbed, once there are this many. A connection check starts a short-lived
     /// process, which would be counted too.
     fn servers(folder: &Path, count: usize) -> Vec<u32> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let all = processes_with_argument(folder);
             if all.len() == count {
                 return all;
             }
-            assert!(begun.elapsed() < READY_TIMEOUT, "found {all:?}, expected {count}");
+            assert!(started.elapsed() < READY_TIMEOUT, "found {all:?}, expected {count}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -420,11 +421,11 @@ mod tests {
         }
         first.kill().unwrap();
         first.wait().unwrap();
-        let left = servers(&folder, 2);
+        let leftover = servers(&folder, 2);
 
         let testbed = start(&folder).unwrap();
         let now = servers(&folder, 2);
-        assert!(now.iter().all(|pid| !left.contains(pid)), "{left:?} {now:?}");
+        assert!(now.iter().all(|pid| !leftover.contains(pid)), "{leftover:?} {now:?}");
         drop(testbed);
         servers(&folder, 0);
         fs::remove_dir_all(&folder).unwrap();

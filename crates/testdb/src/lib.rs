@@ -72,8 +72,8 @@ impl TestDatabase {
         let template = cluster.ensure_template().await?;
         let name = format!("test_{}", Uuid::new_v4().simple());
         let mut admin = cluster.connect().await?;
-        let made = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER_ROLE}");
-        admin.execute(AssertSqlSafe(made)).await.context("cloning the template")?;
+        let create_sql = format!("CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER_ROLE}");
+        admin.execute(AssertSqlSafe(create_sql)).await.context("cloning the template")?;
         // A clone does not have the template's privileges.
         for statement in private_postgres::grant_connect_sql(&name, PROGRAM_ROLES) {
             admin.execute(AssertSqlSafe(statement)).await?;
@@ -230,8 +230,8 @@ async fn cluster() -> Result<&'static Cluster> {
             if let Ok(url) = std::env::var(SHARED_URL) {
                 return anyhow::Ok((Cluster::at(&url)?, None));
             }
-            let own = start_private().await?;
-            anyhow::Ok((Cluster::at(&own.admin_url("postgres"))?, Some(own)))
+            let private = start_private().await?;
+            anyhow::Ok((Cluster::at(&private.admin_url("postgres"))?, Some(private)))
         })
         .await?;
     Ok(cluster)
@@ -293,17 +293,23 @@ impl Cluster {
     /// Creates the template under a temporary name until it is complete.
     async fn create_template(&self, admin: &mut PgConnection, name: &str) -> Result<()> {
         private_postgres::ensure_roles(admin).await?;
-        let fresh = format!("{name}_new");
+        let temporary = format!("{name}_new");
         admin
-            .execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {fresh} WITH (FORCE)")))
+            .execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {temporary} WITH (FORCE)")))
             .await?;
-        admin.execute(AssertSqlSafe(format!("CREATE DATABASE {fresh} OWNER {OWNER_ROLE}"))).await?;
-        migrations::migrate_url(&self.url(OWNER_ROLE, &fresh), &Roles::default()).await?;
+        admin
+            .execute(AssertSqlSafe(format!("CREATE DATABASE {temporary} OWNER {OWNER_ROLE}")))
+            .await?;
+        migrations::migrate_url(&self.url(OWNER_ROLE, &temporary), &Roles::default()).await?;
         // A template with a session (such as autovacuum's) can't be cloned.
         admin
-            .execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} WITH ALLOW_CONNECTIONS false")))
+            .execute(AssertSqlSafe(format!(
+                "ALTER DATABASE {temporary} WITH ALLOW_CONNECTIONS false"
+            )))
             .await?;
-        admin.execute(AssertSqlSafe(format!("ALTER DATABASE {fresh} RENAME TO {name}"))).await?;
+        admin
+            .execute(AssertSqlSafe(format!("ALTER DATABASE {temporary} RENAME TO {name}")))
+            .await?;
         Ok(())
     }
 }

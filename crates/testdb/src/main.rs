@@ -49,10 +49,10 @@ async fn serve() -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     let cluster = SharedCluster::start().await?;
     println!("{}", cluster.url());
-    let closed =
+    let stdin_closed =
         tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
     tokio::select! {
-        _ = closed => {}
+        _ = stdin_closed => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }

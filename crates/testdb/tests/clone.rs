@@ -24,30 +24,30 @@ async fn clone_is_migrated() {
 
 #[tokio::test]
 async fn clones_are_isolated_and_dropped() {
-    let (one, two) = tokio::join!(TestDatabase::new(), TestDatabase::new());
-    one.owner().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
+    let (first, second) = tokio::join!(TestDatabase::new(), TestDatabase::new());
+    first.owner().execute("INSERT INTO person (name) VALUES ('ada')").await.unwrap();
     let there: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(two.app()).await.unwrap();
+        sqlx::query_scalar("SELECT count(*) FROM person").fetch_one(second.app()).await.unwrap();
     assert_eq!(there, 0);
-    let name = one.name().to_owned();
+    let name = first.name().to_owned();
     let is_there = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
     let before: bool =
-        sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
-    drop(one);
+        sqlx::query_scalar(is_there).bind(&name).fetch_one(second.owner()).await.unwrap();
+    drop(first);
     let after: bool =
-        sqlx::query_scalar(is_there).bind(&name).fetch_one(two.owner()).await.unwrap();
+        sqlx::query_scalar(is_there).bind(&name).fetch_one(second.owner()).await.unwrap();
     assert_eq!((before, after), (true, false));
 }
 
 #[tokio::test]
 async fn database_connections_can_be_blocked() {
     let db = TestDatabase::new().await;
-    let one = "SELECT 1";
-    assert!(db.app().execute(one).await.is_ok());
+    let first = "SELECT 1";
+    assert!(db.app().execute(first).await.is_ok());
     db.set_connections_allowed(false).await.unwrap();
-    assert!(db.app().execute(one).await.is_err());
+    assert!(db.app().execute(first).await.is_err());
     db.set_connections_allowed(true).await.unwrap();
-    assert!(db.app().execute(one).await.is_ok());
+    assert!(db.app().execute(first).await.is_ok());
 }
 
 #[tokio::test]
@@ -88,12 +88,12 @@ async fn private_cluster_accepts_the_migrations() {
     let cluster = PrivatePostgres::start(Settings::throwaway(&folder)).await.unwrap();
     let (owner, app) = (cluster.owner_url("gantry"), cluster.server_url("gantry"));
     let roles = Roles::default();
-    let (one, two) = tokio::join!(
+    let (first, second) = tokio::join!(
         migrations::migrate_url(&owner, &roles),
         migrations::migrate_url(&owner, &roles)
     );
-    one.unwrap();
-    two.unwrap();
+    first.unwrap();
+    second.unwrap();
     let pool = sqlx::PgPool::connect(&app).await.unwrap();
     assert!(migrations::is_current(&pool).await.unwrap());
     pool.close().await;

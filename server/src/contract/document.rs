@@ -397,10 +397,11 @@ fn differing(read: &Map<String, Value>, written: &Map<String, Value>) -> BTreeSe
         .map(|(name, _)| name.clone())
         .collect();
     loop {
-        let holds = |(name, schema): &(&String, &Value)| {
+        let refers_to_differing = |(name, schema): &(&String, &Value)| {
             !differ.contains(*name) && has_reference_to(schema, &differ)
         };
-        let more: Vec<String> = read.iter().filter(holds).map(|(name, _)| name.clone()).collect();
+        let more: Vec<String> =
+            read.iter().filter(refers_to_differing).map(|(name, _)| name.clone()).collect();
         if more.is_empty() {
             return differ;
         }

@@ -164,8 +164,8 @@ fn words(schema: &Schema) -> BTreeMap<String, (Value, bool)> {
     let properties =
         schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
     let word = |(name, schema): (String, Value)| {
-        let needed = required.iter().any(|required| required == name.as_str());
-        (name, (without_null(schema), needed))
+        let is_required = required.iter().any(|required| required == name.as_str());
+        (name, (without_null(schema), is_required))
     };
     properties.into_iter().map(word).collect()
 }

@@ -146,9 +146,9 @@ impl StopSender {
     /// Signals the run to stop. Only the first reason counts.
     pub fn stop(&self, why: StopReason) {
         self.0.send_if_modified(|current| {
-            let first = current.is_none();
+            let is_first = current.is_none();
             current.get_or_insert(why);
-            first
+            is_first
         });
     }
 }

@@ -29,10 +29,10 @@ struct Told {
 impl Jig for Test {
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
         async move {
-            let told = match job.input.get("test") {
+            let data = match job.input.get("test") {
                 None => Told::default(),
                 Some(value) => match serde_json::from_value(value.clone()) {
-                    Ok(told) => told,
+                    Ok(data) => data,
                     Err(error) => {
                         return Ended::failed(format!(
                             "Cannot read the data under `test`: {error}"
@@ -40,20 +40,20 @@ impl Jig for Test {
                     }
                 },
             };
-            for line in &told.prints {
+            for line in &data.prints {
                 log.line(Stream::Stdout, line);
             }
-            let time = Duration::try_from_secs_f64(told.seconds).unwrap_or_default();
+            let time = Duration::try_from_secs_f64(data.seconds).unwrap_or_default();
             tokio::select! {
                 () = tokio::time::sleep(time) => {}
                 why = stop.called() => return Ended::stopped(why, Some(true)),
             }
-            let reason = match told.fail {
-                Value::Null | Value::Bool(false) => return Ended::Returned(told.returns),
+            let reason = match data.fail {
+                Value::Null | Value::Bool(false) => return Ended::Returned(data.returns),
                 Value::String(reason) => reason,
                 _ => "The test requested a failure.".to_owned(),
             };
-            Ended::Failed { reason, found: told.returns }
+            Ended::Failed { reason, found: data.returns }
         }
         .boxed()
     }

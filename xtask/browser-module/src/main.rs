@@ -34,10 +34,10 @@ fn main() -> anyhow::Result<()> {
     };
     let name = name.to_str().context("NAME must be UTF-8")?;
 
-    let whole = std::fs::read(&compiled).with_context(|| compiled.display().to_string())?;
+    let wasm = std::fs::read(&compiled).with_context(|| compiled.display().to_string())?;
     let main = folder.join("main.wasm");
     let glue = format!("./{name}.js");
-    let mut options = Options::new(&whole);
+    let mut options = Options::new(&wasm);
     options.output_dir = &folder;
     options.main_out_path = &main;
     options.main_module = &glue;
@@ -46,13 +46,13 @@ fn main() -> anyhow::Result<()> {
         .map_err(|error| anyhow!("{} can't be cut into parts: {error:#}", compiled.display()))?;
     let mut lent = BTreeMap::new();
     for file in &split.split_modules {
-        let cut = std::fs::read(file)?;
-        borrowed(&cut, &mut lent).with_context(|| file.display().to_string())?;
-        std::fs::write(file, strip_name_section(&cut)?)?;
+        let bytes = std::fs::read(file)?;
+        borrowed(&bytes, &mut lent).with_context(|| file.display().to_string())?;
+        std::fs::write(file, strip_name_section(&bytes)?)?;
     }
     let parts: BTreeMap<_, _> = split.prefetch_map.into_iter().collect();
-    let cut = serde_json::json!({ "parts": parts, "lent": lent });
-    std::fs::write(folder.join("cut.json"), serde_json::to_vec_pretty(&cut)?)?;
+    let bytes = serde_json::json!({ "parts": parts, "lent": lent });
+    std::fs::write(folder.join("cut.json"), serde_json::to_vec_pretty(&bytes)?)?;
 
     Bindgen::new()
         .input_path(&main)
@@ -99,7 +99,7 @@ fn borrowed(file: &[u8], lent: &mut BTreeMap<String, String>) -> anyhow::Result<
 
 /// Removes the name section. It is incomplete after the split, so tools would complain.
 fn strip_name_section(file: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut kept = file.get(..8).context("no WebAssembly")?.to_vec();
+    let mut output = file.get(..8).context("no WebAssembly")?.to_vec();
     for section in Parser::new(0).parse_all(file) {
         let section = section?;
         let Some((id, range)) =
@@ -107,16 +107,16 @@ fn strip_name_section(file: &[u8]) -> anyhow::Result<Vec<u8>> {
         else {
             continue;
         };
-        let held = &file[usize::try_from(range.start)?..usize::try_from(range.end)?];
-        kept.push(id);
+        let body = &file[usize::try_from(range.start)?..usize::try_from(range.end)?];
+        output.push(id);
         // A section's size in LEB128.
-        let mut size = held.len();
+        let mut size = body.len();
         while size >= 0x80 {
-            kept.push((size & 0x7f) as u8 | 0x80);
+            output.push((size & 0x7f) as u8 | 0x80);
             size >>= 7;
         }
-        kept.push(size as u8);
-        kept.extend_from_slice(held);
+        output.push(size as u8);
+        output.extend_from_slice(body);
     }
-    Ok(kept)
+    Ok(output)
 }

@@ -46,8 +46,8 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     let build = name_of(&new)?;
     let pkg = next.join("pkg").join(&build);
     fs::rename(&new, &pkg).with_context(|| pkg.display().to_string())?;
-    let about = serde_json::json!({ "build": build, "parts": module.parts });
-    fs::write(next.join("site.json"), serde_json::to_vec_pretty(&about)?)?;
+    let manifest = serde_json::json!({ "build": build, "parts": module.parts });
+    fs::write(next.join("site.json"), serde_json::to_vec_pretty(&manifest)?)?;
 
     style::copy_fonts(&css, &packages, &next.join("fonts"))?;
     copy_assets(&tree.path("style/assets"), &next)?;
@@ -114,14 +114,14 @@ fn contents(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, Vec<u8>>> {
 /// The sorted relative paths of all files below a folder.
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
-    let mut open = vec![PathBuf::new()];
-    while let Some(below) = open.pop() {
-        let here = folder.join(&below);
-        for entry in fs::read_dir(&here).with_context(|| here.display().to_string())? {
+    let mut folders = vec![PathBuf::new()];
+    while let Some(relative) = folders.pop() {
+        let absolute = folder.join(&relative);
+        for entry in fs::read_dir(&absolute).with_context(|| absolute.display().to_string())? {
             let entry = entry?;
-            let path = below.join(entry.file_name());
+            let path = relative.join(entry.file_name());
             if entry.file_type()?.is_dir() {
-                open.push(path);
+                folders.push(path);
             } else {
                 found.push(path);
             }

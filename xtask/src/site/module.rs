@@ -70,7 +70,7 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
     let compiled = compile(tree)?;
     let build = tree.target().join("site-build");
     let folder = build.join("module");
-    let bound = build.join("bound");
+    let bindgen_folder = build.join("bound");
     let made = build.join("made-of");
     let parts = build.join("parts.json");
 
@@ -85,16 +85,16 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
     sources.push(compiled.clone());
     let fingerprint = fingerprint(&[], &sources)?;
     if !(folder.is_dir() && fs::read_to_string(&made).is_ok_and(|last| last == fingerprint)) {
-        for old in [&folder, &bound] {
+        for old in [&folder, &bindgen_folder] {
             let _ = fs::remove_dir_all(old);
         }
-        fs::create_dir_all(&bound)?;
+        fs::create_dir_all(&bindgen_folder)?;
         Step::cargo(tree)
             .args(["run", "--quiet", "--locked", "--package", "browser-module", "--"])
-            .args([&compiled, &bound, Path::new("gantry")])
+            .args([&compiled, &bindgen_folder, Path::new("gantry")])
             .run()?;
         let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
-        let parts_by_name = assemble(&tools, &bound, &folder)?;
+        let parts_by_name = assemble(&tools, &bindgen_folder, &folder)?;
         fs::write(&parts, serde_json::to_vec(&parts_by_name)?)?;
         fs::write(&made, fingerprint)?;
     }
@@ -133,17 +133,18 @@ impl Binaryen<'_> {
 }
 
 /// Merges, optimizes and writes the files of the module. Returns the files of each part.
-fn assemble(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Parts> {
-    let cut: SplitOutput =
-        serde_json::from_slice(&fs::read(bound.join("cut.json"))?).context("cut.json")?;
-    let file = |name: &str| bound.join(format!("{name}.wasm"));
-    let (groups, made) = parts::grouped(&cut.parts, |name| Ok(fs::metadata(file(name))?.len()))?;
+fn assemble(tools: &Binaryen<'_>, bindgen_folder: &Path, to: &Path) -> anyhow::Result<Parts> {
+    let split_output: SplitOutput =
+        serde_json::from_slice(&fs::read(bindgen_folder.join("cut.json"))?).context("cut.json")?;
+    let file = |name: &str| bindgen_folder.join(format!("{name}.wasm"));
+    let (groups, made) =
+        parts::grouped(&split_output.parts, |name| Ok(fs::metadata(file(name))?.len()))?;
 
-    let lender = bound.join("lender.wat");
-    fs::write(&lender, parts::lender(&cut.lent))?;
+    let lender = bindgen_folder.join("lender.wat");
+    fs::write(&lender, parts::lender(&split_output.lent))?;
     tools.run("wasm-as", [lender.clone()], &lender.with_extension("wasm"))?;
-    for (at, group) in groups.iter().enumerate() {
-        let merged = file(&format!("shared_{at}"));
+    for (index, group) in groups.iter().enumerate() {
+        let merged = file(&format!("shared_{index}"));
         // The files import from the lender by its name.
         let named = group.files.iter().flat_map(|name| [file(name), name.into()]);
         let all = [lender.with_extension("wasm"), "__wasm_split".into()].into_iter().chain(named);
@@ -155,11 +156,11 @@ fn assemble(tools: &Binaryen<'_>, bound: &Path, to: &Path) -> anyhow::Result<Par
     // gantry.wasm, not gantry_bg.wasm: the page uses the name from .cargo/config.toml.
     tools.optimize(&file("gantry_bg"), &to.join("gantry.wasm"))?;
 
-    pack::write(&to.join("split.js"), parts::loader(&cut, &made).as_bytes())?;
-    pack::write(&to.join("gantry.js"), &fs::read(bound.join("gantry.js"))?)?;
+    pack::write(&to.join("split.js"), parts::loader(&split_output, &made).as_bytes())?;
+    pack::write(&to.join("gantry.js"), &fs::read(bindgen_folder.join("gantry.js"))?)?;
     // gantry.js imports the snippets of wasm-bindgen.
-    if bound.join("snippets").is_dir() {
-        super::copy_assets(&bound.join("snippets"), &to.join("snippets"))?;
+    if bindgen_folder.join("snippets").is_dir() {
+        super::copy_assets(&bindgen_folder.join("snippets"), &to.join("snippets"))?;
     }
     Ok(made)
 }
@@ -181,8 +182,8 @@ fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     let clone = clone_id(tree)?;
     let last = target_dir.join("last-clone");
     if fs::read_to_string(&last).is_ok_and(|id| id != clone) {
-        let ours = OUR_CRATES.iter().flat_map(|name| ["--package", name]);
-        let clean: Vec<&str> = std::iter::once("clean").chain(ours).collect();
+        let own_packages = OUR_CRATES.iter().flat_map(|name| ["--package", name]);
+        let clean: Vec<&str> = std::iter::once("clean").chain(own_packages).collect();
         cargo(&clean).run()?;
     }
     fs::write(&last, clone)?;
@@ -215,9 +216,9 @@ fn clone_id(tree: &Tree) -> anyhow::Result<String> {
 }
 
 /// A hash of bytes and files.
-pub(super) fn fingerprint(words: &[u8], files: &[PathBuf]) -> anyhow::Result<String> {
+pub(super) fn fingerprint(bytes: &[u8], files: &[PathBuf]) -> anyhow::Result<String> {
     let mut all = Sha256::new();
-    all.update(Sha256::digest(words));
+    all.update(Sha256::digest(bytes));
     for file in files {
         all.update(Sha256::digest(fs::read(file).with_context(|| file.display().to_string())?));
     }

@@ -111,11 +111,12 @@ pub(super) fn grouped(
     let matters = matters(&sizes);
     while merge_cheapest(&mut groups, &matters) {}
     groups.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.files.cmp(&b.files)));
-    let own = |file: &&String| needed_by.get(file.as_str()).is_some_and(|by| by.count_ones() == 1);
+    let is_unshared =
+        |file: &&String| needed_by.get(file.as_str()).is_some_and(|by| by.count_ones() == 1);
     let made = parts.iter().enumerate().map(|(bit, (name, files))| {
         let shared = groups.iter().enumerate().filter(|(_, group)| group.needed_by >> bit & 1 == 1);
-        let shared = shared.map(|(at, _)| format!("shared_{at}"));
-        (name.clone(), shared.chain(files.iter().filter(own).cloned()).collect())
+        let shared = shared.map(|(index, _)| format!("shared_{index}"));
+        (name.clone(), shared.chain(files.iter().filter(is_unshared).cloned()).collect())
     });
     let made = made.collect();
     Ok((groups, made))
@@ -126,8 +127,8 @@ fn merge_cheapest(groups: &mut Vec<FileGroup>, matters: &[u64]) -> bool {
     let pairs = (1..groups.len()).flat_map(|one| (0..one).map(move |two| (two, one)));
     let costs = pairs.map(|(two, one)| (groups[two].cost(&groups[one], matters), two, one));
     let Some((_, two, one)) = costs.min().filter(|(cost, ..)| *cost < 0) else { return false };
-    let gone = groups.swap_remove(one);
-    groups[two].join(gone);
+    let removed = groups.swap_remove(one);
+    groups[two].join(removed);
     true
 }
 
@@ -136,12 +137,12 @@ fn merge_cheapest(groups: &mut Vec<FileGroup>, matters: &[u64]) -> bool {
 pub(super) fn lender(lent: &BTreeMap<String, String>) -> String {
     let imports =
         lent.iter().map(|(name, kind)| format!("  (import \"main\" \"{name}\" {kind})\n"));
-    let mut counted = BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<&str, usize>::new();
     let exports = lent.iter().map(|(name, kind)| {
         let kind = kind.trim_start_matches('(').split(' ').next().unwrap_or_default();
-        let at = counted.entry(kind).or_default();
-        *at += 1;
-        format!("  (export \"{name}\" ({kind} {}))\n", *at - 1)
+        let index = counts.entry(kind).or_default();
+        *index += 1;
+        format!("  (export \"{name}\" ({kind} {}))\n", *index - 1)
     });
     let lines: String = imports.chain(exports).collect();
     format!("(module\n{lines})\n")
@@ -275,14 +276,14 @@ mod tests {
         assert!(groups.len() < 8, "{}", groups.len());
         for (name, files) in &cut {
             for file in files {
-                let there = made[name].iter().any(|part| {
+                let is_included = made[name].iter().any(|part| {
                     part == file
                         || part
                             .strip_prefix("shared_")
-                            .and_then(|at| at.parse().ok())
-                            .is_some_and(|at: usize| groups[at].files.contains(file))
+                            .and_then(|index| index.parse().ok())
+                            .is_some_and(|index: usize| groups[index].files.contains(file))
                 });
-                assert!(there, "{name} lacks {file}");
+                assert!(is_included, "{name} lacks {file}");
             }
         }
     }

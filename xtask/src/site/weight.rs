@@ -45,8 +45,8 @@ pub(super) struct Weight {
 /// If a file of a part is missing.
 pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
     let size = |name: &str| -> anyhow::Result<u64> {
-        let packed = pack::variant_path(&pkg.join(name), "br");
-        Ok(fs::metadata(&packed).with_context(|| packed.display().to_string())?.len())
+        let compressed = pack::variant_path(&pkg.join(name), "br");
+        Ok(fs::metadata(&compressed).with_context(|| compressed.display().to_string())?.len())
     };
     let mut everywhere = size("gantry.wasm")?;
     for path in super::files(pkg)? {
@@ -57,19 +57,19 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
     let sum = |files: &mut dyn Iterator<Item = &String>| -> anyhow::Result<u64> {
         files.map(|file| size(&format!("{file}.wasm"))).sum()
     };
-    let mut weighed = Vec::new();
+    let mut page_sizes = Vec::new();
     for (name, files) in
         parts.iter().filter(|(name, _)| ON_DEMAND_PARTS.iter().all(|(piece, _)| piece != name))
     {
-        weighed.push((name.clone(), sum(&mut files.iter())?));
+        page_sizes.push((name.clone(), sum(&mut files.iter())?));
     }
-    weighed.sort_by_key(|(name, own)| (std::cmp::Reverse(*own), name.clone()));
+    page_sizes.sort_by_key(|(name, own)| (std::cmp::Reverse(*own), name.clone()));
     let mut pieces = Vec::new();
     for (piece, page) in ON_DEMAND_PARTS {
-        let (Some(files), Some(there)) = (parts.get(piece), parts.get(page)) else { continue };
-        pieces.push((piece, sum(&mut files.iter().filter(|file| !there.contains(file)))?));
+        let (Some(files), Some(page_files)) = (parts.get(piece), parts.get(page)) else { continue };
+        pieces.push((piece, sum(&mut files.iter().filter(|file| !page_files.contains(file)))?));
     }
-    Ok(Weight { everywhere, parts: weighed, pieces })
+    Ok(Weight { everywhere, parts: page_sizes, pieces })
 }
 
 impl Weight {
@@ -89,13 +89,16 @@ impl Weight {
         if oversized.is_empty() {
             return Ok(());
         }
-        let named: Vec<_> = oversized
+        let descriptions: Vec<_> = oversized
             .iter()
             .map(|(name, own)| {
                 format!("{name} ({} of {MAX_FIRST_VISIT_BYTES})", self.everywhere + own)
             })
             .collect();
-        bail!("a first visit is too heavy, in bytes of those it may load: {}", named.join(", "))
+        bail!(
+            "a first visit is too heavy, in bytes of those it may load: {}",
+            descriptions.join(", ")
+        )
     }
 }
 
@@ -164,8 +167,11 @@ mod tests {
         let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
         let weight =
             weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
-        let said = weight.judge().expect_err("one byte too much").to_string();
-        assert!(said.contains("graph (700001 of 700000)") && !said.contains("board"), "{said}");
+        let message = weight.judge().expect_err("one byte too much").to_string();
+        assert!(
+            message.contains("graph (700001 of 700000)") && !message.contains("board"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -123,10 +123,11 @@ fn EditList(desk: Desk) -> impl IntoView {
     let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
     let line = move |edit: EditView| {
         let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
-            let clash = p.clashes.iter().find(|clash| clash.earlier == edit.seq && !edit.undone)?;
+            let conflict =
+                p.clashes.iter().find(|conflict| conflict.earlier == edit.seq && !edit.undone)?;
             Some(format!(
                 "Overridden by edit {} of {}: {}",
-                clash.later, clash.later_by, clash.about
+                conflict.later, conflict.later_by, conflict.about
             ))
         });
         view! {

@@ -58,8 +58,8 @@ pub(super) fn BindDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
         let Some(lift) = desk.lift().get() else {
             return view! { <p class="muted" role="status">"Checking roles"</p> }.into_any();
         };
-        let wanted = filter.get().to_lowercase();
-        let fits = |role: &&RoleDropPreview| role.role.as_str().contains(&wanted);
+        let query = filter.get().to_lowercase();
+        let fits = |role: &&RoleDropPreview| role.role.as_str().contains(&query);
         let choices: Vec<_> = lift
             .roles
             .iter()
@@ -226,9 +226,9 @@ pub(super) fn SelectNodes(desk: Desk, role: RoleName, taken: Callback<()>) -> im
     let verdict = move || role.with_value(|role| desk.verdict(role));
     let tray = StoredValue::new(tray);
     let list = move || {
-        let wanted = filter.get().to_lowercase();
+        let query = filter.get().to_lowercase();
         let known = possible.get();
-        let all = tray.get_value().into_iter().filter(|node| node.fqdn.contains(&wanted));
+        let all = tray.get_value().into_iter().filter(|node| node.fqdn.contains(&query));
         all.map(move |node| node_choice(node, known.as_ref(), chosen)).collect_view()
     };
     let outcome = move || match (chosen.read().is_empty(), verdict()) {

@@ -73,9 +73,9 @@ pub(super) fn NodesWithRole(desk: Desk, asked: Asked, taken: Callback<()>) -> im
         });
     });
     let shown = Memo::new(move |_| {
-        let wanted = filter.read().trim().to_lowercase();
+        let query = filter.read().trim().to_lowercase();
         let chips = found.read().as_ref().map(|found| found.chips.clone()).unwrap_or_default();
-        chips.into_iter().filter(|chip| chip.fqdn.contains(&wanted)).collect::<Vec<Chip>>()
+        chips.into_iter().filter(|chip| chip.fqdn.contains(&query)).collect::<Vec<Chip>>()
     });
     let said = move || match &*found.read() {
         None => "Searching".to_owned(),

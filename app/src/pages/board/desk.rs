@@ -155,7 +155,7 @@ impl Desk {
                 .filter(|proposal| proposal.would_join)
                 .map(|proposal| proposal.id)
         };
-        let desk = Self {
+        let context = Self {
             feed,
             board,
             proposal,
@@ -190,16 +190,16 @@ impl Desk {
         };
         Effect::new(move |_| {
             let board = feed.value().get();
-            desk.update_states(&board);
-            desk.load_planner(&board);
-            desk.go_on();
+            context.update_states(&board);
+            context.load_planner(&board);
+            context.go_on();
         });
         Effect::new(move |_| {
             if feed.problem().read().is_some() {
-                desk.abandon_queue();
+                context.abandon_queue();
             }
         });
-        desk
+        context
     }
 
     pub(super) fn feed(self) -> Feed<Arc<Board>> {
@@ -790,14 +790,14 @@ impl Desk {
 
     /// Drops the queued commands and reports this to their forms. After a failure they could have a
     /// different meaning.
-    fn reject_queued(self, why: &str) {
+    fn reject_queued(self, reason: &str) {
         let waiting = self.queue.try_update_value(std::mem::take).unwrap_or_default();
         let puts = waiting.into_iter().filter_map(|next| match next {
             Command::Put(put) => Some(put),
             Command::Undo | Command::Redo => None,
         });
         for put in puts.filter(|put| put.problem != self.problem) {
-            put.problem.try_set(Some(Problem::conflict("not_done", why)));
+            put.problem.try_set(Some(Problem::conflict("not_done", reason)));
         }
     }
 
@@ -810,9 +810,9 @@ impl Desk {
         self,
         command: impl Future<Output = ServerResult<i32>> + 'static,
         done: String,
-        way: Way,
+        context: Way,
     ) {
-        let Way { foretold, problem, taken } = way;
+        let Way { foretold, problem, taken } = context;
         self.busy.set(true);
         problem.try_set(None);
         // A command makes the reader an author, so later commands need no confirmation.

@@ -35,8 +35,8 @@ pub(super) enum Verdict {
 
 impl Verdict {
     /// The impact for a role, from the response to the lift.
-    pub(super) fn of(lift: &DropPreview, role: &RoleName) -> Self {
-        let Some(found) = lift.roles.iter().find(|found| found.role == *role) else {
+    pub(super) fn of(options: &DropPreview, role: &RoleName) -> Self {
+        let Some(found) = options.roles.iter().find(|found| found.role == *role) else {
             return Self::None;
         };
         match (found.legal.len(), found.illegal.len() + found.unknown.len()) {
@@ -66,8 +66,8 @@ impl Verdict {
     }
 
     /// The text in the row. More detailed if the row is under the pointer.
-    pub(super) fn said(&self, over: bool) -> String {
-        match (self, over) {
+    pub(super) fn said(&self, is_hovered: bool) -> String {
+        match (self, is_hovered) {
             (Self::Allowed { .. }, false) => "allowed".into(),
             (Self::Allowed { promise, .. }, true) => promise.clone(),
             (Self::Partial { said, .. }, false) => {
@@ -115,7 +115,7 @@ fn promise(role: &RoleDropPreview) -> String {
     let mut said = format!("+ {}", many(role.added, "noderole"));
     if !role.brings.is_empty() {
         let mut roles: Vec<&str> =
-            role.brings.iter().map(|brought| brought.role.as_str()).collect();
+            role.brings.iter().map(|required_by| required_by.role.as_str()).collect();
         roles.dedup();
         said.push_str(&format!(". Also adds {}", named(&roles)));
     }
@@ -126,9 +126,14 @@ fn promise(role: &RoleDropPreview) -> String {
 
 /// The additions, each with its reason.
 fn reasons(role: &RoleDropPreview) -> String {
-    let line = |brought: &Brought| {
-        let nodes: Vec<&str> = brought.nodes.iter().map(String::as_str).collect();
-        format!("{} on {}: {}", brought.role, first_of(&nodes, brought.count), brought.why)
+    let line = |required_by: &Brought| {
+        let nodes: Vec<&str> = required_by.nodes.iter().map(String::as_str).collect();
+        format!(
+            "{} on {}: {}",
+            required_by.role,
+            first_of(&nodes, required_by.count),
+            required_by.why
+        )
     };
     role.brings.iter().map(line).chain(role.moves.iter().cloned()).collect::<Vec<_>>().join("\n")
 }
@@ -189,8 +194,9 @@ fn first_of(names: &[&str], count: usize) -> String {
 }
 
 /// The nodes that can be bound to a role.
-pub(super) fn legal(lift: &DropPreview, role: &RoleName) -> Vec<NodeId> {
-    lift.roles
+pub(super) fn legal(options: &DropPreview, role: &RoleName) -> Vec<NodeId> {
+    options
+        .roles
         .iter()
         .find(|found| found.role == *role)
         .map(|found| found.legal.clone())

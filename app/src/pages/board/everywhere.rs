@@ -16,14 +16,14 @@ use crate::parts::Fault;
 #[component]
 pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let jigs = desk.board().read_untracked().jigs.clone();
-    let wanted = RwSignal::new(
+    let selected = RwSignal::new(
         jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>(),
     );
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let board = desk.board().read();
-        let wanted = wanted.read();
+        let selected = selected.read();
         let switched =
-            |jig: &JigView| wanted.get(&jig.jig).copied().filter(|active| *active != jig.active);
+            |jig: &JigView| selected.get(&jig.jig).copied().filter(|active| *active != jig.active);
         let switch = |jig: &JigView| {
             Some(Edit::ActivateJig { jig: jig.jig.clone(), active: switched(jig)? })
         };
@@ -37,11 +37,11 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
                     <input
                         type="checkbox"
                         role="switch"
-                        prop:checked=move || of.with_value(|jig| wanted.read().get(jig).copied().unwrap_or_default())
+                        prop:checked=move || of.with_value(|jig| selected.read().get(jig).copied().unwrap_or_default())
                         on:change=move |event| {
                             let on = event_target_checked(&event);
-                            wanted.update(|wanted| {
-                                wanted.insert(set.clone(), on);
+                            selected.update(|selected| {
+                                selected.insert(set.clone(), on);
                             });
                         }
                     />
@@ -55,7 +55,7 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put("The proposal switches jigs.", taken);
+                edit_form.put("The proposal switches jigs.", taken);
             }
         >
             <div class="body">
@@ -64,9 +64,9 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
                     <legend>"Enabled jigs"</legend>
                     <ul class="choices">{jigs.into_iter().map(line).collect_view()}</ul>
                 </fieldset>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()
@@ -118,10 +118,10 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let boxes = StoredValue::new(signs.clone());
     let policy = move || {
         let approvals = read(&every.read()).ok().flatten()?;
-        let mut asked = BTreeMap::new();
+        let mut required = BTreeMap::new();
         for (risk, _, typed) in by_risk {
             let n = read(&typed.read()).ok()?;
-            asked.extend(n.map(|n| (risk, n)));
+            required.extend(n.map(|n| (risk, n)));
         }
         let cooling_hours = read(&cooling.read()).ok()?.unwrap_or(COOLING_HOURS);
         let mut signed = inside_rules.get().ok()?;
@@ -131,13 +131,13 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
         });
         Some(Policy {
             approvals,
-            by_risk: asked,
+            by_risk: required,
             cooling_hours,
             signed,
             second_factor: factor.get(),
         })
     };
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
         policy.map(|policy| Edit::SetPolicy { policy }).into_iter().collect()
     });
@@ -149,7 +149,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put("The proposal sets the policy.", taken);
+                edit_form.put("The proposal sets the policy.", taken);
             }
         >
             <div class="body">
@@ -184,9 +184,9 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
                     <legend>"Sign-in"</legend>
                     <Checkbox words="Second factor at sign-in for everyone" ticked=factor/>
                 </fieldset>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()

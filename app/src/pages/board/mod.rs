@@ -261,8 +261,8 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
             return view! { <small class="muted">"You cannot edit this proposal: " {why.clone()}</small> }
                 .into_any();
         }
-        let why_not = board.may_propose.clone().err();
-        let disabled = why_not.is_some();
+        let reason = board.may_propose.clone().err();
+        let disabled = reason.is_some();
         view! {
             <ActionForm action=propose>
                 <input type="hidden" name="deployment" value=board.id.to_string()/>
@@ -271,7 +271,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
                     "Propose changes"
                 </button>
             </ActionForm>
-            {why_not.map(|why| view! { <small class="muted" id="why-not-propose">{why}</small> })}
+            {reason.map(|why| view! { <small class="muted" id="why-not-propose">{why}</small> })}
         }
         .into_any()
     };

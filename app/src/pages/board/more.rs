@@ -16,7 +16,7 @@ use crate::parts::Fault;
 #[component]
 pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
     let done = format!("The proposal removes role {role}. Press Ctrl Z to undo it.");
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         vec![Edit::RemoveRole { deployment, role: role.clone() }]
     });
@@ -25,14 +25,14 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(done.clone(), taken);
+                edit_form.put(done.clone(), taken);
             }
         >
             <div class="body">
                 <p class="muted">"Also removes the data of the role in this deployment. No node may have the role."</p>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish grave=true/></div>
+            <div class="foot"><SubmitButton of=edit_form grave=true/></div>
         </form>
     }
     .into_any()
@@ -48,7 +48,7 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let fault = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
     // Ids are created here, because an edit must have the same result for everyone who plans it.
     let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let parent = desk.board().read().id;
         read.get()
             .map(|name| Edit::CreateDeployment { id, phantom, name, parent })
@@ -60,7 +60,7 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(format!("The proposal creates deployment {}.", name.read_untracked().trim()), taken);
+                edit_form.put(format!("The proposal creates deployment {}.", name.read_untracked().trim()), taken);
             }
         >
             <div class="body">
@@ -81,9 +81,9 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
                     />
                     <Fault id="child-fault" of=Signal::derive(fault)/>
                 </div>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()
@@ -94,7 +94,7 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
     let typed = RwSignal::new(String::new());
     let name = Signal::derive(move || desk.board().read().name.to_string());
     let is_typed = Signal::derive(move || typed.read().trim() == *name.read());
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]
     });
     view! {
@@ -103,16 +103,16 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
             on:submit=move |event| {
                 event.prevent_default();
                 if is_typed.get_untracked() {
-                    wish.put(format!("The proposal removes deployment {}.", name.get_untracked()), taken);
+                    edit_form.put(format!("The proposal removes deployment {}.", name.get_untracked()), taken);
                 }
             }
         >
             <div class="body">
                 <p>"The deployment must be empty: no deployments below it, no nodes and no bound roles."</p>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
                 <TypedName id="remove-deployment-name" name typed/>
             </div>
-            <div class="foot"><SubmitButton of=wish given=is_typed grave=true/></div>
+            <div class="foot"><SubmitButton of=edit_form given=is_typed grave=true/></div>
         </form>
     }
     .into_any()

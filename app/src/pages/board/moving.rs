@@ -29,8 +29,8 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    fn is_in(&self, place: &PlaceChoice) -> bool {
-        self.deployment.as_ref() == Some(&place.name)
+    fn is_in(&self, choice: &PlaceChoice) -> bool {
+        self.deployment.as_ref() == Some(&choice.name)
     }
 }
 
@@ -40,34 +40,34 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
     let to = RwSignal::new(String::new());
     let places = Memo::new(move |_| desk.board().read().places.clone());
     let moving = StoredValue::new(nodes.clone());
-    let coming = move |place: &PlaceChoice| {
+    let coming = move |choice: &PlaceChoice| {
         moving.with_value(|nodes| {
             nodes
                 .iter()
-                .filter(|node| !node.is_in(place))
+                .filter(|node| !node.is_in(choice))
                 .map(|n| n.named.clone())
                 .collect::<Vec<_>>()
         })
     };
     let chosen_place = move || {
         let to = to.read();
-        places.read().iter().find(|place| place.name.as_str() == to.trim()).cloned()
+        places.read().iter().find(|choice| choice.name.as_str() == to.trim()).cloned()
     };
-    let wish = EditForm::new(desk.pen(), move || {
-        let Some(place) = chosen_place() else { return Vec::new() };
-        coming(&place)
+    let edit_form = EditForm::new(desk.pen(), move || {
+        let Some(choice) = chosen_place() else { return Vec::new() };
+        coming(&choice)
             .into_iter()
-            .map(|node| Edit::MoveNode { node: node.node, deployment: place.id })
+            .map(|node| Edit::MoveNode { node: node.node, deployment: choice.id })
             .collect()
     });
     let offers = Memo::new(move |_| {
-        let offer = |place: &PlaceChoice| {
-            (place.name.to_string(), place.proposed.then_some("created by this proposal"))
+        let offer = |choice: &PlaceChoice| {
+            (choice.name.to_string(), choice.proposed.then_some("created by this proposal"))
         };
         places.read().iter().map(offer).collect::<Vec<_>>()
     });
     let about = move || match chosen_place() {
-        Some(place) if coming(&place).is_empty() => "Already in this deployment.",
+        Some(choice) if coming(&choice).is_empty() => "Already in this deployment.",
         None if !to.read().trim().is_empty() => {
             "No deployment with this name exists here or below."
         }
@@ -80,8 +80,8 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                let Some(place) = untrack(chosen_place) else { return };
-                wish.put(format!("The proposal moves {} to {}.", super::desk::nodes(coming(&place).len()), place.name), taken);
+                let Some(choice) = untrack(chosen_place) else { return };
+                edit_form.put(format!("The proposal moves {} to {}.", super::desk::nodes(coming(&choice).len()), choice.name), taken);
             }
         >
             <div class="body">
@@ -91,9 +91,9 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
                     <DeploymentField id="move-to-place" value=to typed=Callback::new(move |text| to.set(text)) among=offers/>
                     <span class="hint" role="status">{about}</span>
                 </div>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()
@@ -110,15 +110,16 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
     // A node that the address names is selected at once.
     Effect::new(move |_| {
         let found = found.read();
-        let asked = found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
-        if let Some(asked) = asked.filter(|_| untrack(|| chosen.read().is_empty())) {
+        let preselected =
+            found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
+        if let Some(preselected) = preselected.filter(|_| untrack(|| chosen.read().is_empty())) {
             let here = desk.board().read_untracked().name.clone();
-            if asked.deployment != here {
-                chosen.update(|chosen| drop(chosen.insert(asked.id, asked.clone())));
+            if preselected.deployment != here {
+                chosen.update(|chosen| drop(chosen.insert(preselected.id, preselected.clone())));
             }
         }
     });
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read_untracked().id;
         chosen.read().keys().map(|node| Edit::MoveNode { node: *node, deployment }).collect()
     });
@@ -150,7 +151,7 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
             on:submit=move |event| {
                 event.prevent_default();
                 let count = chosen.read_untracked().len();
-                wish.put(format!("The proposal moves {} here.", nodes(count)), taken);
+                edit_form.put(format!("The proposal moves {} here.", nodes(count)), taken);
             }
         >
             <div class="body">
@@ -169,9 +170,9 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
                 <ul class="choices" aria-label="Nodes">{rows(list.into(), |node| node.id, line)}</ul>
                 <p class="muted" role="status">{move || none()}</p>
                 <ProblemNotice problem/>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()
@@ -217,8 +218,9 @@ fn search_nodes(
 ) {
     let ask = move |wanted: String| {
         spawn_local(async move {
-            let asked = NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
-            let answer = calls::nodes(asked).await;
+            let preselected =
+                NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
+            let answer = calls::nodes(preselected).await;
             // The response to an outdated query.
             if filter.try_get_untracked().as_ref() != Some(&wanted) {
                 return;

@@ -23,7 +23,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
     );
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("The proposal changes the data of {name}.");
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         changed
@@ -36,7 +36,7 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(done.clone(), taken);
+                edit_form.put(done.clone(), taken);
             }
         >
             <div class="body">
@@ -44,9 +44,9 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
                     "Replaces the data of the role in this deployment. It overrides the role's template. Data of single noderoles overrides it."
                 </p>
                 <DataEditor draft name="role-data"/>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()
@@ -77,7 +77,7 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
         };
         bound.get().into_iter().map(again).collect()
     };
-    let wish = EditForm::new(desk.pen(), edits);
+    let edit_form = EditForm::new(desk.pen(), edits);
     let about = move || {
         let rest = match more.get() {
             0 => String::new(),
@@ -102,7 +102,7 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(done(), taken);
+                edit_form.put(done(), taken);
             }
         >
             <div class="body">
@@ -113,9 +113,9 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
                     <span><b>"Include the dependents in this deployment"</b> " " <small>"On every node, in dependency order."</small></span>
                 </label>
                 {move || behind.get().then(|| view! { <Beside desk name=name.get_value() beside/> })}
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()

@@ -103,7 +103,7 @@ impl Choice {
 #[component]
 pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let chosen = RwSignal::new(BTreeMap::<BarclampName, Choice>::new());
-    let wish = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
         chosen.get().into_values().map(|choice| choice.edit(deployment)).collect()
     });
@@ -165,15 +165,15 @@ pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 if done.is_empty() {
                     return;
                 }
-                wish.put(format!("{} {}", done.join(" "), undo_hint(done.len())), taken);
+                edit_form.put(format!("{} {}", done.join(" "), undo_hint(done.len())), taken);
             }
         >
             <div class="body">
                 <p class="muted">"Bound roles switch to the selected version, and changed steps run again."</p>
                 {move || list()}
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()

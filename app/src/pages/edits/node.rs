@@ -39,7 +39,7 @@ pub fn TypedName(
 pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl IntoView {
     let (typed, reason) = (RwSignal::new(String::new()), RwSignal::new(String::new()));
     let (node, short) = (of.node, StoredValue::new(of.short));
-    let wish = EditForm::new(pen, move || {
+    let edit_form = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
         if reason.is_empty() { Vec::new() } else { vec![Edit::ExpungeNode { node, reason }] }
     });
@@ -50,7 +50,7 @@ pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl I
             on:submit=move |event| {
                 event.prevent_default();
                 if is_typed.get_untracked() {
-                    wish.put(format!("The proposal expunges {}.", short.get_value()), taken);
+                    edit_form.put(format!("The proposal expunges {}.", short.get_value()), taken);
                 }
             }
         >
@@ -61,9 +61,9 @@ pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl I
                 </p>
                 <Reason id="give-up-reason" reason hint="Shown in the review."/>
                 <TypedName id="give-up-name" name=Signal::derive(move || short.get_value()) typed/>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish given=is_typed grave=true/></div>
+            <div class="foot"><SubmitButton of=edit_form given=is_typed grave=true/></div>
         </form>
     }
     .into_any()

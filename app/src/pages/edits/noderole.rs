@@ -15,7 +15,7 @@ use crate::parts::json::{DataEditor, Draft};
 pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
     let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
-    let wish = EditForm::new(pen, move || {
+    let edit_form = EditForm::new(pen, move || {
         vec![Edit::Unbind {
             node: of.on.node,
             noderole: of.noderole.clone(),
@@ -27,7 +27,7 @@ pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(done.clone(), taken);
+                edit_form.put(done.clone(), taken);
             }
         >
             <div class="body">
@@ -36,9 +36,9 @@ pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl
                     <input type="checkbox" autofocus prop:checked=move || along.get() on:change=move |event| along.set(event_target_checked(&event))/>
                     <span><b>"Also unbind its dependents"</b> " " <small>"Otherwise the edit is rejected if another noderole needs this one."</small></span>
                 </label>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish grave=true/></div>
+            <div class="foot"><SubmitButton of=edit_form grave=true/></div>
         </form>
     }
     .into_any()
@@ -49,7 +49,7 @@ pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl
 pub(super) fn Rerun(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
     let done = format!("The proposal runs {of} again.");
-    let wish = EditForm::new(pen, move || {
+    let edit_form = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
         let again =
             Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
@@ -60,15 +60,15 @@ pub(super) fn Rerun(pen: EditContext, of: Carried, taken: Callback<()>) -> impl 
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(done.clone(), taken);
+                edit_form.put(done.clone(), taken);
             }
         >
             <div class="body">
                 <p class="muted">"It runs again after the commit, although nothing changed."</p>
                 <Reason id="noderole-again-reason" reason hint="Shown in the review and with the run."/>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()
@@ -108,10 +108,10 @@ pub fn Reason(
 #[component]
 pub(super) fn OwnData(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
     let (found, problem) = (RwSignal::new(None::<DraftedNoderole>), RwSignal::new(None));
-    let asked = of.clone();
+    let request = of.clone();
     if let Some((proposal, _)) = pen.proposal.get_untracked() {
         spawn_local(async move {
-            match calls::drafted(proposal, asked.on.node, asked.noderole).await {
+            match calls::drafted(proposal, request.on.node, request.noderole).await {
                 Ok(noderole) => drop(found.try_set(Some(noderole))),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
@@ -146,7 +146,7 @@ fn Editor(
     );
     let before = StoredValue::new(noderole.data);
     let done = format!("The proposal changes the data of {of}.");
-    let wish = EditForm::new(pen, move || {
+    let edit_form = EditForm::new(pen, move || {
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         let set =
             |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
@@ -157,15 +157,15 @@ fn Editor(
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                wish.put(done.clone(), taken);
+                edit_form.put(done.clone(), taken);
             }
         >
             <div class="body">
                 <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
                 <DataEditor draft name="noderole-data"/>
-                <Outcome of=wish/>
+                <Outcome of=edit_form/>
             </div>
-            <div class="foot"><SubmitButton of=wish/></div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
         </form>
     }
     .into_any()

@@ -52,12 +52,12 @@ impl ListPage for LooksAt {
         places::node_looks(&self.0.name())
     }
 
-    async fn fetch(self, listed: ListAddress<HealthCheckSort>) -> ServerResult<LookPage> {
+    async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<LookPage> {
         let name = self.0.name_untracked();
-        let reached = listed
+        let reached = address
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
-        let (sort, before) = listed.stretch()?;
-        calls::node_looks(name, LooksWanted { reached, text: listed.word("text"), sort, before })
+        let (sort, before) = address.stretch()?;
+        calls::node_looks(name, LooksWanted { reached, text: address.word("text"), sort, before })
             .await
     }
 
@@ -65,12 +65,12 @@ impl ListPage for LooksAt {
         (column == Part::When).then_some((HealthCheckSort::At, true))
     }
 
-    fn key(look: &LookView) -> (At, String) {
-        (look.at, look.by.clone())
+    fn key(check: &LookView) -> (At, String) {
+        (check.at, check.by.clone())
     }
 
-    fn same(self, listed: &ListAddress<HealthCheckSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(listed, word))
+    fn same(self, address: &ListAddress<HealthCheckSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
     }
 
     fn follow(self, feed: Feed<LookPage>) {
@@ -82,16 +82,16 @@ impl ListPage for LooksAt {
             .into_any()
     }
 
-    fn row(self, look: Memo<LookView>, with: With<Self>) -> AnyView {
+    fn row(self, check: Memo<LookView>, with: With<Self>) -> AnyView {
         // A result never changes.
-        let look = look.get_untracked();
+        let check = check.get_untracked();
         view! {
             <tr>
-                <td data-label="When"><Moment at=look.at/></td>
-                {with.cell(Part::Result, "", came(look.reached))}
-                {with.cell(Part::Where, "", view! { <div>{check_details(&look)}</div> })}
-                {with.cell(Part::Durations, "", format!("{} ms", look.took_ms))}
-                {with.cell(Part::By, "muted", look.by)}
+                <td data-label="When"><Moment at=check.at/></td>
+                {with.cell(Part::Result, "", came(check.reached))}
+                {with.cell(Part::Where, "", view! { <div>{check_details(&check)}</div> })}
+                {with.cell(Part::Durations, "", format!("{} ms", check.took_ms))}
+                {with.cell(Part::By, "muted", check.by)}
             </tr>
         }
         .into_any()
@@ -100,11 +100,11 @@ impl ListPage for LooksAt {
 
 #[component]
 pub fn HealthChecksPage() -> impl IntoView {
-    let whose = Whose::read();
-    let list = ListOf::new(LooksAt(whose));
+    let node = Whose::read();
+    let list = ListOf::new(LooksAt(node));
     let title = |name: &str| format!("Health checks of {name}");
     kept::page(
-        whose,
+        node,
         title,
         "Workers check the node every ten seconds. Gantry stores the last 50 health checks.",
         list.view(),

@@ -59,12 +59,15 @@ impl ListPage for CarriedBy {
         places::node_noderoles(&self.0.name())
     }
 
-    async fn fetch(self, listed: ListAddress<NodeNoderoleSort>) -> ServerResult<CarriedPage> {
+    async fn fetch(self, address: ListAddress<NodeNoderoleSort>) -> ServerResult<CarriedPage> {
         let name = self.0.name_untracked();
-        let state = listed.one_of("state", &STATES, StepState::as_str)?;
-        let (sort, after) = listed.stretch()?;
-        calls::node_noderoles(name, CarriedWanted { state, role: listed.word("role"), sort, after })
-            .await
+        let state = address.one_of("state", &STATES, StepState::as_str)?;
+        let (sort, after) = address.stretch()?;
+        calls::node_noderoles(
+            name,
+            CarriedWanted { state, role: address.word("role"), sort, after },
+        )
+        .await
     }
 
     fn sorted_by(_: Part) -> Option<(NodeNoderoleSort, bool)> {
@@ -75,8 +78,8 @@ impl ListPage for CarriedBy {
         carried.id
     }
 
-    fn same(self, listed: &ListAddress<NodeNoderoleSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(listed, word))
+    fn same(self, address: &ListAddress<NodeNoderoleSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
     }
 
     fn none(self) -> AnyView {
@@ -117,11 +120,11 @@ impl ListPage for CarriedBy {
 
 #[component]
 pub fn NoderolesPage() -> impl IntoView {
-    let whose = Whose::read();
-    let list = ListOf::new(CarriedBy(whose));
+    let node = Whose::read();
+    let list = ListOf::new(CarriedBy(node));
     let title = |name: &str| format!("Noderoles of {name}");
     kept::page(
-        whose,
+        node,
         title,
         "All roles that are bound to the node, in the order in which they run.",
         list.view(),

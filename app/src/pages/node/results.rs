@@ -53,13 +53,13 @@ impl ListPage for ResultsOn {
         places::node_results(&self.0.name())
     }
 
-    async fn fetch(self, listed: ListAddress<ResultSort>) -> ServerResult<ResultLines> {
+    async fn fetch(self, address: ListAddress<ResultSort>) -> ServerResult<ResultLines> {
         let name = self.0.name_untracked();
-        let outcome = listed.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
-        let (sort, before) = listed.stretch()?;
+        let outcome = address.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
+        let (sort, before) = address.stretch()?;
         calls::node_results(
             name,
-            ResultsWanted { outcome, role: listed.word("role"), sort, before },
+            ResultsWanted { outcome, role: address.word("role"), sort, before },
         )
         .await
     }
@@ -76,8 +76,8 @@ impl ListPage for ResultsOn {
         Some(format!("{} stored in total", page.all))
     }
 
-    fn same(self, listed: &ListAddress<ResultSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(listed, word))
+    fn same(self, address: &ListAddress<ResultSort>) -> Call {
+        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
     }
 
     fn none(self) -> AnyView {
@@ -114,10 +114,10 @@ impl ListPage for ResultsOn {
 
 #[component]
 pub fn ResultsPage() -> impl IntoView {
-    let whose = Whose::read();
-    let list = ListOf::new(ResultsOn(whose));
+    let node_param = Whose::read();
+    let list = ListOf::new(ResultsOn(node_param));
     let title = |name: &str| format!("Results on {name}");
     let about = "Results that runs on this node returned, for use by later attempts. Gantry stores \
                  the newest ten per step.";
-    kept::page(whose, title, about, list.view())
+    kept::page(node_param, title, about, list.view())
 }

@@ -107,14 +107,14 @@ pub(super) fn FirstSteps(
     .into_any()
 }
 
-fn line(step: Step, is_next: bool) -> impl IntoView {
-    let (colour, shape, word) = match (step.done, is_next) {
+fn line(step: Step, is_current: bool) -> impl IntoView {
+    let (colour, shape, word) = match (step.done, is_current) {
         (true, _) => ("active", Icon::Active, "done"),
         (false, true) => ("todo", Icon::Right, "next"),
         (false, false) => ("blocked", Icon::Todo, "to do"),
     };
     view! {
-        <li aria-current=is_next.then_some("step")>
+        <li aria-current=is_current.then_some("step")>
             <span class="pill" data-state=colour>{icon(shape)} {word}</span>
             <div>
                 <a class="main" href=step.place>{step.title}</a>

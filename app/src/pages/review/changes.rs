@@ -254,7 +254,7 @@ pub(super) fn Changes(
     let is_expanded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
-    let names = Names {
+    let context = Names {
         known,
         brought: review.brought,
         comment_links,
@@ -263,7 +263,7 @@ pub(super) fn Changes(
         ..Names::default()
     };
     let (contents, pins) = versions.unwrap_or((review.contents, review.pins));
-    drawn(difference, names.with_versions(contents, pins))
+    drawn(difference, context.with_versions(contents, pins))
 }
 
 /// The differences between any two blueprints.
@@ -280,7 +280,7 @@ pub(in crate::pages) fn differs(
     )
 }
 
-fn drawn(difference: Difference, mut names: Names) -> AnyView {
+fn drawn(difference: Difference, mut context: Names) -> AnyView {
     let nothing = difference.is_empty();
     let Difference { deployments, nodes, unchanged, policy } = difference;
     if nothing {
@@ -291,21 +291,21 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         }
         .into_any();
     }
-    let of_pins = names.pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
+    let of_pins = context.pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
     let of_roles = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents);
     let told: Vec<_> = of_roles.chain(of_pins).collect();
     let cards = deployments
         .into_iter()
-        .map(|deployment| deployment_card(deployment, &names))
+        .map(|deployment| deployment_card(deployment, &context))
         .collect_view();
-    names
+    context
         .contents
         .retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
-    let groups = alike(nodes, &names.known, &names.brought);
+    let groups = alike(nodes, &context.known, &context.brought);
     let all = RwSignal::new(false);
     let hidden = groups.len().saturating_sub(SHOWN);
     let late: Vec<_> = groups.iter().skip(SHOWN).cloned().collect();
-    let (late, late_names) = (StoredValue::new(late), StoredValue::new(names.clone()));
+    let (late, late_names) = (StoredValue::new(late), StoredValue::new(context.clone()));
     let rest = move || {
         match all.get() {
         true => late.get_value().into_iter().map(|group| node_card(group, &late_names.get_value())).collect_view().into_any(),
@@ -317,14 +317,14 @@ fn drawn(difference: Difference, mut names: Names) -> AnyView {
         .into_any(),
     }
     };
-    let tools = names
+    let tools = context
         .marks
         .map(|marks| view! { <div class="changes-tools">{opened::expand_all_button(marks)}</div> });
     view! {
         {tools}
-        {policy.map(|sides| policy_card(&sides, &names))}
+        {policy.map(|sides| policy_card(&sides, &context))}
         {cards}
-        {groups.into_iter().take(SHOWN).map(|group| node_card(group, &names)).collect_view()}
+        {groups.into_iter().take(SHOWN).map(|group| node_card(group, &context)).collect_view()}
         {move || rest()}
         <p class="muted">{unchanged} {either(unchanged, " other document is unchanged.", " other documents are unchanged.")}</p>
     }
@@ -490,17 +490,17 @@ fn looks(
     serde_json::to_string(&(mark, alone, phantom, moved, connection, hints, noderoles))
 }
 
-fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
+fn deployment_card(deployment: DeploymentDifference, context: &Names) -> AnyView {
     let is_new = (deployment.mark != Mark::Changed).then(|| mark_pill(deployment.mark));
     let rows = lines_of_deployment(&deployment);
     let id = deployment.id;
-    let own = deployment_rows(&deployment, names);
+    let own = deployment_rows(&deployment, context);
     let nothing = own.is_none()
         && deployment.roles.is_empty()
         && deployment.barclamps.is_empty()
         && deployment.inactive_jigs.is_empty();
     let card = vec![Anchor::Deployment(id)];
-    let mark = opened::mark(names.marks, &card);
+    let mark = opened::mark(context.marks, &card);
     let name = deployment.name.to_string();
     let table = view! {
         <div class="table-scroll">
@@ -508,8 +508,8 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
                 <thead class="unseen"><tr><th scope="col">"Change"</th><th scope="col">"Object"</th><th scope="col">"Values"</th><th scope="col">"Comments"</th></tr></thead>
                 <tbody>
                     {own}
-                    {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, names)).collect_view()}
-                    {deployment.roles.into_iter().map(|role| role_rows(id, role, names)).collect_view()}
+                    {deployment.barclamps.into_iter().map(|barclamp| barclamp_row(id, barclamp, context)).collect_view()}
+                    {deployment.roles.into_iter().map(|role| role_rows(id, role, context)).collect_view()}
                     {nothing.then(|| view! { <tr><td></td><td class="muted">"No roles of its own."</td><td></td><td></td></tr> })}
                 </tbody>
             </table>
@@ -523,22 +523,22 @@ fn deployment_card(deployment: DeploymentDifference, names: &Names) -> AnyView {
                 {is_new}
                 <span class="grow"></span>
                 {mark}
-                {names.talk(Anchor::Deployment(id), &format!("deployment {name}"))}
+                {context.talk(Anchor::Deployment(id), &format!("deployment {name}"))}
             </header>
-            {opened::fold(names.marks, card, rows, names.is_expanded, table.into_any())}
+            {opened::fold(context.marks, card, rows, context.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
 }
 
 /// The rows for a deployment itself. `None`: no difference.
-fn deployment_rows(deployment: &DeploymentDifference, names: &Names) -> Option<AnyView> {
+fn deployment_rows(deployment: &DeploymentDifference, context: &Names) -> Option<AnyView> {
     let mut rows = Vec::new();
     if let Some(renamed) = &deployment.renamed {
         rows.push(own_row("name", Some(renamed.old.to_string()), Some(renamed.new.to_string())));
     }
     if let Some(parent) = deployment.parent {
-        let above = |id: Option<DeploymentId>| id.map(|id| names.deployment(Some(id)));
+        let above = |id: Option<DeploymentId>| id.map(|id| context.deployment(Some(id)));
         rows.push(own_row("parent", above(parent.old), above(parent.new)));
     }
     if let Some(phantom) = deployment.phantom {
@@ -604,12 +604,12 @@ fn own_row(what: &str, old: Option<String>, new: Option<String>) -> AnyView {
     row(mark, view! { <b>{what.to_owned()}</b> }, sides_view(old, new), ().into_any())
 }
 
-fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -> AnyView {
+fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, context: &Names) -> AnyView {
     let talk =
-        names.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
+        context.talk(Anchor::Barclamp(id, barclamp.barclamp.clone()), barclamp.barclamp.as_str());
     let about =
         view! { <b>{barclamp.barclamp.to_string()}</b> <span class="muted">" barclamp"</span> };
-    let Some(pin) = names.pin(id, &barclamp.barclamp) else {
+    let Some(pin) = context.pin(id, &barclamp.barclamp) else {
         return row(barclamp.mark, about, sides_view(barclamp.old, barclamp.new), talk);
     };
     // If a pin replaces the inherited one, the barclamp changes its version and is not new.
@@ -617,7 +617,7 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
         (Some(_), Some(_)) => Mark::Changed,
         _ => barclamp.mark,
     };
-    let roles = pin.roles.iter().map(|role| pinned_role_rows(role, names)).collect_view();
+    let roles = pin.roles.iter().map(|role| pinned_role_rows(role, context)).collect_view();
     let values = sides_view(
         pin.old.as_ref().map(ToString::to_string),
         pin.new.as_ref().map(ToString::to_string),
@@ -626,7 +626,7 @@ fn barclamp_row(id: DeploymentId, barclamp: BarclampDifference, names: &Names) -
 }
 
 /// A role that differs in the new version and is not used here.
-fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
+fn pinned_role_rows(role: &PinnedRole, context: &Names) -> AnyView {
     let Sides { old, new } = role.contents;
     let mark = match (old, new) {
         (None, _) => Mark::Added,
@@ -634,39 +634,39 @@ fn pinned_role_rows(role: &PinnedRole, names: &Names) -> AnyView {
         _ => Mark::Changed,
     };
     let about = view! { "role " <b>{role.role.to_string()}</b> <span class="muted">" in that version, not used here"</span> };
-    (inner_row(mark, about, contents_view(role.contents)), names.content_rows(role.contents))
+    (inner_row(mark, about, contents_view(role.contents)), context.content_rows(role.contents))
         .into_any()
 }
 
-fn role_rows(id: DeploymentId, role: RoleDifference, names: &Names) -> AnyView {
+fn role_rows(id: DeploymentId, role: RoleDifference, context: &Names) -> AnyView {
     let content = role.contents.map(contents_view);
-    let definition = role.contents.map(|sides| names.content_rows(sides));
+    let definition = role.contents.map(|sides| context.content_rows(sides));
     let about = view! { <b>{role.role.to_string()}</b> <span class="muted">" role"</span> };
     let name = role.role.clone();
     let value = |change: Change| {
         let what = format!("{name}, {}", change.path);
-        let talk = names.talk(Anchor::Role(id, name.clone(), Some(change.path.clone())), &what);
+        let talk = context.talk(Anchor::Role(id, name.clone(), Some(change.path.clone())), &what);
         value_row(change, talk)
     };
     view! {
-        {row(role.mark, about, content, names.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
+        {row(role.mark, about, content, context.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
         {definition}
         {role.data.into_iter().map(value).collect_view()}
     }
     .into_any()
 }
 
-fn node_card(group: Group, names: &Names) -> AnyView {
+fn node_card(group: Group, context: &Names) -> AnyView {
     let card = group.documents();
-    let mark = opened::mark(names.marks, &card);
+    let mark = opened::mark(context.marks, &card);
     let Group { first, others, connections } = group;
     let moved = first.moved.map(|(from, to)| {
         let said = match (from, to) {
             (Some(_), Some(_)) => {
-                format!("moves from {} to {}", names.deployment(from), names.deployment(to))
+                format!("moves from {} to {}", context.deployment(from), context.deployment(to))
             }
-            (Some(_), None) => format!("leaves {}", names.deployment(from)),
-            (None, _) => format!("joins {}", names.deployment(to)),
+            (Some(_), None) => format!("leaves {}", context.deployment(from)),
+            (None, _) => format!("joins {}", context.deployment(to)),
         };
         view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} {said}</span> }
     });
@@ -694,7 +694,7 @@ fn node_card(group: Group, names: &Names) -> AnyView {
         .noderoles
         .iter()
         .take(LINES)
-        .map(|noderole| noderole_rows(first.id, noderole, names))
+        .map(|noderole| noderole_rows(first.id, noderole, context))
         .collect_view();
     let left = first.noderoles.len().saturating_sub(LINES);
     let left = (left > 0).then(|| view! { <tr><td></td><td class="muted">"and " {left} " more on this node. Open the Graph tab or the JSON difference to see them."</td><td></td><td></td></tr> });
@@ -709,16 +709,16 @@ fn node_card(group: Group, names: &Names) -> AnyView {
     view! {
         <section class="card">
             <header>
-                <h2>{names.node(&first.fqdn)}</h2>
+                <h2>{context.node(&first.fqdn)}</h2>
                 {tally(&first.noderoles)}
                 {moved}
                 {also}
                 <span class="grow"></span>
                 {unchanged}
                 {mark}
-                {names.talk(Anchor::Node(first.id), &format!("node {}", called(&first.fqdn, &names.known.deployments)))}
+                {context.talk(Anchor::Node(first.id), &format!("node {}", called(&first.fqdn, &context.known.deployments)))}
             </header>
-            {opened::fold(names.marks, card, lines_of_node(&first), names.is_expanded, table.into_any())}
+            {opened::fold(context.marks, card, lines_of_node(&first), context.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -742,9 +742,9 @@ fn tally(noderoles: &[NoderoleDifference]) -> AnyView {
     .into_any()
 }
 
-fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
+fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, context: &Names) -> AnyView {
     let mut notes = Vec::new();
-    notes.extend(names.brought.get(&noderole.id).cloned());
+    notes.extend(context.brought.get(&noderole.id).cloned());
     notes.extend(noderole.rerun.then(|| "runs again".to_owned()));
     let instance =
         (noderole.noderole.instance > 0).then(|| format!(" #{}", noderole.noderole.instance));
@@ -755,20 +755,20 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
     };
     let from = noderole
         .bound
-        .map(|bound| format!(", previously in {}", names.deployment(Some(bound.old))));
+        .map(|bound| format!(", previously in {}", context.deployment(Some(bound.old))));
     let content = noderole.contents.filter(|_| noderole.mark != Mark::Changed).map(contents_view);
-    let place = view! { <span class="muted">"in " {names.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
+    let place = view! { <span class="muted">"in " {context.deployment(Some(noderole.deployment))} {from}</span> " " {content} };
     let key = noderole.noderole.clone();
     let value = |change: Change| {
         let what = format!("{key}, {}", change.path);
         let talk =
-            names.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
+            context.talk(Anchor::Noderole(node, key.clone(), Some(change.path.clone())), &what);
         value_row(change, talk)
     };
-    let talk = names.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
+    let talk = context.talk(Anchor::Noderole(node, key.clone(), None), &key.to_string());
     view! {
         {row(noderole.mark, about, place, talk)}
-        {waits(node, noderole, names)}
+        {waits(node, noderole, context)}
         {noderole.data.iter().cloned().map(value).collect_view()}
     }
     .into_any()
@@ -776,20 +776,20 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> 
 
 /// The differences of a noderole other than its data: content, order and dependencies. For an added
 /// or removed noderole, the dependencies are one line.
-fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView {
+fn waits(node: NodeId, noderole: &NoderoleDifference, context: &Names) -> AnyView {
     let more = noderole.edges.len().saturating_sub(MAX_EDGES);
     let more = (more > 0).then(|| format!("{more} more in the JSON difference"));
     let edges = noderole.edges.iter().take(MAX_EDGES);
     if noderole.mark != Mark::Changed {
         let word = if noderole.mark == Mark::Added { "waits for " } else { "waited for " };
-        let all: Vec<String> = edges.map(|edge| awaited(edge, node, names)).chain(more).collect();
+        let all: Vec<String> = edges.map(|edge| awaited(edge, node, context)).chain(more).collect();
         let line = view! { <span class="muted">{word}</span> {all.join(", ")} };
         return (!all.is_empty()).then(|| inner_row(noderole.mark, line, ())).into_any();
     }
     let mut rows = Vec::new();
     if let Some(sides) = both_contents(noderole) {
         rows.push(inner_row(Mark::Changed, "role content", contents_view(sides)));
-        rows.push(names.content_rows(sides));
+        rows.push(context.content_rows(sides));
     }
     if let Some(Sides { old, new }) = noderole.rank {
         rows.push(inner_row(Mark::Changed, "rank", sides_view(Some(old), Some(new))));
@@ -806,7 +806,7 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
         let word = if mark == Mark::Removed { "no longer waits for " } else { "waits for " };
         inner_row(
             mark,
-            view! { <span class="muted">{word}</span> {awaited(edge, node, names)} },
+            view! { <span class="muted">{word}</span> {awaited(edge, node, context)} },
             kinds,
         )
     }));
@@ -818,10 +818,10 @@ fn waits(node: NodeId, noderole: &NoderoleDifference, names: &Names) -> AnyView 
 
 /// `db on n2.example.com`, `runtime on the same node`, with the kind of the edge unless it is the
 /// default.
-fn awaited(edge: &EdgeDifference, node: NodeId, names: &Names) -> String {
-    let parent = match names.known.noderoles.get(&edge.parent) {
+fn awaited(edge: &EdgeDifference, node: NodeId, context: &Names) -> String {
+    let parent = match context.known.noderoles.get(&edge.parent) {
         Some(place) if place.node == node => format!("{} on the same node", place.noderole),
-        Some(place) => format!("{} on {}", place.noderole, names.node(&place.fqdn)),
+        Some(place) => format!("{} on {}", place.noderole, context.node(&place.fqdn)),
         None => format!("noderole {}", edge.parent),
     };
     match (edge.old, edge.new) {
@@ -859,7 +859,7 @@ fn definition_row(change: Change) -> AnyView {
 }
 
 /// The policy is not a document, but is displayed like one.
-fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
+fn policy_card(Sides { old, new }: &Sides<Policy>, context: &Names) -> AnyView {
     let changes = old.changes(new);
     let count = changes.len();
     let rows = changes.into_iter().map(|change| {
@@ -874,7 +874,7 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
             view! { " " <span class="pill" data-state="warn">{icon(Icon::Warn)} {less}</span> }
         });
         let about = view! { {of} <b>{change.about().into_owned()}</b> {weaker} };
-        let talk = names.talk(
+        let talk = context.talk(
             Anchor::Policy(Some(change.pointer())),
             &format!("the policy, {of}{}", change.about()),
         );
@@ -895,10 +895,10 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, names: &Names) -> AnyView {
                 <h2 id="policy-change">"Approval policy"</h2>
                 <span class="muted">"applies to every deployment"</span>
                 <span class="grow"></span>
-                {opened::mark(names.marks, &card)}
-                {names.talk(Anchor::Policy(None), "the policy")}
+                {opened::mark(context.marks, &card)}
+                {context.talk(Anchor::Policy(None), "the policy")}
             </header>
-            {opened::fold(names.marks, card, count, names.is_expanded, table.into_any())}
+            {opened::fold(context.marks, card, count, context.is_expanded, table.into_any())}
         </section>
     }
     .into_any()

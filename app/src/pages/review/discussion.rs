@@ -140,8 +140,8 @@ fn Thread(
                 <ProblemNotice problem=problem_of(reply)/>
                 <ProblemNotice problem=problem_of(resolve)/>
                 <Same of=move |_: Typed| {
-                    let said = Some(text.get().trim().to_owned()).filter(|said| !said.is_empty()).unwrap_or_else(|| "TEXT".into());
-                    let reply = is_open.get().then(|| api::calls::reply(id, &said));
+                    let message = Some(text.get().trim().to_owned()).filter(|message| !message.is_empty()).unwrap_or_else(|| "TEXT".into());
+                    let reply = is_open.get().then(|| api::calls::reply(id, &message));
                     reply.into_iter().chain([api::calls::resolve(id, is_open.get())]).collect::<Vec<_>>()
                 }/>
             </div>

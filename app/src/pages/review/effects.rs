@@ -92,7 +92,7 @@ fn nothing(found: &Consequences) -> Option<AnyView> {
 }
 
 fn section<T>(
-    at: &'static str,
+    anchor: &'static str,
     title: &str,
     note: String,
     list: &Counted<T>,
@@ -105,7 +105,7 @@ fn section<T>(
     let columns =
         columns.iter().map(|column| view! { <th scope="col">{*column}</th> }).collect_view();
     view! {
-        <section class="card" id=at aria-label=title.clone()>
+        <section class="card" id=anchor aria-label=title.clone()>
             <header><h2>{title.clone()}</h2> <span class="pill flat num">{list.count}</span> <span class="muted">{note}</span></header>
             <div class="table-scroll">
                 <table class="table folds effects">
@@ -193,10 +193,10 @@ fn secret_line(change: &SecretChange) -> AnyView {
 }
 
 /// A noderole. An existing one links to its page.
-fn line(touched: &Touched, there: bool, last: Option<AnyView>) -> AnyView {
+fn line(touched: &Touched, exists: bool, last: Option<AnyView>) -> AnyView {
     let name = touched.noderole.to_string();
     let node = phantom::in_full(&touched.fqdn, |_| Some(touched.deployment.to_string()));
-    let named = match there {
+    let named = match exists {
         true => view! { <a class="main" href=places::noderole(touched.id)>{name}</a> }.into_any(),
         false => view! { <b>{name}</b> }.into_any(),
     };

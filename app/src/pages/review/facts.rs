@@ -40,14 +40,14 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         if review.asked.is_empty() { review.summary.clone() } else { review.asked.clone() }
     });
     let line_of = |line: &String| view! { <li>{line.clone()}</li> };
-    let in_sight = Memo::new(move |_| review.read().grave.max(VISIBLE_LINES));
-    let first = move || lines.read().iter().take(in_sight.get()).map(line_of).collect_view();
+    let visible = Memo::new(move |_| review.read().grave.max(VISIBLE_LINES));
+    let first = move || lines.read().iter().take(visible.get()).map(line_of).collect_view();
     // The decision must stay visible: optional details must not push the tabs off the page.
     let rest = move || {
-        let (lines, in_sight) = (lines.read(), in_sight.get());
-        let more = lines.len().saturating_sub(in_sight);
+        let (lines, visible) = (lines.read(), visible.get());
+        let more = lines.len().saturating_sub(visible);
         (more > 0).then(|| {
-            let rest = lines.iter().skip(in_sight).map(line_of).collect_view();
+            let rest = lines.iter().skip(visible).map(line_of).collect_view();
             view! {
                 <details class="more-lines">
                     <summary class="muted">"Show all: " {more} " more"</summary>

@@ -274,16 +274,16 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                 <button class="button" type="submit" name="kind" value="request_changes" disabled=off>"Request changes"</button>
                 <button class="button danger" type="submit" name="kind" value="reject" disabled=off>"Reject"</button>
             </div>
-            <small class="muted" id="why-not-judge">{move || why_not.get().map(|why| sentence(&why))}</small>
+            <small class="muted" id="why-not-judge">{move || why_not.get().map(|cause| sentence(&cause))}</small>
             <ProblemNotice problem=problem_of(judge)/>
             <ProblemNotice problem=problem/>
             <Same of=move |typed: Typed| {
                 let (id, reason) = (review.read().submission, typed.get("reason"));
-                let why = typed.or("reason", "WHY");
+                let cause = typed.or("reason", "WHY");
                 vec![
                     api::calls::verdict(id, VerdictKind::Approve, &reason),
-                    api::calls::verdict(id, VerdictKind::RequestChanges, &why),
-                    api::calls::verdict(id, VerdictKind::Reject, &why),
+                    api::calls::verdict(id, VerdictKind::RequestChanges, &cause),
+                    api::calls::verdict(id, VerdictKind::Reject, &cause),
                 ]
             }/>
         </ActionForm>

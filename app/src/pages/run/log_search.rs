@@ -78,8 +78,8 @@ impl Search {
         );
     }
 
-    /// Continues the search. Then calls `then` with the next hit, if there is one.
-    fn go_on(self, then: Option<Callback<LogHit>>) {
+    /// Continues the search. Then calls `on_hit` with the next hit, if there is one.
+    fn go_on(self, on_hit: Option<Callback<LogHit>>) {
         let text = self.text.get_untracked();
         if text.is_empty() || self.busy.get_untracked() {
             return;
@@ -105,10 +105,10 @@ impl Search {
                     self.next.set_value(found.next);
                     let new = self.hits.read_untracked().len() > before;
                     if found.more && self.hits.read_untracked().len() < MAX_HITS {
-                        self.go_on(then.filter(|_| !new));
+                        self.go_on(on_hit.filter(|_| !new));
                     }
-                    if let Some(then) = then.filter(|_| new) {
-                        self.go_to(before, then);
+                    if let Some(on_hit) = on_hit.filter(|_| new) {
+                        self.go_to(before, on_hit);
                     }
                 }
                 Err(failure) => self.problem.set(Some(failure.0)),
@@ -116,28 +116,28 @@ impl Search {
         });
     }
 
-    fn go_to(self, at: usize, then: Callback<LogHit>) {
+    fn go_to(self, at: usize, on_hit: Callback<LogHit>) {
         if let Some(hit) = self.hits.with_untracked(|hits| hits.get(at).cloned()) {
             self.here.set(Some(at));
-            then.run(hit);
+            on_hit.run(hit);
         }
     }
 
     /// Moves to the next or the previous hit. After the last one, the search continues.
-    pub(super) fn step(self, forward: bool, then: Callback<LogHit>) {
+    pub(super) fn step(self, forward: bool, on_hit: Callback<LogHit>) {
         let count = self.hits.read_untracked().len();
         let Some(last) = count.checked_sub(1) else { return };
         let to = match (self.here.get_untracked(), forward) {
             (None, true) => 0,
             (None, false) => last,
             (Some(at), true) if at == last => {
-                self.go_on(Some(then));
+                self.go_on(Some(on_hit));
                 return;
             }
             (Some(at), true) => at + 1,
             (Some(at), false) => at.checked_sub(1).unwrap_or(last),
         };
-        self.go_to(to, then);
+        self.go_to(to, on_hit);
     }
 
     pub(super) fn is_empty(self) -> bool {

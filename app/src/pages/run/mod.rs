@@ -114,12 +114,12 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
         dialog.close();
         feed.now();
     });
-    let why_not = Memo::new(move |_| run.read().may_cancel.clone().err());
+    let reason = Memo::new(move |_| run.read().may_cancel.clone().err());
     let id = run.read_untracked().run.id.to_string();
     let button = move || {
         open.get().then(|| {
             view! {
-                <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || why_not.read().is_some() title=move || why_not.get() on:click=dialog.on_click()>
+                <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || reason.read().is_some() title=move || reason.get() on:click=dialog.on_click()>
                     {icon(Icon::Cancelled)}
                     "Cancel run"
                 </button>

@@ -105,8 +105,8 @@ fn GrantFields(
     let inside = grants
         .iter()
         .filter_map(|grant| Some(format!("{} {}", grant.permission, grant.deployment.as_ref()?)));
-    let said = inside.collect::<Vec<String>>().join("\n");
-    let inside = refused.as_ref().map_or(said, |refused| refused.value_or("inside", ""));
+    let text = inside.collect::<Vec<String>>().join("\n");
+    let inside = refused.as_ref().map_or(text, |refused| refused.value_or("inside", ""));
     let choices = [
         ("viewer", "viewer", "reads everything except secrets"),
         (

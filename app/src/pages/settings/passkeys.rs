@@ -177,6 +177,6 @@ async fn confirmed(id: PasskeyId) -> ServerResult<PasskeyView> {
 }
 
 /// The error for a passkey that the browser could not use.
-pub(crate) fn refused(why: String) -> Failure {
-    Failure(Problem::new(409, "passkey_not_used", "The passkey was not used", why))
+pub(crate) fn refused(reason: String) -> Failure {
+    Failure(Problem::new(409, "passkey_not_used", "The passkey was not used", reason))
 }

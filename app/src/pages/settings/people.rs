@@ -73,12 +73,12 @@ impl ListPage for AllAccounts {
         path.to_owned()
     }
 
-    async fn fetch(self, listed: ListAddress<PersonSort>) -> ServerResult<PersonPage> {
+    async fn fetch(self, address: ListAddress<PersonSort>) -> ServerResult<PersonPage> {
         let disabled =
-            listed.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
-        let (sort, after) = listed.stretch()?;
+            address.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
+        let (sort, after) = address.stretch()?;
         people::people(PeopleWanted {
-            filter: listed.word("filter"),
+            filter: address.word("filter"),
             kind: Some(self.kind),
             disabled,
             sort,
@@ -95,8 +95,8 @@ impl ListPage for AllAccounts {
         person.id
     }
 
-    fn word(self, listed: &ListAddress<PersonSort>, word: &str) -> Option<String> {
-        Some(if word == "kind" { self.kind.as_str().to_owned() } else { listed.word(word) })
+    fn word(self, address: &ListAddress<PersonSort>, word: &str) -> Option<String> {
+        Some(if word == "kind" { self.kind.as_str().to_owned() } else { address.word(word) })
     }
 
     fn none(self) -> AnyView {

@@ -85,10 +85,10 @@ pub fn unbind(
         .switch("with-dependents", with_dependents)
 }
 
-fn on_version(proposal: ProposalId, version: i32, what: &str) -> Call {
-    let call = Call::post(format!("/proposals/{proposal}/{what}"))
+fn on_version(proposal: ProposalId, version: i32, verb: &str) -> Call {
+    let call = Call::post(format!("/proposals/{proposal}/{verb}"))
         .json(json!({ "version": version }))
-        .words(["proposal", what])
+        .words(["proposal", verb])
         .word(proposal.to_string());
     call.version(version)
 }

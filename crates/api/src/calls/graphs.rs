@@ -6,25 +6,25 @@ use super::Call;
 use super::shell::encoded;
 use crate::console::GraphWish;
 
-pub fn graph(deployment: &DeploymentName, wish: &GraphWish) -> Call {
+pub fn graph(deployment: &DeploymentName, options: &GraphWish) -> Call {
     asked(
         format!("/deployments/{deployment}/graph"),
-        wish,
+        options,
         ["deployment", "graph", deployment.as_str()],
     )
 }
 
 /// The graph of the noderoles that a review changes.
-pub fn review_graph(id: ReviewId, wish: &GraphWish) -> Call {
-    asked(format!("/submissions/{id}/graph"), wish, ["review", "graph", &id.to_string()])
+pub fn review_graph(id: ReviewId, options: &GraphWish) -> Call {
+    asked(format!("/submissions/{id}/graph"), options, ["review", "graph", &id.to_string()])
 }
 
 /// The command has the query parameters as options of the same names.
-fn asked(path: String, wish: &GraphWish, command: [&str; 3]) -> Call {
-    let wanted = wish.words();
+fn asked(path: String, options: &GraphWish, command: [&str; 3]) -> Call {
+    let parameters = options.words();
     let words: Vec<String> =
-        wanted.iter().map(|(word, said)| format!("{word}={}", encoded(said))).collect();
+        parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     let call =
         Call::get(if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) });
-    wanted.iter().fold(call.words(command), |call, (word, said)| call.option(word, said))
+    parameters.iter().fold(call.words(command), |call, (name, value)| call.option(name, value))
 }

@@ -116,22 +116,22 @@ pub fn list_of(list: List, name: &str, asked: impl Fn(&str) -> Option<String>) -
 fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) -> Call {
     let (path, words) = list.endpoint();
     let path = path.replace(OWNER_PLACEHOLDER, &encoded(name.unwrap_or_default()));
-    let given = words
+    let filters = words
         .iter()
         .filter_map(|word| Some((*word, asked(word).filter(|value| !value.trim().is_empty())?)));
-    let given: Vec<(&str, String)> = given.collect();
+    let filters: Vec<(&str, String)> = filters.collect();
     let pairs: Vec<String> =
-        given.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
-    let address = if pairs.is_empty() { path } else { format!("{path}?{}", pairs.join("&")) };
-    let call = Call::get(address);
+        filters.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
+    let url = if pairs.is_empty() { path } else { format!("{path}?{}", pairs.join("&")) };
+    let call = Call::get(url);
     // The command takes dates as text, the query takes milliseconds.
-    if given.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
+    if filters.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
         return call;
     }
     let call = name
         .into_iter()
         .fold(call.words(list.words().iter().copied()), |call, name| call.word(name));
-    given.iter().fold(call, |call, (word, value)| match *word {
+    filters.iter().fold(call, |call, (word, value)| match *word {
         "mine" | "drafts" => call.switch(word, value == "true"),
         word => call.option(word, value),
     })

@@ -122,7 +122,7 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
                 options.extend(
                     all.iter()
                         .filter_map(Value::as_str)
-                        .map(|one| (option.to_owned(), one.to_owned())),
+                        .map(|entry| (option.to_owned(), entry.to_owned())),
                 );
             }
             ("hints", _) | (_, Value::Array(_) | Value::Object(_) | Value::Null) => return None,

@@ -116,12 +116,12 @@ pub fn make_token(
     person: Option<PersonId>,
 ) -> Call {
     let mut body = json!({ "name": name, "scopes": scopes });
-    let given = [
+    let optional_fields = [
         ("deployment", deployment.map(Value::from)),
         ("days", days.map(Value::from)),
         ("person", person.map(|person| json!(person))),
     ];
-    for (word, value) in given {
+    for (word, value) in optional_fields {
         if let (Some(body), Some(value)) = (body.as_object_mut(), value) {
             body.insert(word.into(), value);
         }

@@ -30,9 +30,10 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     let key = NoderoleKey { role: role.clone(), instance: 0 };
     let (n1, n2) = ("n1.demo.gantry.internal".to_owned(), "n2.demo.gantry.internal".to_owned());
     let grants = [Grant { permission: "operator".into(), deployment: Some("web".into()) }];
-    let (submission, run, thread) = (ReviewId(12), RunId(7), CommentId(3));
-    let folder = NewNode { fqdn: n1.clone(), root: "/srv/my nodes/1".into(), ..NewNode::default() };
-    let by_ssh = NewNode {
+    let (review, run, thread) = (ReviewId(12), RunId(7), CommentId(3));
+    let local_node =
+        NewNode { fqdn: n1.clone(), root: "/srv/my nodes/1".into(), ..NewNode::default() };
+    let ssh_node = NewNode {
         macs: "00:25:90:aa:00:01 00:25:90:aa:00:02".into(),
         addresses: "10.0.3.7".into(),
         port: "22".into(),
@@ -44,7 +45,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     let change = json!({ "description": REASON, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
-    let wish = GraphWish {
+    let options = GraphWish {
         roles: vec![role.clone(), RoleName::parse("app")?],
         nodes: vec!["n1".into()],
         focus: Some("it's \"role\":app".into()),
@@ -54,7 +55,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         ..GraphWish::default()
     };
     let longest = Some(TrailWish::Longest(Length::Time));
-    let marked = GraphWish { trail: longest, only_trail: true, ..GraphWish::default() };
+    let highlighted = GraphWish { trail: longest, only_trail: true, ..GraphWish::default() };
     let mut all = vec![
         propose(&web),
         propose_on_node(node),
@@ -77,22 +78,22 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         hold(&web, false, REASON),
         prioritise(&web, -10, REASON),
         graph(&web, &GraphWish::default()),
-        graph(&web, &wish),
-        graph(&web, &marked),
-        review_graph(submission, &GraphWish::default()),
-        review_graph(submission, &wish),
+        graph(&web, &options),
+        graph(&web, &highlighted),
+        review_graph(review, &GraphWish::default()),
+        review_graph(review, &options),
         restore(&web, BlueprintNumber(3), true),
         restore(&web, BlueprintNumber(3), false),
         execution(true, REASON),
         execution(false, REASON),
-        show_review(submission),
-        verdict(submission, VerdictKind::Approve, ""),
-        verdict(submission, VerdictKind::RequestChanges, REASON),
-        verdict(submission, VerdictKind::Reject, "-no"),
-        commit(submission, None, false),
-        commit(submission, Some("web"), true),
-        comment(submission, "", REASON),
-        comment(submission, "policy#/approvals", REASON),
+        show_review(review),
+        verdict(review, VerdictKind::Approve, ""),
+        verdict(review, VerdictKind::RequestChanges, REASON),
+        verdict(review, VerdictKind::Reject, "-no"),
+        commit(review, None, false),
+        commit(review, Some("web"), true),
+        comment(review, "", REASON),
+        comment(review, "policy#/approvals", REASON),
         reply(thread, REASON),
         reply(thread, "-1"),
         resolve(thread, true),
@@ -112,8 +113,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         import(),
         policy(),
         overview(),
-        add_node(&folder),
-        add_node(&by_ssh),
+        add_node(&local_node),
+        add_node(&ssh_node),
         add_nodes("n1.demo.gantry.internal \"root=/srv/it's $HOME\"\n# no more\n"),
         show_node(&n1),
         change_node(node, 4, fields(&change)),
@@ -149,21 +150,23 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         run_data(run, "-7"),
     ];
     for which in List::ALL {
-        let asking = |asked: &dyn Fn(&str) -> Option<String>| match which {
-            List::HealthChecks | List::Results | List::Noderoles => list_of(which, &n1, asked),
-            _ => list(which, asked),
+        let asking = |filter: &dyn Fn(&str) -> Option<String>| match which {
+            List::HealthChecks | List::Results | List::Noderoles => list_of(which, &n1, filter),
+            _ => list(which, filter),
         };
         all.push(asking(&|_| None));
-        all.push(asking(&|word| Some(sample_value(which, word).to_owned())));
-        let is_time = |word: &str| matches!(word, "since" | "until");
-        all.push(asking(&|word| (!is_time(word)).then(|| sample_value(which, word).to_owned())));
+        all.push(asking(&|parameter| Some(sample_value(which, parameter).to_owned())));
+        let is_time = |parameter: &str| matches!(parameter, "since" | "until");
+        all.push(asking(&|parameter| {
+            (!is_time(parameter)).then(|| sample_value(which, parameter).to_owned())
+        }));
     }
     Ok(all)
 }
 
 /// A valid value for a filter of a list.
-fn sample_value(list: List, word: &str) -> &'static str {
-    match (list, word) {
+fn sample_value(list: List, parameter: &str) -> &'static str {
+    match (list, parameter) {
         (_, "alive" | "mine" | "drafts" | "disabled" | "reached") => "true",
         (_, "since") => "1760000000000",
         (_, "until") => "1770000000000",

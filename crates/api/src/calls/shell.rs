@@ -3,8 +3,8 @@
 /// Quotes a text as one word of a shell. A word without special characters is returned unchanged.
 /// Control characters are kept: within single quotes a line break has no special meaning.
 pub fn quoted(text: &str) -> String {
-    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._/:@%+,=".contains(&b);
-    if !text.is_empty() && text.bytes().all(is_plain) {
+    let is_safe = |b: u8| b.is_ascii_alphanumeric() || b"-._/:@%+,=".contains(&b);
+    if !text.is_empty() && text.bytes().all(is_safe) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

@@ -37,10 +37,13 @@ fn all() -> Vec<Call> {
 fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
     let path = call.path();
     let fits = |template: &str| {
-        let (ours, theirs): (Vec<_>, Vec<_>) =
+        let (segments, template_segments): (Vec<_>, Vec<_>) =
             (path.split('/').collect(), template.split('/').collect());
-        ours.len() == theirs.len()
-            && ours.iter().zip(theirs).all(|(our, their)| their.starts_with('{') || *our == their)
+        segments.len() == template_segments.len()
+            && segments
+                .iter()
+                .zip(template_segments)
+                .all(|(our, their)| their.starts_with('{') || *our == their)
     };
     let paths = document["paths"].as_object().expect("paths");
     let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
@@ -72,10 +75,10 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
     let schema = followed(document, schema);
     let any = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array());
     if let Some(choices) = any {
-        let tried: Vec<_> =
+        let results: Vec<_> =
             choices.iter().map(|choice| misfits(document, choice, value, at)).collect();
-        if tried.iter().all(|misfits| !misfits.is_empty()) {
-            return vec![format!("{at}: matches none of {tried:?}")];
+        if results.iter().all(|misfits| !misfits.is_empty()) {
+            return vec![format!("{at}: matches none of {results:?}")];
         }
     }
     let mut found = Vec::new();
@@ -92,7 +95,7 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
             Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
             one => one.as_str().into_iter().collect(),
         };
-        let is = match value {
+        let type_name = match value {
             Value::Null => "null",
             Value::Bool(_) => "boolean",
             Value::Number(n) if n.is_i64() || n.is_u64() => "integer",
@@ -101,8 +104,8 @@ fn misfits(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<Str
             Value::Array(_) => "array",
             Value::Object(_) => "object",
         };
-        if !types.contains(&is) {
-            found.push(format!("{at}: is of type {is}, not {types:?}"));
+        if !types.contains(&type_name) {
+            found.push(format!("{at}: is of type {type_name}, not {types:?}"));
         }
     }
     if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
@@ -261,11 +264,12 @@ fn session_only_operations_use_a_session() {
     // end sessions.
     for call in all() {
         let path = call.path();
-        let of_people =
+        let is_about_people =
             ["/people", "/tokens", "/me/", "/passkeys/"].iter().any(|part| path.contains(part));
         let requires_session = call.method() != Method::Get
             && (path.ends_with("/verdicts")
-                || of_people && !(path.contains("/nodes/") && call.method() == Method::Delete));
+                || is_about_people
+                    && !(path.contains("/nodes/") && call.method() == Method::Delete));
         assert_eq!(call.curl().contains("$GANTRY_SESSION"), requires_session, "{}", call.curl());
         assert_ne!(call.curl().contains("$GANTRY_TOKEN"), requires_session, "{}", call.curl());
     }

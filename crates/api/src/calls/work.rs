@@ -11,11 +11,11 @@ use super::shell::encoded;
 use super::{Body, Call};
 
 /// Puts a deployment on hold, or ends the hold.
-pub fn hold(deployment: &DeploymentName, held: bool, reason: &str) -> Call {
+pub fn hold(deployment: &DeploymentName, on_hold: bool, reason: &str) -> Call {
     let name = deployment.as_str();
-    let verb = if held { "hold" } else { "release" };
+    let verb = if on_hold { "hold" } else { "release" };
     Call::post(format!("/deployments/{name}/hold"))
-        .json(json!({ "held": held, "reason": reason }))
+        .json(json!({ "held": on_hold, "reason": reason }))
         .words(["deployment", verb, name])
         .option("reason", reason)
 }
@@ -31,12 +31,12 @@ pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> C
 }
 
 /// Opens a proposal that restores a deployment to its state at an earlier blueprint.
-pub fn restore(deployment: &DeploymentName, target: BlueprintNumber, partial: bool) -> Call {
+pub fn restore(deployment: &DeploymentName, blueprint: BlueprintNumber, partial: bool) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/restore"))
-        .json(json!({ "target": target, "partial": partial }))
+        .json(json!({ "target": blueprint, "partial": partial }))
         .words(["deployment", "restore", name])
-        .option("target", &target.to_string())
+        .option("target", &blueprint.to_string())
         .switch("partial", partial)
 }
 
@@ -88,12 +88,12 @@ pub fn commit(id: ReviewId, name: Option<&str>, cancel: bool) -> Call {
 
 /// Comments on a change of a review, or on the whole review if the anchor is empty.
 pub fn comment(id: ReviewId, anchor: &str, body: &str) -> Call {
-    let said = match anchor.is_empty() {
+    let request_body = match anchor.is_empty() {
         true => json!({ "body": body }),
         false => json!({ "anchor": anchor, "body": body }),
     };
     Call::post(format!("/submissions/{id}/threads"))
-        .json(said)
+        .json(request_body)
         .words(["review", "comment"])
         .option_if_set("anchor", anchor)
         .word(id.to_string())

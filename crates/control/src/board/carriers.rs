@@ -23,8 +23,8 @@ impl Control {
         role: &RoleName,
     ) -> Result<Carriers, Problem> {
         let of_ancestor = of_ancestor.map(str::to_owned);
-        let wanted = CarriersWanted { of_ancestor, ..CarriersWanted::of(role.clone()) };
-        self.find_role_noderoles(actor, deployment, &wanted).await
+        let query = CarriersWanted { of_ancestor, ..CarriersWanted::of(role.clone()) };
+        self.find_role_noderoles(actor, deployment, &query).await
     }
 
     /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
@@ -38,10 +38,10 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: &str,
-        wanted: &CarriersWanted,
+        query: &CarriersWanted,
     ) -> Result<Carriers, Problem> {
         actor.require(Permission::Viewer)?;
-        let CarriersWanted { role, of_ancestor, node, after } = wanted;
+        let CarriersWanted { role, of_ancestor, node, after } = query;
         let node = match words::asked(node)? {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,
@@ -69,11 +69,11 @@ impl Control {
         let mut connection = self.connection().await?;
         let alive = reading::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
-        let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
-        let mut shown = scene.shown(of.unwrap_or(id), role, of.is_some());
-        shown.retain(|one| node.is_none_or(|node| one.node == node));
+        let board = Scene::of(&present, id, planned.as_ref(), alive, names);
+        let mut shown = board.shown(of.unwrap_or(id), role, of.is_some());
+        shown.retain(|noderole| node.is_none_or(|node| noderole.node == node));
         if let Some(after) = after {
-            let place = shown.iter().position(|one| one.key.id(one.node) == *after).ok_or_else(|| {
+            let place = shown.iter().position(|noderole| noderole.key.id(noderole.node) == *after).ok_or_else(|| {
                 Problem::conflict(
                     "moved",
                     "The list changed, so the previous page has no next page. Start again at the \
@@ -82,7 +82,7 @@ impl Control {
             })?;
             shown.drain(..=place);
         }
-        let (mut chips, more) = scene.chips(shown, MAX_NODES_WITH_ROLE);
+        let (mut chips, more) = board.chips(shown, MAX_NODES_WITH_ROLE);
         load_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(Carriers { chips, more })
     }

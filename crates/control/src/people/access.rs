@@ -106,7 +106,7 @@ pub(crate) async fn notices(
     person: PersonId,
 ) -> Result<Vec<AccessNotice>, Problem> {
     let rows = access::notices(on, person).await.map_err(failed)?;
-    Ok(rows.into_iter().map(|(by, moment)| AccessNotice { by, at: at(moment) }).collect())
+    Ok(rows.into_iter().map(|(by, reset_at)| AccessNotice { by, at: at(reset_at) }).collect())
 }
 
 fn view(row: AccessChangeRow) -> AccessChangeView {

@@ -82,18 +82,18 @@ impl People {
     ///
     /// # Errors
     /// If the actor is not an admin.
-    pub async fn list(&self, actor: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
+    pub async fn list(&self, actor: &Actor, query: &PeopleWanted) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
-        let text: String = words::plain(&wanted.filter)?.to_lowercase().chars().take(96).collect();
-        let after = match cursor::behind(wanted.sort, wanted.after.as_ref())?.as_deref() {
+        let text: String = words::plain(&query.filter)?.to_lowercase().chars().take(96).collect();
+        let after = match cursor::behind(query.sort, query.after.as_ref())?.as_deref() {
             Some([Key::Text(name)]) => Some(name.clone()),
             _ => None,
         };
         let find = AccountListQuery {
             text,
-            kind: wanted.kind.map(|kind| kind.as_str().to_owned()),
-            disabled: wanted.disabled,
-            descending: wanted.sort.descending,
+            kind: query.kind.map(|kind| kind.as_str().to_owned()),
+            disabled: query.disabled,
+            descending: query.sort.descending,
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
@@ -102,7 +102,7 @@ impl People {
         let more = rows.len() > PAGE;
         rows.truncate(PAGE);
         let last = rows.last().filter(|_| more);
-        let next = last.map(|row| Cursor::behind(wanted.sort, &[Key::from(row.name.as_str())]));
+        let next = last.map(|row| Cursor::behind(query.sort, &[Key::from(row.name.as_str())]));
         Ok(PersonPage { people: views(&mut connection, rows).await?, next })
     }
 
@@ -146,27 +146,28 @@ impl People {
     ///
     /// # Errors
     /// If the name is invalid or taken, a grant is invalid, or the actor is not an admin.
-    pub async fn add(&self, actor: &Actor, wish: &PersonWish) -> Result<PersonMade, Problem> {
+    pub async fn add(&self, actor: &Actor, input: &PersonWish) -> Result<PersonMade, Problem> {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
-        check_name(&wish.name)?;
+        check_name(&input.name)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
-        let given = self.given(&mut transaction, &wish.grants, wish.kind).await?;
-        let made = people::insert_person(&mut transaction, &wish.name, wish.kind.as_str(), &[])
-            .await
-            .map_err(failed)?;
-        let taken = || {
+        let given = self.given(&mut transaction, &input.grants, input.kind).await?;
+        let inserted =
+            people::insert_person(&mut transaction, &input.name, input.kind.as_str(), &[])
+                .await
+                .map_err(failed)?;
+        let name_taken = || {
             Problem::conflict(
                 "name_taken",
-                format!("Person {} already exists. Choose another name.", wish.name),
+                format!("Person {} already exists. Choose another name.", input.name),
             )
         };
-        let id = made.ok_or_else(taken)?;
+        let id = inserted.ok_or_else(name_taken)?;
         write(&mut transaction, id, &given).await?;
-        let detail = json!({"name": wish.name, "kind": wish.kind, "grants": wish.grants});
+        let detail = json!({"name": input.name, "kind": input.kind, "grants": input.grants});
         append_audit(
             &mut transaction,
             Some(actor.person),
@@ -176,8 +177,8 @@ impl People {
         )
         .await
         .map_err(failed)?;
-        let link = match wish.kind {
-            AccountKind::Human => Some(offer(&mut transaction, &actor, id, &wish.name).await?),
+        let link = match input.kind {
+            AccountKind::Human => Some(offer(&mut transaction, &actor, id, &input.name).await?),
             AccountKind::Service => None,
         };
         transaction.commit().await.map_err(failed)?;
@@ -201,20 +202,20 @@ impl People {
         let kind =
             if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
         let after = self.given(&mut transaction, grants, kind).await?;
-        let was = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
-        let before = stored_grants(&row, &was);
+        let old_rows = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
+        let before = stored_grants(&row, &old_rows);
         if before != after {
             write(&mut transaction, id, &after).await?;
             let gains_power = [Permission::Reviewer, Permission::Admin]
                 .into_iter()
                 .any(|p| after.gains(&before, p));
-            let ended = match gains_power {
+            let ended_sessions = match gains_power {
                 true => {
                     people::end_all_sessions(&mut transaction, id, None).await.map_err(failed)?
                 }
                 false => 0,
             };
-            let detail = json!({"name": row.name, "was": grant_views(&row, &was), "is": grants, "sessions_ended": ended});
+            let detail = json!({"name": row.name, "was": grant_views(&row, &old_rows), "is": grants, "sessions_ended": ended_sessions});
             append_audit(
                 &mut transaction,
                 Some(actor.person),
@@ -348,7 +349,7 @@ impl People {
             )));
         }
         let top = accounts::top(on).await.map_err(failed)?;
-        let (mut given, mut known) = (Given::default(), BTreeMap::new());
+        let (mut given, mut deployments) = (Given::default(), BTreeMap::new());
         for grant in grants {
             let permission: Permission = grant.permission.parse()?;
             if kind == AccountKind::Service
@@ -361,11 +362,11 @@ impl People {
             }
             let place = match grant.deployment.as_deref() {
                 None => None,
-                Some(name) => match known.get(name) {
+                Some(name) => match deployments.get(name) {
                     Some(place) => *place,
                     None => {
                         let place = self.place(on, Some(name)).await?;
-                        known.insert(name, place);
+                        deployments.insert(name, place);
                         place
                     }
                 },
@@ -389,7 +390,7 @@ impl People {
     pub async fn session_page(
         &self,
         actor: &Actor,
-        wanted: &SessionsWanted,
+        query: &SessionsWanted,
     ) -> Result<SessionPage, Problem> {
         let keys = |session: &SessionView, sort: SessionSort| {
             let moment = match sort {
@@ -399,7 +400,7 @@ impl People {
             vec![Key::from(moment.0), Key::from(session.id.to_string().as_str())]
         };
         let all = self.sessions(actor).await?;
-        let (sessions, next) = cursor::page(all, keys, wanted.sort, wanted.before.as_ref(), PAGE)?;
+        let (sessions, next) = cursor::page(all, keys, query.sort, query.before.as_ref(), PAGE)?;
         Ok(SessionPage { sessions, next })
     }
 
@@ -481,40 +482,47 @@ impl People {
     /// # Errors
     /// If the old password is wrong or missing, the new one is not acceptable, or the actor uses a
     /// token.
-    pub async fn set_password(&self, actor: &Actor, wish: &PasswordWish) -> Result<Token, Problem> {
+    pub async fn set_password(
+        &self,
+        actor: &Actor,
+        input: &PasswordWish,
+    ) -> Result<Token, Problem> {
         actor.require_human()?;
         if !can_set_by_link(actor) {
             actor.require_factor()?;
         }
-        passwords::check(&wish.new, &actor.name)?;
+        passwords::check(&input.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let kept = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
+        let stored = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
         drop(connection);
         let old = match can_set_by_link(actor) {
             true => None,
-            false => Some(self.verify_old_password(actor, wish.old.clone(), kept.clone()).await?),
+            false => {
+                Some(self.verify_old_password(actor, input.old.clone(), stored.clone()).await?)
+            }
         };
-        let hash = self.hasher.hash(wish.new.clone()).await?;
+        let hash = self.hasher.hash(input.new.clone()).await?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let next = Token::random()?;
         let old = old.as_ref().map(|proof| proof.0.as_slice());
-        let set =
-            accounts::set_password(&mut transaction, kept.as_deref(), &hash, old, &next.hash())
+        let is_set =
+            accounts::set_password(&mut transaction, stored.as_deref(), &hash, old, &next.hash())
                 .await;
-        if !set.map_err(failed)? {
+        if !is_set.map_err(failed)? {
             return Err(Problem::conflict(
                 "state",
                 "The password was just changed in another session. Reload the page.",
             ));
         }
-        let ended = people::end_all_sessions(&mut transaction, actor.person, Some(&next.hash()))
-            .await
-            .map_err(failed)?;
-        let action = if kept.is_some() { "password.change" } else { "password.set" };
+        let ended_sessions =
+            people::end_all_sessions(&mut transaction, actor.person, Some(&next.hash()))
+                .await
+                .map_err(failed)?;
+        let action = if stored.is_some() { "password.change" } else { "password.set" };
         let link_by = actor.session.as_ref().and_then(|session| session.link_by);
-        let mut detail = json!({"sessions_ended": ended});
+        let mut detail = json!({"sessions_ended": ended_sessions});
         if let (Some(by), Some(detail)) = (link_by, detail.as_object_mut()) {
             detail.insert("link_by".into(), json!(by));
         }
@@ -537,9 +545,9 @@ impl People {
         &self,
         actor: &Actor,
         old: Option<Password>,
-        kept: Option<String>,
+        stored: Option<String>,
     ) -> Result<Proof, Problem> {
-        if kept.is_none() {
+        if stored.is_none() {
             return Err(Problem::forbidden(
                 "This session is too old to set a first password. Ask an admin for a new link, and \
                  sign in with it.",
@@ -554,8 +562,11 @@ impl People {
             old.filter(|old| old.reveal().len() <= 4 * limits::MAX_PASSWORD).ok_or_else(wrong)?;
         self.names.take(actor.name.clone()).map_err(super::too_many_for_name)?;
         // An attempt without a result is not counted.
-        let proof =
-            self.hasher.verify(old, kept).await.inspect_err(|_| self.names.release(&actor.name))?;
+        let proof = self
+            .hasher
+            .verify(old, stored)
+            .await
+            .inspect_err(|_| self.names.release(&actor.name))?;
         let proof = proof.ok_or_else(wrong)?;
         self.names.release(&actor.name);
         Ok(proof)
@@ -573,10 +584,10 @@ impl People {
         &self,
         name: &str,
         password: Password,
-        visitor: &ClientInfo,
+        client: &ClientInfo,
         before: Option<&str>,
     ) -> Result<NewSession, Problem> {
-        let network = throttle::network(visitor.address);
+        let network = throttle::network(client.address);
         // PostgreSQL cannot compare text with a NUL. No name contains a NUL or its replacement
         // character.
         let name: String =
@@ -586,14 +597,14 @@ impl People {
             self.attempts.release(&network);
             return Err(super::too_many_for_name(wait));
         }
-        let tried = self.try_password(&name, password, visitor, before).await;
-        match &tried {
+        let result = self.try_password(&name, password, client, before).await;
+        match &result {
             Ok(Some(_)) => {
                 self.attempts.release(&network);
                 self.names.forget(&name);
             }
             Ok(None) => {
-                tracing::warn!(address = ?visitor.address, "a sign-in with a password was rejected")
+                tracing::warn!(address = ?client.address, "a sign-in with a password was rejected")
             }
             // An attempt without a result is not counted. Otherwise a database outage would lock
             // people out.
@@ -602,7 +613,7 @@ impl People {
                 self.names.release(&name);
             }
         }
-        tried?.ok_or_else(|| {
+        result?.ok_or_else(|| {
             Problem::new(
                 401,
                 "sign_in_wrong",
@@ -618,23 +629,23 @@ impl People {
         &self,
         name: &str,
         password: Password,
-        visitor: &ClientInfo,
+        client: &ClientInfo,
         before: Option<&str>,
     ) -> Result<Option<NewSession>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let found = accounts::password_by_name(&mut connection, name).await.map_err(failed)?;
         drop(connection);
-        let fits = password.reveal().len() <= 4 * limits::MAX_PASSWORD;
-        let password = if fits { password } else { Password::default() };
-        let kept = found.as_ref().map(|(_, kept)| kept.clone());
-        let proof = self.hasher.verify(password, kept).await?;
+        let is_short_enough = password.reveal().len() <= 4 * limits::MAX_PASSWORD;
+        let password = if is_short_enough { password } else { Password::default() };
+        let stored = found.as_ref().map(|(_, stored)| stored.clone());
+        let proof = self.hasher.verify(password, stored).await?;
         let (Some((person, _)), Some(proof)) = (found, proof) else { return Ok(None) };
-        let (session, origin) = (Token::random()?, visitor.noted());
+        let (session, origin) = (Token::random()?, client.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         // The database compares the proof again, because the person may have been disabled or may
         // have changed the password meanwhile.
         let hash = session.hash();
-        let begun = people::begin_session_by_password(
+        let is_begun = people::begin_session_by_password(
             &mut transaction,
             person,
             &proof.0,
@@ -643,7 +654,7 @@ impl People {
             &origin,
         )
         .await;
-        if !begun.map_err(failed)? {
+        if !is_begun.map_err(failed)? {
             return Ok(None);
         }
         record_session(&mut transaction, person, &origin, before, "password").await?;

@@ -252,17 +252,17 @@ impl Actor {
 
     /// Reduces the permissions to those of a token.
     fn limited_to(mut self, token: Bearer) -> Self {
-        let mut kept = token.scopes.clone();
-        kept.remove(&Permission::Reviewer);
-        let looks = kept.contains(&Permission::Viewer) && self.may(Permission::Viewer);
-        self.permissions.retain(|permission| kept.contains(permission));
+        let mut allowed = token.scopes.clone();
+        allowed.remove(&Permission::Reviewer);
+        let looks = allowed.contains(&Permission::Viewer) && self.may(Permission::Viewer);
+        self.permissions.retain(|permission| allowed.contains(permission));
         for permissions in self.inside.values_mut() {
-            permissions.retain(|permission| kept.contains(permission));
+            permissions.retain(|permission| allowed.contains(permission));
         }
-        if let Some(places) = &token.inside {
+        if let Some(deployments) = &token.inside {
             let everywhere = std::mem::take(&mut self.permissions);
-            self.inside.retain(|place, _| places.contains(place));
-            for place in places {
+            self.inside.retain(|place, _| deployments.contains(place));
+            for place in deployments {
                 self.inside.entry(*place).or_default().extend(everywhere.iter().copied());
             }
         }
@@ -293,11 +293,11 @@ impl Actor {
     pub fn has_permission_in_all(
         &self,
         permission: Permission,
-        places: &BTreeSet<DeploymentId>,
+        deployments: &BTreeSet<DeploymentId>,
     ) -> bool {
         self.may(permission)
-            || (!places.is_empty()
-                && places.iter().all(|place| self.has_permission_in(permission, *place)))
+            || (!deployments.is_empty()
+                && deployments.iter().all(|place| self.has_permission_in(permission, *place)))
     }
 
     /// Whether the actor has the permission in at least one deployment.
@@ -324,9 +324,9 @@ impl Actor {
     ///
     /// # Errors
     /// Signed out (401) if the session or token is no longer valid.
-    pub(crate) async fn still(&self, on: &mut PgConnection) -> Result<Self, Problem> {
+    pub(crate) async fn still(&self, connection: &mut PgConnection) -> Result<Self, Problem> {
         // Lock the person first, in the same order as disabling does.
-        let row = people::lock_person(on, self.person)
+        let row = people::lock_person(connection, self.person)
             .await
             .map_err(failed)?
             .ok_or_else(Problem::signed_out)?;
@@ -335,14 +335,16 @@ impl Actor {
             (Some(session), None) => &session.credential,
             (None, None) => return Err(Problem::signed_out()),
         };
-        let acting = people::act_as(on, credential.reveal()).await.map_err(failed)?;
-        let (_, lacks_factor) =
-            acting.filter(|(person, _)| *person == self.person).ok_or_else(Problem::signed_out)?;
-        let now =
+        let acting_person =
+            people::act_as(connection, credential.reveal()).await.map_err(failed)?;
+        let (_, lacks_factor) = acting_person
+            .filter(|(person, _)| *person == self.person)
+            .ok_or_else(Problem::signed_out)?;
+        let current =
             Self::of(row, self.session.clone().map(|session| Session { lacks_factor, ..session }));
         Ok(match &self.token {
-            Some(token) => now.limited_to(token.clone()),
-            None => now,
+            Some(token) => current.limited_to(token.clone()),
+            None => current,
         })
     }
 
@@ -350,13 +352,13 @@ impl Actor {
         if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
             return problem;
         }
-        let who = if self.token.is_some() {
+        let subject = if self.token.is_some() {
             format!("this token of {}", self.name)
         } else {
             self.name.clone()
         };
         Problem::permission_missing(format!(
-            "Permission missing: {who} does not have the permission {permission}{place}. An admin \
+            "Permission missing: {subject} does not have the permission {permission}{place}. An admin \
              can grant it."
         ))
     }
@@ -392,13 +394,13 @@ impl Actor {
     pub fn require_in_all(
         &self,
         permission: Permission,
-        places: &BTreeSet<DeploymentId>,
+        deployments: &BTreeSet<DeploymentId>,
     ) -> Result<(), Problem> {
-        if self.has_permission_in_all(permission, places) {
+        if self.has_permission_in_all(permission, deployments) {
             return Ok(());
         }
         let place = match self.has_permission_somewhere(permission) {
-            true if places.len() > 1 => " in all affected deployments",
+            true if deployments.len() > 1 => " in all affected deployments",
             true => " in this deployment",
             false => "",
         };
@@ -425,9 +427,10 @@ impl Actor {
     pub fn require_any_in_all(
         &self,
         permissions: &[Permission],
-        places: &BTreeSet<DeploymentId>,
+        deployments: &BTreeSet<DeploymentId>,
     ) -> Result<(), Problem> {
-        if permissions.iter().any(|permission| self.has_permission_in_all(*permission, places)) {
+        if permissions.iter().any(|permission| self.has_permission_in_all(*permission, deployments))
+        {
             return Ok(());
         }
         Err(self.permissions_missing(permissions))
@@ -529,7 +532,7 @@ mod tests {
     }
 
     fn token(scopes: &[Permission], inside: Option<&[u128]>) -> Bearer {
-        let inside = inside.map(|places| places.iter().map(|n| place(*n)).collect());
+        let inside = inside.map(|deployments| deployments.iter().map(|n| place(*n)).collect());
         let credential = Token("gantry_x".into());
         Bearer { id: Uuid::nil(), credential, scopes: scopes.iter().copied().collect(), inside }
     }

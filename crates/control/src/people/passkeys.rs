@@ -59,10 +59,10 @@ impl People {
         &self,
         actor: &Actor,
         site: &RelyingParty,
-        wish: &PasskeyWish,
+        input: &PasskeyWish,
     ) -> Result<PasskeyView, Problem> {
         let session = require_enrollable_session(actor)?;
-        let name = words::plain(&wish.name)?;
+        let name = words::plain(&input.name)?;
         if name.is_empty() || name.chars().count() > PASSKEY_NAME {
             return Err(Problem::invalid(format!(
                 "The name of a passkey must have 1 to {PASSKEY_NAME} characters."
@@ -75,16 +75,16 @@ impl People {
         let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
         let state =
             state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
-        let made =
-            passkeys::register(site, state, &wish.answer).map_err(|error| rejected(&error))?;
+        let registered_key =
+            passkeys::register(site, state, &input.answer).map_err(|error| rejected(&error))?;
         let new = NewPasskey {
             person: actor.person,
             name: name.to_owned(),
             rp_id: site.rp_id.clone(),
             origin: site.origin.clone(),
-            credential_id: made.credential_id,
-            credential: made.credential,
-            counter: made.counter,
+            credential_id: registered_key.credential_id,
+            credential: registered_key.credential,
+            counter: registered_key.counter,
         };
         let id = rows::insert(&mut transaction, &new).await.map_err(failed)?;
         let id = id.ok_or_else(|| {
@@ -177,23 +177,22 @@ impl People {
         let actor = &actor.still(&mut transaction).await?;
         let row = found(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
-        let by = answered(&mut transaction, actor, &credential).await?;
-        let chain = rows::load_with_confirmers(&mut transaction, &[by.passkey.id].into())
+        let signer = answered(&mut transaction, actor, &credential).await?;
+        let chain = rows::load_with_confirmers(&mut transaction, &[signer.passkey.id].into())
             .await
             .map_err(failed)?;
-        check_confirmed(&by.passkey, &chain, &passkeys::verify).map_err(|error| {
+        check_confirmed(&signer.passkey, &chain, &passkeys::verify).map_err(|error| {
             Problem::conflict("passkey_not_confirmed", format!("{error}. Use a confirmed passkey."))
         })?;
         let challenge =
             statement(&row, actor, nonce)?.challenge().map_err(|_| Problem::internal())?;
-        let counter = passkeys::verified(&by.passkey, challenge, &assertion)
+        let counter = passkeys::verified(&signer.passkey, challenge, &assertion)
             .map_err(|error| rejected(&error))?;
-        record_use(&mut transaction, &by, counter).await?;
-        rows::confirm(&mut transaction, id, by.passkey.id, nonce, &assertion)
+        record_use(&mut transaction, &signer, counter).await?;
+        rows::confirm(&mut transaction, id, signer.passkey.id, nonce, &assertion)
             .await
             .map_err(failed)?;
-        let detail =
-            json!({ "name": row.name, "person": row.passkey.person, "by_passkey": by.passkey.id });
+        let detail = json!({ "name": row.name, "person": row.passkey.person, "by_passkey": signer.passkey.id });
         append_audit(
             &mut transaction,
             Some(actor.person),
@@ -324,8 +323,8 @@ pub(crate) async fn usable(
     let all = rows::list_passkeys(on, actor.person).await.map_err(failed)?;
     let (confirmed, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|row| row.passkey.confirmation.is_some());
-    let here = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
-    let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id.clone()).collect();
+    let on_site = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
+    let ids: Vec<Vec<u8>> = on_site.map(|row| row.credential_id.clone()).collect();
     if !ids.is_empty() {
         return Ok(ids);
     }

@@ -59,8 +59,8 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
         )));
     }
     let lower = text.to_lowercase();
-    let different: std::collections::BTreeSet<char> = lower.chars().collect();
-    if different.len() < 5 || is_sequence(&lower) {
+    let characters: std::collections::BTreeSet<char> = lower.chars().collect();
+    if characters.len() < 5 || is_sequence(&lower) {
         return refused(
             "The password repeats a few characters or is a sequence, so it is easy to guess. \
              Choose another one.",
@@ -72,8 +72,11 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     {
         return refused("The password is little more than your name. Choose another one.");
     }
-    let bare = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
-    if COMMON_PASSWORDS.lines().any(|common| [lower.as_str(), bare, once(bare)].contains(&common)) {
+    let letters = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
+    if COMMON_PASSWORDS
+        .lines()
+        .any(|common| [lower.as_str(), letters, once(letters)].contains(&common))
+    {
         return refused("The password is too common. Choose another one.");
     }
     Ok(())
@@ -84,9 +87,9 @@ fn is_sequence(text: &str) -> bool {
     let codes: Vec<u32> = text.chars().map(u32::from).collect();
     let follow = |step: i64| {
         let next = |pair: &&[u32]| {
-            let by = i64::from(pair[1]) - i64::from(pair[0]);
+            let difference = i64::from(pair[1]) - i64::from(pair[0]);
             // Digits wrap around between 9 and 0.
-            by == step || by.abs() == 9
+            difference == step || difference.abs() == 9
         };
         codes.windows(2).filter(next).count()
     };
@@ -153,12 +156,12 @@ impl Hasher {
                     dummy_hash.get_or_init(|| made)
                 }
             };
-            let (proof, same) = output(password.reveal(), stored.as_deref().unwrap_or(dummy))
+            let (proof, matches) = output(password.reveal(), stored.as_deref().unwrap_or(dummy))
                 .map_err(|error| {
                     tracing::error!(%error, "a stored password hash is invalid");
                     Problem::internal()
                 })?;
-            Ok((same && stored.is_some()).then_some(proof))
+            Ok((matches && stored.is_some()).then_some(proof))
         })
         .await?
     }
@@ -173,12 +176,12 @@ impl Hasher {
             )
         };
         let _task = self.waiting.try_acquire().map_err(|_| busy())?;
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
+        let permit = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
         // The permit stays taken until the work ends, even if the client disconnects.
         unplaced(move || {
-            let done = work();
-            drop(place);
-            done
+            let result = work();
+            drop(permit);
+            result
         })
         .await
     }
@@ -208,8 +211,8 @@ fn output(password: &str, stored: &str) -> Result<(Proof, bool), argon2::passwor
     let mut proof = [0; 32];
     argon2.hash_password_into(password.as_bytes(), salt.as_ref(), &mut proof)?;
     // `Output` compares in constant time.
-    let same = Output::new(&Sha256::digest(proof))? == *expected;
-    Ok((Proof(proof), same))
+    let matches = Output::new(&Sha256::digest(proof))? == *expected;
+    Ok((Proof(proof), matches))
 }
 
 #[cfg(test)]

@@ -55,10 +55,10 @@ impl People {
     pub async fn factor_page(&self, actor: &Actor) -> Result<SecondFactorPage, Problem> {
         let session = require_enrollable_session(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let begun =
+        let setup =
             rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
         drop(connection);
-        let set_up = begun.map(|begun| made(&begun.secret, &actor.name));
+        let set_up = setup.map(|setup| made(&setup.secret, &actor.name));
         Ok(SecondFactorPage {
             person: actor.name.clone(),
             state: self.second_factor(actor).await?,
@@ -75,16 +75,16 @@ impl People {
         &self,
         actor: &Actor,
         site: Option<&RelyingParty>,
-        wish: &FactorWish,
-        visitor: &ClientInfo,
+        input: &FactorWish,
+        client: &ClientInfo,
     ) -> Result<(), Problem> {
         require_enrollable_session(actor)?;
-        match (&wish.code, &wish.answer) {
+        match (&input.code, &input.answer) {
             (Some(code), None) => {
-                self.counted(actor, visitor, true, self.present_code(actor, code)).await
+                self.counted(actor, client, true, self.present_code(actor, code)).await
             }
             (None, Some(answer)) => {
-                self.counted(actor, visitor, false, self.present_passkey(actor, site, answer)).await
+                self.counted(actor, client, false, self.present_passkey(actor, site, answer)).await
             }
             _ => Err(Problem::invalid(
                 "Send either a code (the six digits from your authenticator app) or an answer \
@@ -97,27 +97,27 @@ impl People {
     async fn counted<T>(
         &self,
         actor: &Actor,
-        visitor: &ClientInfo,
-        by_name: bool,
-        work: impl Future<Output = Result<T, Problem>>,
+        client: &ClientInfo,
+        counts_name: bool,
+        attempt: impl Future<Output = Result<T, Problem>>,
     ) -> Result<T, Problem> {
-        let network = throttle::network(visitor.address);
+        let network = throttle::network(client.address);
         // The key cannot clash with a name, because names have no spaces. A correct password does
         // not reset this count.
         let name = format!("{} code", actor.name);
         self.attempts.take(network).map_err(super::too_many_from_address)?;
-        if by_name && let Err(wait) = self.names.take(name.clone()) {
+        if counts_name && let Err(wait) = self.names.take(name.clone()) {
             self.attempts.release(&network);
             return Err(too_many_codes(wait));
         }
-        let done = work.await;
+        let result = attempt.await;
         let is_guess = |problem: &Problem| {
             matches!(problem.code.as_str(), "code_wrong" | "code_used" | "passkey_rejected")
         };
-        match &done {
+        match &result {
             Err(problem) if is_guess(problem) => {
                 tracing::warn!(
-                    address = ?visitor.address,
+                    address = ?client.address,
                     code = problem.code,
                     "a second factor was rejected"
                 );
@@ -128,12 +128,12 @@ impl People {
             }
             Err(_) => {
                 self.attempts.release(&network);
-                if by_name {
+                if counts_name {
                     self.names.release(&name);
                 }
             }
         }
-        done
+        result
     }
 
     async fn present_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
@@ -169,8 +169,8 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         let registered =
             store::passkeys::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
-        let here = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
-        let ids: Vec<Vec<u8>> = here.map(|row| row.credential_id).collect();
+        let on_site = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
+        let ids: Vec<Vec<u8>> = on_site.map(|row| row.credential_id).collect();
         if ids.is_empty() {
             return Err(Problem::conflict(
                 "no_passkey",
@@ -293,10 +293,10 @@ impl People {
         &self,
         actor: &Actor,
         code: &Code,
-        visitor: &ClientInfo,
+        client: &ClientInfo,
     ) -> Result<(), Problem> {
         require_enrollable_session(actor)?;
-        self.counted(actor, visitor, true, self.confirm_code(actor, code)).await
+        self.counted(actor, client, true, self.confirm_code(actor, code)).await
     }
 
     async fn confirm_code(&self, actor: &Actor, code: &Code) -> Result<(), Problem> {
@@ -316,9 +316,9 @@ impl People {
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, &actor).await?;
-        let begun =
+        let setup =
             rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
-        let step = time_step(&begun.ok_or_else(not_begun)?, &digits)?;
+        let step = time_step(&setup.ok_or_else(not_begun)?, &digits)?;
         if !rows::confirm_totp(&mut transaction, step).await.map_err(failed)? {
             return Err(not_begun());
         }

@@ -53,12 +53,12 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
 
     fn check_at(&self, key: &K, now: Instant) -> Result<(), Duration> {
         let tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = tries.get(key) else {
+        let Some(counter) = tries.get(key) else {
             return Ok(());
         };
-        let left = self.window.saturating_sub(now.saturating_duration_since(known.since));
-        match known.count >= self.most && !left.is_zero() {
-            true => Err(left),
+        let remaining = self.window.saturating_sub(now.saturating_duration_since(counter.since));
+        match counter.count >= self.most && !remaining.is_zero() {
+            true => Err(remaining),
             false => Ok(()),
         }
     }
@@ -71,19 +71,20 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
     fn record_at(&self, key: K, now: Instant) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_room(&mut tries, &key, now);
-        let known = tries.entry(key).or_insert(Counter { since: now, count: 0 });
-        if now.saturating_duration_since(known.since) >= self.window {
-            *known = Counter { since: now, count: 0 };
+        let counter = tries.entry(key).or_insert(Counter { since: now, count: 0 });
+        if now.saturating_duration_since(counter.since) >= self.window {
+            *counter = Counter { since: now, count: 0 };
         }
-        known.count = known.count.saturating_add(1);
+        counter.count = counter.count.saturating_add(1);
     }
 
     fn make_room(&self, tries: &mut HashMap<K, Counter>, key: &K, now: Instant) {
         if tries.len() < MAX_COUNTERS || tries.contains_key(key) {
             return;
         }
-        tries.retain(|_, known| now.saturating_duration_since(known.since) < self.window);
-        let first = tries.iter().min_by_key(|(_, known)| known.since).map(|(key, _)| key.clone());
+        tries.retain(|_, counter| now.saturating_duration_since(counter.since) < self.window);
+        let first =
+            tries.iter().min_by_key(|(_, counter)| counter.since).map(|(key, _)| key.clone());
         if let Some(first) = first.filter(|_| tries.len() >= MAX_COUNTERS) {
             tries.remove(&first);
         }
@@ -108,24 +109,24 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         }
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         self.make_room(&mut tries, &key, now);
-        let known = tries.entry(key).or_insert(Counter { since: now, count: 0 });
-        let left = self.window.saturating_sub(now.saturating_duration_since(known.since));
-        if left.is_zero() {
-            *known = Counter { since: now, count: 0 };
+        let counter = tries.entry(key).or_insert(Counter { since: now, count: 0 });
+        let remaining = self.window.saturating_sub(now.saturating_duration_since(counter.since));
+        if remaining.is_zero() {
+            *counter = Counter { since: now, count: 0 };
         }
-        let all = known.count.saturating_add(count);
-        if all > self.most {
-            return Err(left);
+        let total = counter.count.saturating_add(count);
+        if total > self.most {
+            return Err(remaining);
         }
-        known.count = all;
+        counter.count = total;
         Ok(())
     }
 
     /// Uncounts one attempt that was not a failure.
     pub(super) fn release(&self, key: &K) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = tries.get_mut(key) {
-            known.count = known.count.saturating_sub(1);
+        if let Some(counter) = tries.get_mut(key) {
+            counter.count = counter.count.saturating_sub(1);
         }
     }
 

@@ -56,9 +56,9 @@ impl People {
     /// # Errors
     /// If the token would have more permissions than its person, Reviewer, Admin in a single
     /// deployment, or too long a validity. Also if the actor uses a token.
-    pub async fn make_token(&self, actor: &Actor, wish: &TokenWish) -> Result<TokenMade, Problem> {
+    pub async fn make_token(&self, actor: &Actor, input: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
-        let name = words::plain(&wish.name)?;
+        let name = words::plain(&input.name)?;
         if name.is_empty()
             || name.chars().count() > limits::NODE_TOKEN_NAME
             || name.contains(['\n', '\t'])
@@ -69,18 +69,18 @@ impl People {
                  token."
             )));
         }
-        if wish.days == 0 || wish.days > limits::API_TOKEN_DAYS {
+        if input.days == 0 || input.days > limits::API_TOKEN_DAYS {
             return Err(Problem::invalid(format!(
                 "days: must be from 1 to {}.",
                 limits::API_TOKEN_DAYS
             )));
         }
-        let scopes = scopes(&wish.scopes)?;
-        if wish.deployment.is_some() {
+        let scopes = scopes(&input.scopes)?;
+        if input.deployment.is_some() {
             scopes.iter().try_for_each(|scope| scope.require_deployment_scope("deployment"))?;
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let owner = wish.person.unwrap_or(actor.person);
+        let owner = input.person.unwrap_or(actor.person);
         accounts::lock_people(&mut transaction, &[actor.person, owner]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let whose = match owner == actor.person {
@@ -100,14 +100,14 @@ impl People {
                  service account.",
             ));
         }
-        let deployment = self.place(&mut transaction, wish.deployment.as_deref()).await?;
+        let deployment = self.place(&mut transaction, input.deployment.as_deref()).await?;
         for scope in &scopes {
             let may = deployment.map_or_else(
                 || whose.has_permission_somewhere(*scope),
                 |place| whose.has_permission_in(*scope, place),
             );
-            let looks = *scope == Permission::Viewer && whose.may(Permission::Viewer);
-            if !may && !looks {
+            let is_viewer = *scope == Permission::Viewer && whose.may(Permission::Viewer);
+            if !may && !is_viewer {
                 return Err(Problem::forbidden(format!(
                     "A token cannot have more permissions than its account. Account {} does not \
                      have the permission {scope} there.",
@@ -122,7 +122,7 @@ impl People {
             name,
             scopes: scopes.iter().map(|scope| scope.as_str()).collect(),
             deployment,
-            lifetime: Duration::from_secs(u64::from(wish.days) * DAY),
+            lifetime: Duration::from_secs(u64::from(input.days) * DAY),
             by: actor.person,
         };
         let made = api_tokens::insert_token(&mut transaction, &new).await.map_err(failed)?;
@@ -136,7 +136,7 @@ impl People {
                 ),
             )
         })?;
-        let detail = json!({"person": whose.name, "name": name, "scopes": new.scopes, "deployment": wish.deployment, "days": wish.days});
+        let detail = json!({"person": whose.name, "name": name, "scopes": new.scopes, "deployment": input.deployment, "days": input.days});
         append_audit(&mut transaction, Some(actor.person), "token.make", &id.to_string(), &detail)
             .await
             .map_err(failed)?;
@@ -151,12 +151,12 @@ impl People {
     pub async fn token_page(
         &self,
         actor: &Actor,
-        wanted: &TokensWanted,
+        query: &TokensWanted,
     ) -> Result<TokenPage, Problem> {
-        let mut told = self.tokens(actor, wanted.person).await?;
-        told.retain(|token| wanted.holds.is_none_or(|holds| token.holds == holds));
+        let mut told = self.tokens(actor, query.person).await?;
+        told.retain(|token| query.holds.is_none_or(|holds| token.holds == holds));
         let (tokens, next) =
-            cursor::page(told, keys, wanted.sort, wanted.before.as_ref(), PAGE_SIZE)?;
+            cursor::page(told, keys, query.sort, query.before.as_ref(), PAGE_SIZE)?;
         Ok(TokenPage { tokens, next })
     }
 
@@ -190,11 +190,11 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let row = api_tokens::token(&mut transaction, token).await.map_err(failed)?;
-        let mine = |row: &ApiTokenRow| {
+        let is_allowed = |row: &ApiTokenRow| {
             PersonId(row.person_id) == actor.person || actor.may(Permission::Admin)
         };
         // Do not reveal whether another person's token exists.
-        let row = row.filter(mine).ok_or_else(|| {
+        let row = row.filter(is_allowed).ok_or_else(|| {
             Problem::not_found("You have no such token. See the list of your tokens.")
         })?;
         if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
@@ -221,8 +221,8 @@ impl People {
         name: Option<&str>,
     ) -> Result<Option<DeploymentId>, Problem> {
         let Some(name) = name else { return Ok(None) };
-        let name = DeploymentName::parse(name).map_err(|why| {
-            Problem::invalid(format!("deployment: {why}. Omit it for all deployments."))
+        let name = DeploymentName::parse(name).map_err(|error| {
+            Problem::invalid(format!("deployment: {error}. Omit it for all deployments."))
         })?;
         let found = accounts::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
         if found.is_none() {
@@ -235,13 +235,15 @@ impl People {
 /// The error for an unknown name. If the client sent a deployment's id, the error contains its
 /// name: grants use names, edits use ids.
 async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
-    let called = match name.as_str().parse::<DeploymentId>() {
+    let name_of_id = match name.as_str().parse::<DeploymentId>() {
         Ok(id) => accounts::deployment_name(on, id).await.map_err(failed)?,
         Err(_) => None,
     };
-    Ok(Problem::not_found(match called {
-        Some(called) => {
-            format!("deployment: {name} is the id of deployment {called}. Use its name: {called}.")
+    Ok(Problem::not_found(match name_of_id {
+        Some(name_of_id) => {
+            format!(
+                "deployment: {name} is the id of deployment {name_of_id}. Use its name: {name_of_id}."
+            )
         }
         None => format!("Deployment {name} does not exist. See the list of deployments."),
     }))

@@ -394,23 +394,23 @@ impl fmt::Display for Reason {
 
 /// The steps that one claim takes, in order.
 pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
-    let mut taken = Taken::new(view, limits);
+    let mut claim = Taken::new(view, limits);
     let mut queues = queues(view);
     let mut picks = Vec::new();
-    while picks.len() < limits.batch as usize && !taken.is_full() {
+    while picks.len() < limits.batch as usize && !claim.is_full() {
         // Each step that is taken leaves less room, so a rejected step stays rejected in this
         // claim.
         for queue in queues.values_mut() {
-            while queue.first().is_some_and(|(.., id)| !taken.reasons(*id).is_empty()) {
+            while queue.first().is_some_and(|(.., id)| !claim.reasons(*id).is_empty()) {
                 queue.pop_first();
             }
         }
         let turn = |(deployment, queue): (&DeploymentId, &BTreeSet<Place>)| {
             let (priority, since, rank, id) = *queue.first()?;
-            Some((priority, taken.runs_of(*deployment), since, rank, id))
+            Some((priority, claim.runs_of(*deployment), since, rank, id))
         };
         let Some((.., next)) = queues.iter().filter_map(turn).min() else { break };
-        if taken.take(next).is_ok() {
+        if claim.take(next).is_ok() {
             picks.push(next);
         }
     }
@@ -423,8 +423,8 @@ type Place = (Reverse<i32>, Moment, u32, StepId);
 fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
     let mut queues: BTreeMap<_, BTreeSet<Place>> = BTreeMap::new();
     for (id, step) in view.steps.iter().filter(|(_, step)| step.state == StepState::Todo) {
-        let place = (Reverse(step.priority), step.ready_since, step.rank, *id);
-        queues.entry(step.lane.deployment).or_default().insert(place);
+        let position = (Reverse(step.priority), step.ready_since, step.rank, *id);
+        queues.entry(step.lane.deployment).or_default().insert(position);
     }
     queues
 }
@@ -452,7 +452,7 @@ pub struct Taken<'v> {
 
 impl<'v> Taken<'v> {
     pub fn new(view: &'v AdmissionView, limits: Limits) -> Self {
-        let mut taken = Self {
+        let mut claim = Self {
             view,
             limits,
             steps: BTreeSet::new(),
@@ -465,17 +465,17 @@ impl<'v> Taken<'v> {
             down: BTreeMap::new(),
         };
         for run in &view.open {
-            taken.record_run(run.step, run.node, &run.lane, run.exclusive);
+            claim.record_run(run.step, run.node, &run.lane, run.exclusive);
         }
         for (id, step) in &view.steps {
             if step.state == StepState::Error && step.on_error == OnError::Node {
-                taken.frozen.entry(step.node).or_default().insert(*id);
+                claim.frozen.entry(step.node).or_default().insert(*id);
             }
-            if taken.is_down(step) {
-                taken.mark_down(step);
+            if claim.is_down(step) {
+                claim.mark_down(step);
             }
         }
-        taken
+        claim
     }
 
     fn record_run(&mut self, step: StepId, node: NodeId, lane: &'v LaneKey, exclusive: bool) {

@@ -234,23 +234,23 @@ pub struct Count {
 /// *At least n* with fewer than n parents never holds: it fails closed, and planning rejects it.
 /// *Any* without parents holds.
 pub fn count(join: Join, parents: impl IntoIterator<Item = (EdgeKind, StepState, bool)>) -> Count {
-    let (mut counting, mut satisfied, mut ahead) = (0, 0, 0);
+    let (mut countable, mut satisfied, mut unfinished) = (0, 0, 0);
     for (kind, state, skipped) in parents {
         let satisfies = satisfies(kind, join.after, state, skipped);
         if kind == EdgeKind::OrderOnly {
-            ahead += u32::from(!satisfies);
+            unfinished += u32::from(!satisfies);
         } else {
-            counting += 1;
+            countable += 1;
             satisfied += u32::from(satisfies);
         }
     }
     let missing = match join.need {
-        JoinNeed::All => counting - satisfied,
-        JoinNeed::Any if counting == 0 => 0,
+        JoinNeed::All => countable - satisfied,
+        JoinNeed::Any if countable == 0 => 0,
         need => missing(need, satisfied),
     };
     let satisfied = if join.need == JoinNeed::All { 0 } else { satisfied };
-    Count { pending: missing + ahead, satisfied }
+    Count { pending: missing + unfinished, satisfied }
 }
 
 /// Whether a parent in this state satisfies a child's edge of this kind.
@@ -272,10 +272,10 @@ pub(super) fn missing(need: JoinNeed, satisfied: u32) -> u32 {
     }
 }
 
-/// The delay before the next attempt: `first` seconds after the first failure, twice as long after
+/// The delay before the next attempt: `initial` seconds after the first failure, twice as long after
 /// each further one, at most [`LONGEST_BACKOFF`].
-pub fn backoff(first: u32, failures: u32) -> Duration {
-    let doubled = u64::from(first).saturating_mul(1 << failures.saturating_sub(1).min(31));
+pub fn backoff(initial: u32, failures: u32) -> Duration {
+    let doubled = u64::from(initial).saturating_mul(1 << failures.saturating_sub(1).min(31));
     Duration::from_secs(doubled).min(LONGEST_BACKOFF)
 }
 

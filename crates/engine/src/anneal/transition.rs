@@ -267,19 +267,19 @@ pub enum Broken {
 /// [`Stop::Missing`] until enough is loaded. [`Stop::Refused`] if the change does not fit.
 /// [`Stop::Broken`] if the loaded rows violate an invariant.
 pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
-    let mut work = Propagation::new(world);
+    let mut propagation = Propagation::new(world);
     match change {
-        Change::Step { step, event } => work.event(*step, event)?,
+        Change::Step { step, event } => propagation.event(*step, event)?,
         Change::Commit(steps) => {
             for committed in steps {
-                work.touch(committed.step, |touch| touch.committed = Some(committed));
+                propagation.touch(committed.step, |touch| touch.committed = Some(committed));
             }
         }
-        Change::NodeDown { node } => work.on_node(*node, |touch| touch.node_down = true),
-        Change::NodeUp { node } => work.on_node(*node, |touch| touch.node_up = true),
-        Change::Settle { steps } => steps.iter().for_each(|step| work.touch(*step, |_| ())),
+        Change::NodeDown { node } => propagation.on_node(*node, |touch| touch.node_down = true),
+        Change::NodeUp { node } => propagation.on_node(*node, |touch| touch.node_up = true),
+        Change::Settle { steps } => steps.iter().for_each(|step| propagation.touch(*step, |_| ())),
     }
-    work.finish()
+    propagation.finish()
 }
 
 /// Applies several changes in order, each to the result of the previous one. The outcome is the
@@ -294,12 +294,12 @@ pub fn apply_each(
     changes: &[Change],
 ) -> Result<(Outcome, BTreeMap<usize, Refused>), Stop> {
     let mut now = world.clone();
-    let (mut whole, mut refused) = (Outcome::default(), BTreeMap::new());
+    let (mut merged, mut refused) = (Outcome::default(), BTreeMap::new());
     for (place, change) in changes.iter().enumerate() {
         match apply(&now, change) {
             Ok(outcome) => {
                 now.take(&outcome);
-                whole = whole.then(outcome);
+                merged = merged.then(outcome);
             }
             Err(Stop::Refused(reason)) => {
                 refused.insert(place, reason);
@@ -307,7 +307,7 @@ pub fn apply_each(
             Err(other) => return Err(other),
         }
     }
-    Ok((whole, refused))
+    Ok((merged, refused))
 }
 
 /// Why a step is in the queue.
@@ -501,12 +501,12 @@ impl<'c> Propagation<'c> {
             let join_after = step.join.after;
             let was = satisfies(child.kind, join_after, before, skipped);
             let is = satisfies(child.kind, join_after, after, skipped);
-            let struck = errored && !is && child.kind != EdgeKind::OrderOnly;
-            if was == is && !struck {
+            let blocked = errored && !is && child.kind != EdgeKind::OrderOnly;
+            if was == is && !blocked {
                 continue;
             }
             let touch = self.queue.entry(key).or_default();
-            touch.errored |= struck;
+            touch.errored |= blocked;
             let counted_later =
                 touch.committed.is_some_and(|committed| committed.parents.is_some());
             if was != is && !counted_later {
@@ -615,7 +615,7 @@ impl<'c> Propagation<'c> {
         let state = step.progress.state;
         let rests = step.rests();
         let present = step.progress.generation;
-        let unasked = step.destructive && state == StepState::Error;
+        let needs_decision = step.destructive && state == StepState::Error;
         let fits = match event {
             Event::Started => state == StepState::Todo,
             Event::Retry { .. } => state == StepState::Error,
@@ -640,7 +640,7 @@ impl<'c> Propagation<'c> {
             // A person who cancels a run wants it to stop. TODO would start the next one at once.
             Event::Cancelled { by } => self.fail(id, &format!("cancelled by {by}")),
             Event::Retry { why } => self.retry(id, *why),
-            Event::Rerun { generation, .. } if unasked && *generation == present => {
+            Event::Rerun { generation, .. } if needs_decision && *generation == present => {
                 Err(Refused::Unasked { step: id }.into())
             }
             Event::Rerun { generation, why } => self.rerun(id, *generation, *why),

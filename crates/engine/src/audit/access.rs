@@ -69,20 +69,20 @@ impl Access {
     }
 
     /// Whether the approval does not count, because the access came from an author.
-    pub(super) fn bars(&self, question: &ApprovalContext<'_>) -> bool {
-        let mut open = vec![(question.person, question.judged)];
+    pub(super) fn bars(&self, approval: &ApprovalContext<'_>) -> bool {
+        let mut open = vec![(approval.person, approval.judged)];
         let mut seen = BTreeSet::new();
         while let Some((person, at)) = open.pop() {
             for (id, change) in &self.0 {
-                let unconfirmed = change.confirmed.is_none_or(|seq| seq >= question.commit);
+                let unconfirmed = change.confirmed.is_none_or(|seq| seq >= approval.commit);
                 let counts = change.person == person
                     && change.at <= at
-                    && (unconfirmed && change.at > at - question.cooling
-                        || change.lasting && change.at > question.submitted);
+                    && (unconfirmed && change.at > at - approval.cooling
+                        || change.lasting && change.at > approval.submitted);
                 if !counts || !seen.insert(*id) {
                     continue;
                 }
-                if change.by != question.person && question.authors.contains(&change.by) {
+                if change.by != approval.person && approval.authors.contains(&change.by) {
                     return true;
                 }
                 open.push((change.by, change.at));

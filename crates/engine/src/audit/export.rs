@@ -676,7 +676,7 @@ impl Check {
         Ok(())
     }
 
-    fn grant(&mut self, seq: u64, subject: &str, given: bool) {
+    fn grant(&mut self, seq: u64, subject: &str, granted: bool) {
         let mut parts = subject.split(' ');
         let (Some(person), Some("reviewer")) =
             (parts.next().and_then(|id| id.parse().ok()), parts.next())
@@ -691,7 +691,7 @@ impl Check {
             parts: 0,
             void_to: 0,
         });
-        let parts = last.parts + if given { 1 } else { -1 };
+        let parts = last.parts + if granted { 1 } else { -1 };
         history.push(Standing { seq, parts, ..last });
     }
 

@@ -136,21 +136,21 @@ impl Chain {
     /// # Errors
     /// If it is not the next entry, or not the text that was sealed.
     pub fn add(&mut self, entry: &SealedEntry) -> Result<(), Broken> {
-        let begins = self.first == 0;
-        let wanted = if begins { entry.seq.max(1) } else { self.last + 1 };
+        let is_first = self.first == 0;
+        let wanted = if is_first { entry.seq.max(1) } else { self.last + 1 };
         if entry.seq != wanted {
             return Err(Broken::Place { wanted, found: entry.seq });
         }
         // An export may begin later. Its first entry then has a previous link that is not known
         // here.
-        let goes_on = if begins && entry.seq > 1 { true } else { entry.previous == self.hash };
-        if !goes_on {
+        let is_linked = if is_first && entry.seq > 1 { true } else { entry.previous == self.hash };
+        if !is_linked {
             return Err(Broken::BrokenLink(entry.seq));
         }
         if link(entry.previous, &entry.content) != entry.hash {
             return Err(Broken::Content(entry.seq));
         }
-        if begins {
+        if is_first {
             (self.first, self.from) = (entry.seq, entry.previous);
         }
         (self.last, self.hash) = (entry.seq, entry.hash);

@@ -792,10 +792,10 @@ fn bounded(gathered: Gathered<'_>, names: &Named<'_>) -> WaveGroup {
         .filter(|limit| usize::try_from(*limit).is_ok_and(|limit| limit < group.nodes));
     group.in_chunks &= group.at_once.is_some();
     group.first = nodes.into_iter().collect();
-    let awaited = |((role, deployment), wave): ((&RoleName, DeploymentId), u32)| {
+    let dependency = |((role, deployment), wave): ((&RoleName, DeploymentId), u32)| {
         Some(WaveDependency { wave, role: role.clone(), deployment: names.deployment(deployment)? })
     };
-    let mut after: Vec<WaveDependency> = after.into_iter().filter_map(awaited).collect();
+    let mut after: Vec<WaveDependency> = after.into_iter().filter_map(dependency).collect();
     after.sort_by(|a, b| b.wave.cmp(&a.wave).then_with(|| a.cmp(b)));
     group.after = Counted::up_to(NAMED, after);
     group

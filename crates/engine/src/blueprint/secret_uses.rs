@@ -138,11 +138,13 @@ pub fn secret_changes(planned: &Planned<'_>) -> Vec<SecretChange> {
             found.compare(SecretKind::Data, (user(&old), was), (user(&new), is), None);
         }
     }
-    for (node, key, follows) in affected_noderoles(planned.difference, [&old, &new]) {
+    for (node, key, includes_inherited) in affected_noderoles(planned.difference, [&old, &new]) {
         let fqdn = [&new, &old].into_iter().find_map(|side| side.blueprint.nodes.get(&node));
         let fqdn = fqdn.map(|stored| stored.doc.fqdn.clone());
-        let (was, is) =
-            (old.of_noderole(node, &key, follows), new.of_noderole(node, &key, follows));
+        let (was, is) = (
+            old.of_noderole(node, &key, includes_inherited),
+            new.of_noderole(node, &key, includes_inherited),
+        );
         found.compare(SecretKind::Data, was, is, fqdn);
     }
     for node in &planned.difference.nodes {
@@ -165,9 +167,9 @@ fn affected_noderoles(
     let mut found: BTreeMap<(NodeId, NoderoleKey), bool> = BTreeMap::new();
     for node in &difference.nodes {
         for noderole in &node.noderoles {
-            let follows =
+            let includes_inherited =
                 noderole.mark == Mark::Added || noderole.rewired || noderole.bound.is_some();
-            found.insert((node.id, noderole.noderole.clone()), follows);
+            found.insert((node.id, noderole.noderole.clone()), includes_inherited);
         }
     }
     let told: BTreeMap<DeploymentId, Option<BTreeSet<&RoleName>>> = difference
@@ -190,7 +192,10 @@ fn affected_noderoles(
             }
         }
     }
-    found.into_iter().map(|((node, key), follows)| (node, key, follows)).collect()
+    found
+        .into_iter()
+        .map(|((node, key), includes_inherited)| (node, key, includes_inherited))
+        .collect()
 }
 
 /// The user of a secret.
@@ -266,13 +271,13 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The noderole as a user, and the secrets that it receives. If `follows`, this includes
+    /// The noderole as a user, and the secrets that it receives. If `includes_inherited`, this includes
     /// secrets from the data of other noderoles.
     fn of_noderole(
         &self,
         node: NodeId,
         key: &NoderoleKey,
-        follows: bool,
+        includes_inherited: bool,
     ) -> (Option<User>, SecretUses) {
         let Some((_, noderole)) = self.blueprint.noderole(node, key) else {
             return (None, SecretUses::new());
@@ -281,7 +286,7 @@ impl<'a> Side<'a> {
             return (None, SecretUses::new());
         };
         let mut uses = self.own(node, key, noderole);
-        if follows {
+        if includes_inherited {
             for (node, other) in self.seen(node, key, noderole) {
                 let Some((_, noderole)) = self.blueprint.noderole(node, other) else { continue };
                 let id = other.id(node);

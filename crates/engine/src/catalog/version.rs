@@ -183,8 +183,8 @@ pub fn before<'c>(
     barclamp: &BarclampName,
     version: &str,
 ) -> Option<&'c Arc<Barclamp>> {
-    let of_it = catalog.barclamps().filter(|(_, other)| other.name == *barclamp);
-    let older = of_it.filter(|(_, other)| order(&other.version, version).is_lt());
+    let versions = catalog.barclamps().filter(|(_, other)| other.name == *barclamp);
+    let older = versions.filter(|(_, other)| order(&other.version, version).is_lt());
     older
         .max_by(|a, b| by_number((a.0, &a.1.version), (b.0, &b.1.version)))
         .map(|(_, barclamp)| barclamp)

@@ -398,10 +398,12 @@ fn validate_addresses(addresses: &[String]) -> Result<Vec<String>, ConnectionErr
     }
     let canonical: Vec<String> =
         addresses.iter().map(|address| canonical_address(address)).collect();
-    let twice =
+    let duplicate =
         canonical.iter().enumerate().find(|(at, address)| canonical[..*at].contains(address));
-    match twice {
-        Some((_, twice)) => wrong("addresses", format!("{twice} is listed twice. Name it once")),
+    match duplicate {
+        Some((_, duplicate)) => {
+            wrong("addresses", format!("{duplicate} is listed twice. Name it once"))
+        }
         None => Ok(canonical),
     }
 }

@@ -211,8 +211,8 @@ fn walk(
     let mut seen = from.clone();
     let mut edge: Vec<NoderoleId> = from.iter().copied().collect();
     for _ in 0..steps {
-        let further = edge.iter().flat_map(|id| next.get(id).into_iter().flatten());
-        edge = further
+        let next_ids = edge.iter().flat_map(|id| next.get(id).into_iter().flatten());
+        edge = next_ids
             .filter(|id| known.contains(*id))
             .copied()
             .filter(|id| seen.insert(*id))
@@ -237,13 +237,13 @@ impl Skeleton {
                 }
             }
         }
-        let beyond: BTreeSet<NoderoleId> = items
+        let outside: BTreeSet<NoderoleId> = items
             .values()
             .flat_map(|item| &item.parents)
             .map(|(parent, _)| *parent)
             .filter(|parent| !items.contains_key(parent))
             .collect();
-        for id in beyond {
+        for id in outside {
             let found = self.place(id).and_then(|(node, key)| self.item(*node, key));
             items.extend(found.map(|item| (item.id, item)));
         }

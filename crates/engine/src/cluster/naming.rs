@@ -103,8 +103,8 @@ fn serial(text: &str) -> Option<String> {
         "unknown",
     ];
     let one_letter = plain.chars().all(|c| plain.starts_with(c));
-    let counted = "0123456789".starts_with(&plain) || "123456789".starts_with(&plain);
-    (plain.len() >= 4 && !one_letter && !counted && !PLACEHOLDERS.contains(&plain.as_str()))
+    let is_sequence = "0123456789".starts_with(&plain) || "123456789".starts_with(&plain);
+    (plain.len() >= 4 && !one_letter && !is_sequence && !PLACEHOLDERS.contains(&plain.as_str()))
         .then_some(plain)
 }
 

@@ -139,12 +139,12 @@ impl Skeleton {
             one.nodes.get(id).map(|stored| stored.hash)
                 == other.nodes.get(id).map(|stored| stored.hash)
         };
-        let mut wanted: BTreeMap<NodeId, Option<SkeletonNode>> = BTreeMap::new();
+        let mut changed: BTreeMap<NodeId, Option<SkeletonNode>> = BTreeMap::new();
         for id in before.nodes.keys().filter(|id| !after.nodes.contains_key(id)) {
-            wanted.insert(*id, None);
+            changed.insert(*id, None);
         }
         for (id, stored) in after.nodes.iter().filter(|(id, _)| !same(before, after, id)) {
-            wanted.insert(*id, Some(SkeletonNode::of(&stored.doc)));
+            changed.insert(*id, Some(SkeletonNode::of(&stored.doc)));
         }
         let bare: BTreeMap<NodeId, SkeletonNode> = bare
             .into_iter()
@@ -156,14 +156,14 @@ impl Skeleton {
             .iter()
             .filter(|(id, node)| node.bare && !bare.contains_key(id) && !documented(id))
         {
-            wanted.insert(*id, None);
+            changed.insert(*id, None);
         }
         for (id, node) in bare {
             if !documented(&id) && self.nodes.get(&id) != Some(&node) {
-                wanted.insert(id, Some(node));
+                changed.insert(id, Some(node));
             }
         }
-        for (id, node) in wanted {
+        for (id, node) in changed {
             self.replace(id, node, catalog)?;
         }
         Ok(())
@@ -194,9 +194,9 @@ impl Skeleton {
         self.places.clear();
         self.children.clear();
         let nodes = std::mem::take(&mut self.nodes);
-        let noted = nodes.iter().try_for_each(|(id, node)| self.note(*id, node, catalog));
+        let result = nodes.iter().try_for_each(|(id, node)| self.note(*id, node, catalog));
         self.nodes = nodes;
-        noted
+        result
     }
 
     /// Adds a node to the index.

@@ -37,11 +37,11 @@ impl PathSet {
 
 /// All paths from one of `from` down to one of `to`, in the direction from parents to children.
 pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<NoderoleId>) -> PathSet {
-    let behind = reach(items, from, Way::Down, usize::MAX);
+    let descendants = reach(items, from, Way::Down, usize::MAX);
     let before = reach(items, to, Way::Up, usize::MAX);
     let mut trail = PathSet::default();
     for item in items.iter().filter(|item| before.contains(&item.id)) {
-        for (parent, _) in item.parents.iter().filter(|(parent, _)| behind.contains(parent)) {
+        for (parent, _) in item.parents.iter().filter(|(parent, _)| descendants.contains(parent)) {
             trail.edges.insert((*parent, item.id));
             trail.noderoles.extend([*parent, item.id]);
         }
@@ -61,28 +61,28 @@ pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<Nodero
         |a: (u64, usize), b: (u64, usize)| a.0.cmp(&b.0).then_with(|| name(b.1).cmp(&name(a.1)));
     let mut heaviest: Vec<(u64, Option<usize>)> = vec![(0, None); items.len()];
     for at in &order.sorted {
-        let ways = order.parents[*at].iter().map(|parent| (heaviest[*parent].0, *parent));
-        let best = ways.max_by(|a, b| better(*a, *b));
+        let candidates = order.parents[*at].iter().map(|parent| (heaviest[*parent].0, *parent));
+        let best = candidates.max_by(|a, b| better(*a, *b));
         let before = best.map_or(0, |(weight, _)| weight);
         heaviest[*at] =
             (before.saturating_add(weight(items[*at].id)), best.map(|(_, parent)| parent));
     }
     let last = order.sorted.iter().map(|at| (heaviest[*at].0, *at)).max_by(|a, b| better(*a, *b));
     let mut at = last.map(|(_, at)| at);
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     while let Some(now) = at {
-        way.push(items[now].id);
+        path.push(items[now].id);
         at = heaviest[now].1;
     }
-    way.reverse();
-    way
+    path.reverse();
+    path
 }
 
 /// The trail that consists of one path.
-pub fn along(way: &[NoderoleId]) -> PathSet {
+pub fn along(path: &[NoderoleId]) -> PathSet {
     PathSet {
-        noderoles: way.iter().copied().collect(),
-        edges: way.windows(2).map(|pair| (pair[0], pair[1])).collect(),
+        noderoles: path.iter().copied().collect(),
+        edges: path.windows(2).map(|pair| (pair[0], pair[1])).collect(),
     }
 }
 
@@ -106,10 +106,10 @@ struct Order {
 
 impl Order {
     fn of(items: &[Item]) -> Self {
-        let place: BTreeMap<NoderoleId, usize> =
+        let index: BTreeMap<NoderoleId, usize> =
             items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
         let known = |item: &Item| {
-            item.parents.iter().filter_map(|(parent, _)| place.get(parent).copied()).collect()
+            item.parents.iter().filter_map(|(parent, _)| index.get(parent).copied()).collect()
         };
         let parents: Vec<Vec<usize>> = items.iter().map(known).collect();
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
@@ -118,14 +118,15 @@ impl Order {
                 children[*parent].push(at);
             }
         }
-        let mut waiting: Vec<usize> = parents.iter().map(Vec::len).collect();
-        let mut sorted: Vec<usize> = (0..items.len()).filter(|at| waiting[*at] == 0).collect();
+        let mut missing_parents: Vec<usize> = parents.iter().map(Vec::len).collect();
+        let mut sorted: Vec<usize> =
+            (0..items.len()).filter(|at| missing_parents[*at] == 0).collect();
         let mut next = 0;
         while let Some(at) = sorted.get(next).copied() {
             next += 1;
             for child in &children[at] {
-                waiting[*child] -= 1;
-                if waiting[*child] == 0 {
+                missing_parents[*child] -= 1;
+                if missing_parents[*child] == 0 {
                     sorted.push(*child);
                 }
             }

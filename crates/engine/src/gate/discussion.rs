@@ -45,8 +45,8 @@ pub enum NoVoice {
 ///
 /// # Errors
 /// [`NoVoice`] with the reason.
-pub fn may_write(voice: DiscussionAccess, open: bool) -> Result<(), NoVoice> {
-    if !voice.writes {
+pub fn may_write(access: DiscussionAccess, open: bool) -> Result<(), NoVoice> {
+    if !access.writes {
         return Err(NoVoice::Viewer);
     }
     if open { Ok(()) } else { Err(NoVoice::Closed) }
@@ -56,9 +56,9 @@ pub fn may_write(voice: DiscussionAccess, open: bool) -> Result<(), NoVoice> {
 ///
 /// # Errors
 /// [`NoVoice`] with the reason.
-pub fn may_resolve(voice: DiscussionAccess, opener: PersonId, open: bool) -> Result<(), NoVoice> {
-    may_write(voice, open)?;
-    if voice.person == opener || voice.reviews { Ok(()) } else { Err(NoVoice::NotYours) }
+pub fn may_resolve(access: DiscussionAccess, opener: PersonId, open: bool) -> Result<(), NoVoice> {
+    may_write(access, open)?;
+    if access.person == opener || access.reviews { Ok(()) } else { Err(NoVoice::NotYours) }
 }
 
 #[cfg(test)]

@@ -221,8 +221,8 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] for the first invalid setting.
     pub fn check(&self) -> Result<(), PolicyError> {
-        let asked = std::iter::once(self.approvals).chain(self.by_risk.values().copied());
-        match asked.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
+        let required = std::iter::once(self.approvals).chain(self.by_risk.values().copied());
+        match required.into_iter().find(|n| !(1..=MAX_APPROVALS).contains(n)) {
             Some(found) => Err(PolicyError::Approvals { found }),
             None if self.cooling_hours > MAX_COOLING_HOURS => {
                 Err(PolicyError::Cooling { found: self.cooling_hours })
@@ -760,9 +760,9 @@ fn enough(
     let broken = (approvals < needed).then(|| {
         let more = needed - approvals;
         let able = u32::try_from(can_approve.len()).unwrap_or(u32::MAX);
-        let barred = access::explained(facts, others);
+        let excluded = access::explained(facts, others);
         let who = match able {
-            0 if barred.is_empty() => {
+            0 if excluded.is_empty() => {
                 format!("No reviewer is left. {}", facts.helpers.permission_hint("reviewer"))
             }
             0 => format!("{more} more needed"),
@@ -773,7 +773,7 @@ fn enough(
             ),
             _ => format!("{more} more needed. Can act: {}", named(can_approve)),
         };
-        let said = [counted.clone(), who].into_iter().chain(barred.into_iter().take(NAMED));
+        let said = [counted.clone(), who].into_iter().chain(excluded.into_iter().take(NAMED));
         said.collect::<Vec<_>>().join(". ")
     });
     let holds: Vec<String> = [counted].into_iter().chain(access::noted(facts, approving)).collect();
@@ -796,13 +796,13 @@ fn objections(facts: &Facts) -> RuleResult {
              {names}{change}"
         )
     });
-    let gone = disregarded(facts);
-    let holds = match gone.as_slice() {
+    let ignored = disregarded(facts);
+    let holds = match ignored.as_slice() {
         [] => "No objections".to_owned(),
-        gone => format!(
+        ignored => format!(
             "No objections from current reviewers. Objections of people who may no longer review \
              do not count: {}",
-            named(gone)
+            named(ignored)
         ),
     };
     state(Rule::Objections, broken, &holds)

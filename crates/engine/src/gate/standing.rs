@@ -70,7 +70,7 @@ pub fn turn(
     facts: &Facts,
     gate: &GateResult,
     person: PersonId,
-    may_commit: bool,
+    can_commit: bool,
 ) -> Option<ReviewAction> {
     // An approval that does not count must be given again once it would.
     let said = || {
@@ -85,7 +85,7 @@ pub fn turn(
         {
             Some(ReviewAction::Judge)
         }
-        Standing::Open if may_commit => Some(ReviewAction::Commit),
+        Standing::Open if can_commit => Some(ReviewAction::Commit),
         _ => None,
     }
 }

@@ -62,39 +62,39 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
 
 /// People whose last verdict is an objection that does not count. They may no longer review, or
 /// their account was disabled after it.
-pub fn disregarded(facts: &Facts) -> Vec<&str> {
+pub fn disregarded(input: &Facts) -> Vec<&str> {
     let ignored = |reviewer: &&Reviewer| {
-        let last = facts.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);
+        let last = input.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);
         last.is_some_and(|verdict| {
             verdict.kind != VerdictKind::Approve && (verdict.void || !reviewer.eligible)
         })
     };
-    let gone = facts.people.iter().filter(|p| !facts.authors.contains(&p.id)).filter(ignored);
-    gone.map(|p| p.name.as_str()).collect()
+    let objectors = input.people.iter().filter(|p| !input.authors.contains(&p.id)).filter(ignored);
+    objectors.map(|p| p.name.as_str()).collect()
 }
 
 /// Checks whether a person may give a verdict.
 ///
 /// # Errors
 /// The reason, with the names of people who can help.
-pub fn check_can_review_or_explain(facts: &Facts, person: PersonId) -> Result<(), String> {
-    may_judge(facts, person).map_err(|no| match no {
+pub fn check_can_review_or_explain(input: &Facts, person: PersonId) -> Result<(), String> {
+    may_judge(input, person).map_err(|no| match no {
         // No one can review an old version, so the message gives no names.
         VerdictError::NotNewest => no.to_string(),
         VerdictError::Author | VerdictError::NotAReviewer => {
-            format!("{no}. {}", others(facts, person))
+            format!("{no}. {}", others(input, person))
         }
     })
 }
 
-fn others(facts: &Facts, person: PersonId) -> String {
-    let able = facts
+fn others(input: &Facts, person: PersonId) -> String {
+    let able = input
         .people
         .iter()
-        .filter(|p| p.eligible && p.id != person && !facts.authors.contains(&p.id));
+        .filter(|p| p.eligible && p.id != person && !input.authors.contains(&p.id));
     let able: Vec<&str> = able.map(|p| p.name.as_str()).collect();
     match able.as_slice() {
-        [] => format!("No other person may review. {}", facts.helpers.permission_hint("reviewer")),
+        [] => format!("No other person may review. {}", input.helpers.permission_hint("reviewer")),
         able => format!("Can act: {}", named(able)),
     }
 }

@@ -15,9 +15,9 @@ use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
 
 /// The reviewed data of a noderole: the deployment's data for the role, with its own data on top.
-fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
+fn reviewed(context: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
     let noderole = node.noderoles.get(key)?;
-    let shared = look
+    let shared = context
         .planned()
         .new
         .deployments
@@ -29,15 +29,16 @@ fn reviewed(look: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value>
     }
 }
 
-pub(super) fn schema_mismatch(look: &Look<'_>, found: &mut Found) {
-    for step in &look.planned().projection.steps {
+pub(super) fn schema_mismatch(context: &Look<'_>, findings: &mut Found) {
+    for step in &context.planned().projection.steps {
         let Some(role) =
-            look.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some()))
+            context.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some()))
         else {
             continue;
         };
-        let stored = look.planned().new.nodes.get(&step.node);
-        let Some(value) = stored.and_then(|stored| reviewed(look, &stored.doc, &step.key)) else {
+        let stored = context.planned().new.nodes.get(&step.node);
+        let Some(value) = stored.and_then(|stored| reviewed(context, &stored.doc, &step.key))
+        else {
             continue;
         };
         for attrib in &role.attribs {
@@ -51,14 +52,14 @@ pub(super) fn schema_mismatch(look: &Look<'_>, found: &mut Found) {
                 let what = format!("Value {path} is required, but a null removes it");
                 let remedy =
                     format!("Remove the null, or set a value for attribute {}", attrib.name);
-                found.add_noderole(look, (step.node, &step.key), what, remedy);
+                findings.add_noderole(context, (step.node, &step.key), what, remedy);
                 continue;
             }
             let Some(value) = at(&value, &attrib.map) else { continue };
             for misfit in misfits(value, schema) {
                 let what = format!("Value {path}{} {}", misfit.path, misfit.what);
                 let remedy = format!("Change it to match the schema of attribute {}", attrib.name);
-                found.add_noderole(look, (step.node, &step.key), what, remedy);
+                findings.add_noderole(context, (step.node, &step.key), what, remedy);
             }
         }
     }
@@ -89,15 +90,15 @@ struct WrittenValue<'a> {
 }
 
 /// Every added or changed value, read from the documents because the difference masks some.
-fn written<'a>(look: &Look<'a>) -> Vec<WrittenValue<'a>> {
-    let planned = look.subject.planned;
+fn written<'a>(context: &Look<'a>) -> Vec<WrittenValue<'a>> {
+    let planned = context.subject.planned;
     let values =
         |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
-            let kept = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
-            let there = kept.filter_map(move |change| {
+            let present = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
+            let values_present = present.filter_map(move |change| {
                 Some((change.path.as_str(), data.pointer(&change.path)?))
             });
-            there
+            values_present
                 .map(move |(path, value)| WrittenValue { at: at.clone(), noderole, path, value })
                 .collect::<Vec<_>>()
         };
@@ -118,7 +119,7 @@ fn written<'a>(look: &Look<'a>) -> Vec<WrittenValue<'a>> {
         let Some(stored) = planned.new.nodes.get(&node.id) else { continue };
         for noderole in &node.noderoles {
             let Some(doc) = stored.doc.noderoles.get(&noderole.noderole) else { continue };
-            let place = look.place(node.id, &noderole.noderole);
+            let place = context.place(node.id, &noderole.noderole);
             all.extend(values(&noderole.data, &doc.data, place, Some(noderole.id)));
         }
     }
@@ -147,15 +148,15 @@ const SECRET_REMEDY: &str = "Store it as a secret and refer to it with {\"$secre
                             in plain text";
 
 fn told(
-    look: &Look<'_>,
-    found: &mut Found,
+    context: &Look<'_>,
+    findings: &mut Found,
     remedy: &str,
     judge: impl Fn(&str, &Value) -> Option<&'static str>,
 ) {
-    for written in written(look) {
+    for written in written(context) {
         leaves(written.value, written.path.to_owned(), &mut |path, value| {
             if let Some(what) = judge(path, value) {
-                found.push(
+                findings.push(
                     written.at.clone(),
                     written.noderole,
                     format!("Value {path} {what}"),
@@ -166,8 +167,8 @@ fn told(
     }
 }
 
-pub(super) fn plain_secret(look: &Look<'_>, found: &mut Found) {
-    told(look, found, SECRET_REMEDY, |_, value| secret_format(value.as_str()?));
+pub(super) fn plain_secret(context: &Look<'_>, findings: &mut Found) {
+    told(context, findings, SECRET_REMEDY, |_, value| secret_format(value.as_str()?));
 }
 
 /// The kind of secret, if the text has a format that only secrets have.
@@ -189,15 +190,15 @@ fn secret_format(text: &str) -> Option<&'static str> {
     token.then_some("contains an access token")
 }
 
-pub(super) fn invalid_secret_reference(look: &Look<'_>, found: &mut Found) {
+pub(super) fn invalid_secret_reference(context: &Look<'_>, findings: &mut Found) {
     let remedy = r#"Write {"$secret": "name", "version": 1} with both keys and no others"#;
-    told(look, found, remedy, |_, value| {
+    told(context, findings, remedy, |_, value| {
         (secret::is_reference(value) && secret::reference(value).is_none())
             .then_some("is not a complete reference to a secret")
     });
     let remedy = "Use the name under which workers store it. Its parts are separated by slashes, \
                   and no part may be empty or start with a dot";
-    told(look, found, remedy, |_, value| {
+    told(context, findings, remedy, |_, value| {
         let secret = secret::reference(value)?;
         secret
             .parts()
@@ -208,30 +209,31 @@ pub(super) fn invalid_secret_reference(look: &Look<'_>, found: &mut Found) {
 
 /// Reports on each secret that data starts to use with this change.
 fn begun(
-    look: &Look<'_>,
-    found: &mut Found,
+    context: &Look<'_>,
+    findings: &mut Found,
     judge: impl Fn(&SecretChange) -> Option<(String, String)>,
 ) {
-    for change in secret_changes(look.planned()).iter().filter(|change| change.is_new_to_runs()) {
+    for change in secret_changes(context.planned()).iter().filter(|change| change.is_new_to_runs())
+    {
         let role = change.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
         if let Some((what, remedy)) = judge(change) {
-            found.add(format!("{role}{}", change.deployment), what, remedy);
+            findings.add(format!("{role}{}", change.deployment), what, remedy);
         }
     }
 }
 
 /// A secret is a node key if workers report it as one or a node's connection uses it.
-pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
+pub(super) fn node_key_as_data(context: &Look<'_>, findings: &mut Found) {
     let keys = OnceCell::new();
     let of_nodes = || -> BTreeSet<&str> {
-        let docs = look.planned().new.nodes.values().map(|stored| &stored.doc);
+        let docs = context.planned().new.nodes.values().map(|stored| &stored.doc);
         let ssh = docs.filter_map(|doc| {
             if let Some(Connection::Ssh(ssh)) = &doc.connection { Some(ssh) } else { None }
         });
         ssh.map(|ssh| ssh.key.name.as_str()).collect()
     };
-    begun(look, found, |SecretChange { secret, inherited, .. }| {
-        let reported = look.subject.secrets.and_then(|known| known.get(&secret.name));
+    begun(context, findings, |SecretChange { secret, inherited, .. }| {
+        let reported = context.subject.secrets.and_then(|known| known.get(&secret.name));
         let reported =
             reported.is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
         let is_key =
@@ -244,9 +246,9 @@ pub(super) fn node_key_as_data(look: &Look<'_>, found: &mut Found) {
     });
 }
 
-pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
-    let Some(known) = look.subject.secrets else { return };
-    begun(look, found, |SecretChange { secret, deployment, inherited, .. }| {
+pub(super) fn unusable_secret(context: &Look<'_>, findings: &mut Found) {
+    let Some(known) = context.subject.secrets else { return };
+    begun(context, findings, |SecretChange { secret, deployment, inherited, .. }| {
         let file = format!("{}/secret.toml", secret.name);
         let Some(known) = known.get(&secret.name) else {
             return Some((
@@ -302,8 +304,8 @@ pub(super) fn unusable_secret(look: &Look<'_>, found: &mut Found) {
     });
 }
 
-pub(super) fn suspected_secret(look: &Look<'_>, found: &mut Found) {
-    told(look, found, SECRET_REMEDY, |path, value| {
+pub(super) fn suspected_secret(context: &Look<'_>, findings: &mut Found) {
+    told(context, findings, SECRET_REMEDY, |path, value| {
         let text =
             value.as_str().filter(|text| !text.is_empty() && secret_format(text).is_none())?;
         // A path or URL of a secret reveals nothing about the secret.
@@ -332,18 +334,18 @@ fn has_secret_name(path: &str) -> bool {
     ends.iter().any(|end| name.ends_with(end))
 }
 
-pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
+pub(super) fn shared_key(context: &Look<'_>, findings: &mut Found) {
     let mut touched: BTreeMap<NodeId, BTreeSet<&NoderoleKey>> = BTreeMap::new();
-    for step in &look.planned().projection.steps {
+    for step in &context.planned().projection.steps {
         touched.entry(step.node).or_default().insert(&step.key);
     }
     for (id, touched) in touched {
-        let Some(node) = look.planned().new.nodes.get(&id).map(|stored| &*stored.doc) else {
+        let Some(node) = context.planned().new.nodes.get(&id).map(|stored| &*stored.doc) else {
             continue;
         };
         let mut setters: BTreeMap<String, Vec<(&NoderoleKey, Value)>> = BTreeMap::new();
         for key in node.noderoles.keys() {
-            let Some(value) = reviewed(look, node, key) else { continue };
+            let Some(value) = reviewed(context, node, key) else { continue };
             leaves(&value, String::new(), &mut |path, value| {
                 if !path.is_empty() && !path.rsplit('/').any(|part| part.parse::<usize>().is_ok()) {
                     setters.entry(path.to_owned()).or_default().push((key, value.clone()));
@@ -360,8 +362,8 @@ pub(super) fn shared_key(look: &Look<'_>, found: &mut Found) {
                             "Noderoles {first} and {second} both set {path}, but neither runs \
                              after the other"
                         );
-                        found.add(
-                            look.fqdn(node.id),
+                        findings.add(
+                            context.fqdn(node.id),
                             what,
                             "Set it in only one of them, or let one require the other",
                         );

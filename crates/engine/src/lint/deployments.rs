@@ -14,19 +14,22 @@ use crate::gate::{Demand, PolicySetting, Risk};
 use crate::ids::{DeploymentId, NoderoleId};
 use crate::plan::base::is_within;
 
-pub(super) fn node_outside_deployment(look: &Look<'_>, found: &mut Found) {
-    let new = look.planned().new;
-    for node in look.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id)) {
+pub(super) fn node_outside_deployment(context: &Look<'_>, findings: &mut Found) {
+    let new = context.planned().new;
+    for node in context.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id))
+    {
         for (key, noderole) in &node.doc.noderoles {
             if !is_within(new, node.doc.deployment, noderole.deployment) {
-                let (of, place) =
-                    (look.deployment(noderole.deployment), look.deployment(node.doc.deployment));
+                let (of, place) = (
+                    context.deployment(noderole.deployment),
+                    context.deployment(node.doc.deployment),
+                );
                 let what = format!(
                     "The noderole is bound in {of}, but its node would be in {place}, which is not \
                      below {of}"
                 );
-                found.add_noderole(
-                    look,
+                findings.add_noderole(
+                    context,
                     (node.doc.id, key),
                     what,
                     format!("Unbind it first, or leave the node in {of}"),
@@ -36,24 +39,24 @@ pub(super) fn node_outside_deployment(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn mixed_policy_change(look: &Look<'_>, found: &mut Found) {
-    let Some((before, after)) = look.subject.policy else { return };
+pub(super) fn mixed_policy_change(context: &Look<'_>, findings: &mut Found) {
+    let Some((before, after)) = context.subject.policy else { return };
     let Some(weaker) = before.weakened_settings(after) else { return };
-    if look.planned().difference.is_empty() {
+    if context.planned().difference.is_empty() {
         return;
     }
     let what =
         format!("The policy would require less ({weaker}) in the same change that it would allow");
-    found.add("policy", what, "Propose the policy change separately");
+    findings.add("policy", what, "Propose the policy change separately");
 }
 
 /// The change must also pass under its new policy. Its authors therefore do not count toward the
 /// approvals for every change and for this change's risks. Other people can propose changes with
 /// other risks.
-pub(super) fn unsatisfiable_policy(look: &Look<'_>, found: &mut Found) {
-    let Some((before, after)) = look.subject.policy else { return };
-    let Reviewers { all, others } = look.subject.reviewers;
-    let carried = risks(look.planned());
+pub(super) fn unsatisfiable_policy(context: &Look<'_>, findings: &mut Found) {
+    let Some((before, after)) = context.subject.policy else { return };
+    let Reviewers { all, others } = context.subject.reviewers;
+    let carried = risks(context.planned());
     // A policy that requires less than before is a step toward one that can be met.
     for change in before.changes(after) {
         let (Demand::Asks(old), Demand::Asks(new)) = (change.old, change.new) else { continue };
@@ -75,7 +78,7 @@ pub(super) fn unsatisfiable_policy(look: &Look<'_>, found: &mut Found) {
             let never =
                 if asks > all { "no such change could ever" } else { "this change could never" };
             let asks = many(asks, "approval");
-            found.add(
+            findings.add(
                 "policy",
                 format!(
                     "The policy would require {asks} for {about}, but only {able} {people} \
@@ -87,32 +90,33 @@ pub(super) fn unsatisfiable_policy(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn weaker_policy(look: &Look<'_>, found: &mut Found) {
-    let Some((before, after)) = look.subject.policy else { return };
+pub(super) fn weaker_policy(context: &Look<'_>, findings: &mut Found) {
+    let Some((before, after)) = context.subject.policy else { return };
     let Some(weaker) = before.weakened_settings(after) else { return };
     let what = format!("The policy would require less for later changes ({weaker})");
-    found.add(
+    findings.add(
         "policy",
         what,
         "Approve it only if this is intended: it applies to every deployment",
     );
 }
 
-pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
-    for deployment in &look.planned().difference.deployments {
-        let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
+pub(super) fn older_barclamp(context: &Look<'_>, findings: &mut Found) {
+    for deployment in &context.planned().difference.deployments {
+        let Some(stored) = context.planned().new.deployments.get(&deployment.id) else { continue };
         let written = deployment.barclamps.iter().filter(|barclamp| barclamp.mark != Mark::Removed);
         for barclamp in written {
             let pin = stored.doc.barclamps.get(&barclamp.barclamp);
-            let Some(used) = pin.and_then(|pin| look.subject.catalog.barclamp(*pin).ok()) else {
+            let Some(used) = pin.and_then(|pin| context.subject.catalog.barclamp(*pin).ok()) else {
                 continue;
             };
-            let all = look.subject.catalog.barclamps().filter(|(_, other)| other.name == used.name);
+            let all =
+                context.subject.catalog.barclamps().filter(|(_, other)| other.name == used.name);
             let newest = all.map(|(_, other)| other.version.as_str()).max_by(|a, b| order(a, b));
             if let Some(newest) =
                 newest.filter(|newest| order(newest, &used.version) == Ordering::Greater)
             {
-                found.add(
+                findings.add(
                     format!("{} in {}", used.name, deployment.name),
                     format!("Version {} would be used, but {newest} is imported", used.version),
                     format!("Use {newest}, unless you need the older version"),
@@ -122,17 +126,17 @@ pub(super) fn older_barclamp(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn role_version_mismatch(look: &Look<'_>, found: &mut Found) {
-    for deployment in &look.planned().difference.deployments {
-        let Some(stored) = look.planned().new.deployments.get(&deployment.id) else { continue };
+pub(super) fn role_version_mismatch(context: &Look<'_>, findings: &mut Found) {
+    for deployment in &context.planned().difference.deployments {
+        let Some(stored) = context.planned().new.deployments.get(&deployment.id) else { continue };
         for (name, role) in &stored.doc.roles {
-            let Some(content) = look.role(role.role) else { continue };
+            let Some(content) = context.role(role.role) else { continue };
             // A new binding takes the role from the nearest version of its barclamp.
-            let Some(pin) = look.planned().new.visible_version(deployment.id, &content.barclamp)
+            let Some(pin) = context.planned().new.visible_version(deployment.id, &content.barclamp)
             else {
                 continue;
             };
-            let Ok(barclamp) = look.subject.catalog.barclamp(pin) else { continue };
+            let Ok(barclamp) = context.subject.catalog.barclamp(pin) else { continue };
             let version =
                 format!("{} {}, the version in use there", barclamp.name, barclamp.version);
             let what = match barclamp.roles.get(name) {
@@ -140,7 +144,7 @@ pub(super) fn role_version_mismatch(look: &Look<'_>, found: &mut Found) {
                 Some(_) => format!("The role has other content than in {version}"),
                 None => format!("The role is not part of {version}"),
             };
-            found.add(
+            findings.add(
                 format!("{name} in {}", deployment.name),
                 what,
                 "Update the role to that version, or use the barclamp version that has it",
@@ -149,25 +153,25 @@ pub(super) fn role_version_mismatch(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn emptied_deployment(look: &Look<'_>, found: &mut Found) {
-    let difference = look.planned().difference;
-    let left = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
+pub(super) fn emptied_deployment(context: &Look<'_>, findings: &mut Found) {
+    let difference = context.planned().difference;
+    let vacated = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
     let gone = difference
         .nodes
         .iter()
         .flat_map(|node| &node.noderoles)
         .filter(|n| n.mark == Mark::Removed);
     let candidates: BTreeSet<DeploymentId> =
-        left.chain(gone.map(|noderole| noderole.deployment)).collect();
-    let (old, new) = (look.planned().old, look.planned().new);
+        vacated.chain(gone.map(|noderole| noderole.deployment)).collect();
+    let (old, new) = (context.planned().old, context.planned().new);
     for deployment in candidates {
         if new.deployments.contains_key(&deployment)
             && is_used(old, deployment)
             && !is_used(new, deployment)
         {
             let what = "No node and no noderole would be left in the deployment";
-            found.add(
-                look.deployment(deployment),
+            findings.add(
+                context.deployment(deployment),
                 what,
                 "Also remove the deployment, or keep a node or a noderole in it",
             );
@@ -183,10 +187,11 @@ fn is_used(blueprint: &Blueprint, deployment: DeploymentId) -> bool {
     })
 }
 
-pub(super) fn moved_from_dependents(look: &Look<'_>, found: &mut Found) {
-    let new = look.planned().new;
+pub(super) fn moved_from_dependents(context: &Look<'_>, findings: &mut Found) {
+    let new = context.planned().new;
     let mut moving: BTreeMap<NoderoleId, (crate::ids::NodeId, DeploymentId)> = BTreeMap::new();
-    for node in look.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed) {
+    for node in context.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed)
+    {
         let Some((_, Some(to))) = node.moved else { continue };
         let carried =
             new.nodes.get(&node.id).into_iter().flat_map(|stored| stored.doc.noderoles.keys());
@@ -203,7 +208,7 @@ pub(super) fn moved_from_dependents(look: &Look<'_>, found: &mut Found) {
             for (node, to) in served
                 .filter(|(node, to)| node != id && !is_within(new, stored.doc.deployment, *to))
             {
-                users.entry((*node, *to)).or_default().insert(look.place(*id, key));
+                users.entry((*node, *to)).or_default().insert(context.place(*id, key));
             }
         }
     }
@@ -211,11 +216,11 @@ pub(super) fn moved_from_dependents(look: &Look<'_>, found: &mut Found) {
         let first = users.first().cloned().unwrap_or_default();
         let others =
             if users.len() > 1 { format!(" and {} more", users.len() - 1) } else { String::new() };
-        found.add(
-            look.fqdn(node),
+        findings.add(
+            context.fqdn(node),
             format!(
                 "The node moves to {}, but noderoles that depend on it stay: {first}{others}",
-                look.deployment(to)
+                context.deployment(to)
             ),
             "Also move those noderoles, or first bind the roles that they need elsewhere",
         );

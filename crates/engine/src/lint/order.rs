@@ -6,23 +6,24 @@ use super::{Found, Look};
 use crate::cluster::{EdgeKind, NodeDoc, NoderoleKey};
 use crate::ids::NoderoleId;
 
-pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
+pub(super) fn broken(context: &Look<'_>, found: &mut Found) {
     let ranks: BTreeMap<NoderoleId, u32> =
-        look.planned().projection.steps.iter().map(|step| (step.noderole, step.rank)).collect();
-    let removed: BTreeSet<NoderoleId> = look.planned().projection.removed.iter().copied().collect();
+        context.planned().projection.steps.iter().map(|step| (step.noderole, step.rank)).collect();
+    let removed: BTreeSet<NoderoleId> =
+        context.planned().projection.removed.iter().copied().collect();
     let rank = |id: NoderoleId| match removed.contains(&id) {
         true => None,
-        false => ranks.get(&id).copied().or_else(|| (look.subject.rank)(id)),
+        false => ranks.get(&id).copied().or_else(|| (context.subject.rank)(id)),
     };
-    for step in &look.planned().projection.steps {
-        let Some(noderole) = look.noderole(step) else { continue };
+    for step in &context.planned().projection.steps {
+        let Some(noderole) = context.noderole(step) else { continue };
         for edge in &noderole.parents {
             let place = (step.node, &step.key);
             match rank(edge.parent) {
                 None => {
                     let what = "The noderole waits for a noderole that will not exist";
                     found.add_noderole(
-                        look,
+                        context,
                         place,
                         what,
                         "Keep that noderole, or also remove this one",
@@ -32,7 +33,7 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
                     let what =
                         "The noderole waits for one that comes after it, so the order has a cycle";
                     found.add_noderole(
-                        look,
+                        context,
                         place,
                         what,
                         "Unbind it, then bind it again to recompute its order",
@@ -42,23 +43,23 @@ pub(super) fn broken(look: &Look<'_>, found: &mut Found) {
             }
         }
     }
-    check_orphans(look, &removed, found);
+    check_orphans(context, &removed, found);
 }
 
 /// Reports unchanged noderoles that wait for a removed one.
-fn check_orphans(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
+fn check_orphans(context: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
     if removed.is_empty() {
         return;
     }
     let written: BTreeSet<NoderoleId> =
-        look.planned().projection.steps.iter().map(|step| step.noderole).collect();
-    for (id, stored) in &look.planned().new.nodes {
+        context.planned().projection.steps.iter().map(|step| step.noderole).collect();
+    for (id, stored) in &context.planned().new.nodes {
         for (key, noderole) in &stored.doc.noderoles {
             let waits = noderole.parents.iter().any(|edge| removed.contains(&edge.parent));
             if waits && !written.contains(&key.id(*id)) {
                 let what = "The noderole waits for a noderole that will be removed";
                 found.add_noderole(
-                    look,
+                    context,
                     (*id, key),
                     what,
                     "Keep that noderole, or also remove this one",
@@ -68,12 +69,12 @@ fn check_orphans(look: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Fo
     }
 }
 
-pub(super) fn contradicting_edges(look: &Look<'_>, found: &mut Found) {
-    let new = look.planned().new;
-    let nodes: BTreeSet<_> = look.running().map(|step| step.node).collect();
+pub(super) fn contradicting_edges(context: &Look<'_>, found: &mut Found) {
+    let new = context.planned().new;
+    let nodes: BTreeSet<_> = context.running().map(|step| step.node).collect();
     for node in nodes.into_iter().filter_map(|id| new.nodes.get(&id)).map(|stored| &*stored.doc) {
         for (key, noderole) in &node.noderoles {
-            let Some(role) = look.role(noderole.role).filter(|role| !role.preceeds.is_empty())
+            let Some(role) = context.role(noderole.role).filter(|role| !role.preceeds.is_empty())
             else {
                 continue;
             };
@@ -83,7 +84,7 @@ pub(super) fn contradicting_edges(look: &Look<'_>, found: &mut Found) {
                         format!("The role precedes {}, but the noderole waits for it", below.role);
                     let remedy = "Remove one of the two orders from the barclamp. Until then, only \
                                   the hard one applies";
-                    found.add_noderole(look, (node.id, key), what, remedy);
+                    found.add_noderole(context, (node.id, key), what, remedy);
                 }
             }
         }

@@ -9,9 +9,10 @@ use crate::cluster::{NodeDoc, NoderoleKey};
 use crate::ids::{NodeId, RoleName};
 
 /// The nodes that the change writes, in their new state.
-fn changed_nodes<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
-    let new = look.subject.planned.new;
-    look.subject
+fn changed_nodes<'a>(context: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
+    let new = context.subject.planned.new;
+    context
+        .subject
         .planned
         .difference
         .nodes
@@ -20,12 +21,12 @@ fn changed_nodes<'a>(look: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
         .map(|stored| &*stored.doc)
 }
 
-pub(super) fn conflicting_roles(look: &Look<'_>, found: &mut Found) {
-    for node in changed_nodes(look) {
+pub(super) fn conflicting_roles(context: &Look<'_>, findings: &mut Found) {
+    for node in changed_nodes(context) {
         let carried: Vec<(&NoderoleKey, &Role)> = node
             .noderoles
             .iter()
-            .filter_map(|(key, noderole)| Some((key, look.role(noderole.role)?)))
+            .filter_map(|(key, noderole)| Some((key, context.role(noderole.role)?)))
             .collect();
         let mut names: BTreeMap<&RoleName, BTreeSet<&NoderoleKey>> = BTreeMap::new();
         for (key, role) in &carried {
@@ -33,15 +34,15 @@ pub(super) fn conflicting_roles(look: &Look<'_>, found: &mut Found) {
                 names.entry(name).or_default().insert(key);
             }
         }
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for (key, role) in &carried {
             let against = role.conflicts.iter().filter_map(|name| names.get(name)).flatten();
             for other in against.filter(|other| *other != key) {
                 // Both roles may declare the conflict; report it once.
-                if told.insert([(*key).min(other), (*key).max(other)]) {
+                if reported.insert([(*key).min(other), (*key).max(other)]) {
                     let remedy = "Bind one of them to another node";
-                    found.add_noderole(
-                        look,
+                    findings.add_noderole(
+                        context,
                         (node.id, key),
                         format!("The role conflicts with {other}, which is on the same node"),
                         remedy,
@@ -52,12 +53,12 @@ pub(super) fn conflicting_roles(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn is_abstract(look: &Look<'_>, found: &mut Found) {
-    for step in &look.planned().projection.steps {
-        if look.role(step.role).is_some_and(|role| role.flags.is_abstract) {
+pub(super) fn is_abstract(context: &Look<'_>, findings: &mut Found) {
+    for step in &context.planned().projection.steps {
+        if context.role(step.role).is_some_and(|role| role.flags.is_abstract) {
             let remedy = "Bind a role that provides it instead";
-            found.add_noderole(
-                look,
+            findings.add_noderole(
+                context,
                 (step.node, &step.key),
                 "The role is abstract, so it cannot run",
                 remedy,
@@ -66,47 +67,49 @@ pub(super) fn is_abstract(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn unused_service(look: &Look<'_>, found: &mut Found) {
+pub(super) fn unused_service(context: &Look<'_>, findings: &mut Found) {
     let is_unused = |step: &&crate::blueprint::projection::StepIntent| {
         step.change == StepChange::New
             && step.parents.is_empty()
-            && look.role(step.role).is_some_and(|role| role.flags.service)
+            && context.role(step.role).is_some_and(|role| role.flags.service)
     };
-    let mut lonely: BTreeMap<_, (NodeId, &NoderoleKey)> = look
+    let mut unused: BTreeMap<_, (NodeId, &NoderoleKey)> = context
         .running()
         .filter(is_unused)
         .map(|step| (step.noderole, (step.node, &step.key)))
         .collect();
-    if lonely.is_empty() {
+    if unused.is_empty() {
         return;
     }
-    for noderole in look.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values()) {
+    for noderole in
+        context.planned().new.nodes.values().flat_map(|node| node.doc.noderoles.values())
+    {
         for edge in &noderole.parents {
-            lonely.remove(&edge.parent);
+            unused.remove(&edge.parent);
         }
     }
-    for place in lonely.into_values() {
+    for place in unused.into_values() {
         let what = "The role is a service, but no noderole provides or uses it";
-        found.add_noderole(look, place, what, "Bind a role that does, or remove the service");
+        findings.add_noderole(context, place, what, "Bind a role that does, or remove the service");
     }
 }
 
-pub(super) fn cluster_size(look: &Look<'_>, found: &mut Found) {
-    let bound = look
+pub(super) fn cluster_size(context: &Look<'_>, findings: &mut Found) {
+    let bound = context
         .running()
         .filter(|step| step.change == StepChange::New)
         .map(|step| (step.deployment, step.role));
-    let gone = look
+    let removed = context
         .planned()
         .difference
         .nodes
         .iter()
         .flat_map(|node| &node.noderoles)
         .filter_map(|noderole| Some((noderole.deployment, noderole.contents?.old?)));
-    let touched: BTreeSet<_> = bound.chain(gone).collect();
+    let touched: BTreeSet<_> = bound.chain(removed).collect();
     for (deployment, hash) in touched {
-        let Some(role) = look.role(hash).filter(|role| role.flags.cluster) else { continue };
-        let size = look.members().get(&(deployment, hash)).copied().unwrap_or(0);
+        let Some(role) = context.role(hash).filter(|role| role.flags.cluster) else { continue };
+        let size = context.members().get(&(deployment, hash)).copied().unwrap_or(0);
         let what = match size {
             0 => continue,
             1 => "The cluster has only one member, so it fails if that node fails".to_owned(),
@@ -115,7 +118,7 @@ pub(super) fn cluster_size(look: &Look<'_>, found: &mut Found) {
             }
             _ => continue,
         };
-        let at = format!("{} in {}", role.name, look.deployment(deployment));
-        found.add(at, what, "Use an odd number of members, at least 3");
+        let at = format!("{} in {}", role.name, context.deployment(deployment));
+        findings.add(at, what, "Use an odd number of members, at least 3");
     }
 }

@@ -9,15 +9,15 @@ use crate::catalog::JigClass;
 use crate::counting::{either, many};
 use crate::ids::JigName;
 
-pub(super) fn unknown_jig(look: &Look<'_>, found: &mut Found) {
-    for step in look.running() {
+pub(super) fn unknown_jig(context: &Look<'_>, findings: &mut Found) {
+    for step in context.running() {
         if let JigClass::Other(class) = &step.jig_class {
             let what = format!(
                 "The role uses jig {} of class {class}, which no worker supports",
                 step.jig
             );
-            found.add_noderole(
-                look,
+            findings.add_noderole(
+                context,
                 (step.node, &step.key),
                 what,
                 "Use a role with a jig of a class that workers support",
@@ -26,22 +26,23 @@ pub(super) fn unknown_jig(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn inactive_jig(look: &Look<'_>, found: &mut Found) {
+pub(super) fn inactive_jig(context: &Look<'_>, findings: &mut Found) {
     let switched = |jig: &JigName| {
-        let last = look.subject.planned.effects.jigs.iter().rev().find(|switch| switch.jig == *jig);
+        let last =
+            context.subject.planned.effects.jigs.iter().rev().find(|switch| switch.jig == *jig);
         last.map(|switch| switch.active)
     };
     let is_active = |jig: &JigName| {
-        switched(jig).or_else(|| look.subject.jigs.get(jig).copied()).unwrap_or(true)
+        switched(jig).or_else(|| context.subject.jigs.get(jig).copied()).unwrap_or(true)
     };
     let inactive = |step: &&StepIntent| !step.instant && !is_active(&step.jig);
-    for step in look.running().filter(inactive) {
+    for step in context.running().filter(inactive) {
         let what = format!(
             "The role uses jig {}, which is switched off, so it would never start",
             step.jig
         );
-        found.add_noderole(
-            look,
+        findings.add_noderole(
+            context,
             (step.node, &step.key),
             what,
             format!("Switch jig {} on first", step.jig),
@@ -49,11 +50,11 @@ pub(super) fn inactive_jig(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn zero_timeout(look: &Look<'_>, found: &mut Found) {
-    for step in look.running().filter(|step| !step.instant && step.run.timeout == 0) {
+pub(super) fn zero_timeout(context: &Look<'_>, findings: &mut Found) {
+    for step in context.running().filter(|step| !step.instant && step.run.timeout == 0) {
         let what = "The role has a timeout of 0, so each run would be stopped when it starts";
-        found.add_noderole(
-            look,
+        findings.add_noderole(
+            context,
             (step.node, &step.key),
             what,
             "Set the role's timeout to at least one second",
@@ -61,34 +62,34 @@ pub(super) fn zero_timeout(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn destructive_rerun(look: &Look<'_>, found: &mut Found) {
-    for step in look.running().filter(|step| step.destructive) {
+pub(super) fn destructive_rerun(context: &Look<'_>, findings: &mut Found) {
+    for step in context.running().filter(|step| step.destructive) {
         let why = match step.change {
             StepChange::Rerun(RerunCause::RoleChanged) => "because its role changed",
             StepChange::Rerun(RerunCause::DataChanged) => "because its data changed",
             _ => continue,
         };
-        if reason(look.planned().effects, step).is_none() {
+        if reason(context.planned().effects, step).is_none() {
             let what =
                 format!("The noderole would lose its data again {why}, but no edit requests this");
             let remedy = format!(
                 "Add a re-run of {} with a reason, or keep its role and data unchanged",
                 step.key
             );
-            found.add_noderole(look, (step.node, &step.key), what, remedy);
+            findings.add_noderole(context, (step.node, &step.key), what, remedy);
         }
     }
 }
 
-pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
-    for step in look.running().filter(|step| step.destructive && step.run.retries > 0) {
+pub(super) fn destructive_retries(context: &Look<'_>, findings: &mut Found) {
+    for step in context.running().filter(|step| step.destructive && step.run.retries > 0) {
         let what = format!(
             "The role can lose data, so its {} retries are ignored: a person decides after a \
              failure",
             step.run.retries
         );
-        found.add_noderole(
-            look,
+        findings.add_noderole(
+            context,
             (step.node, &step.key),
             what,
             "Set the role's retries to 0 to make this clear",
@@ -96,20 +97,21 @@ pub(super) fn destructive_retries(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn simultaneous_restart(look: &Look<'_>, found: &mut Found) {
+pub(super) fn simultaneous_restart(context: &Look<'_>, findings: &mut Found) {
     let mut groups: BTreeMap<_, Vec<&StepIntent>> = BTreeMap::new();
-    let again =
-        look.running().filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.instant);
-    for step in again {
+    let reruns = context
+        .running()
+        .filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.instant);
+    for step in reruns {
         groups.entry((step.deployment, step.role)).or_default().push(step);
     }
     groups.retain(|_, steps| steps.len() > 1);
     if groups.is_empty() {
         return;
     }
-    let waves = placed(look.planned().projection);
+    let waves = placed(context.planned().projection);
     for ((deployment, role), steps) in groups {
-        let all = look.members().get(&(deployment, role)).copied().unwrap_or(0);
+        let all = context.members().get(&(deployment, role)).copied().unwrap_or(0);
         let limit = steps
             .first()
             .and_then(|step| step.lane.max_running)
@@ -120,8 +122,8 @@ pub(super) fn simultaneous_restart(look: &Look<'_>, found: &mut Found) {
             continue;
         }
         let Some(name) = steps.first().map(|step| &step.key.role) else { continue };
-        found.add(
-            format!("{name} in {}", look.deployment(deployment)),
+        findings.add(
+            format!("{name} in {}", context.deployment(deployment)),
             format!(
                 "All {all} nodes restart at the same time, so their services are down meanwhile"
             ),
@@ -130,62 +132,64 @@ pub(super) fn simultaneous_restart(look: &Look<'_>, found: &mut Found) {
     }
 }
 
-pub(super) fn stale_descendants(look: &Look<'_>, found: &mut Found) {
-    let Some(consequences) = look.consequences else { return };
+pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
+    let Some(consequences) = context.consequences else { return };
     for group in &consequences.downstream {
         let (count, what) = match group.in_use {
             Some(0) => continue,
             Some(active) => (active, "ACTIVE noderole"),
             None => (group.noderoles.count, "noderole"),
         };
-        let go_on = either(
+        let predicate = either(
             count,
             "depends on the changed noderoles but keeps its old input",
             "depend on the changed noderoles but keep their old input",
         );
         let names = group.noderoles.first.iter().take(3).map(ToString::to_string);
         let names: Vec<String> = names.collect();
-        found.add(
+        findings.add(
             group.deployment.to_string(),
-            format!("{} {go_on} ({}, ...)", many(count, what), names.join(", ")),
+            format!("{} {predicate} ({}, ...)", many(count, what), names.join(", ")),
             "Add re-runs of the noderoles that need the new input",
         );
     }
 }
 
-pub(super) fn limit_removed(look: &Look<'_>, found: &mut Found) {
-    let mut told = BTreeSet::new();
+pub(super) fn limit_removed(context: &Look<'_>, findings: &mut Found) {
+    let mut reported = BTreeSet::new();
     for step in
-        look.planned().projection.steps.iter().filter(|step| step.lane.max_running.is_none())
+        context.planned().projection.steps.iter().filter(|step| step.lane.max_running.is_none())
     {
         let before =
-            look.planned().old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
-        let before =
-            before.filter(|before| *before != step.role && told.insert((step.deployment, *before)));
-        let Some(limit) = before.and_then(|before| look.role(before)?.lane().1) else { continue };
-        found.add(
-            format!("{} in {}", step.key.role, look.deployment(step.deployment)),
+            context.planned().old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
+        let before = before
+            .filter(|before| *before != step.role && reported.insert((step.deployment, *before)));
+        let Some(limit) = before.and_then(|before| context.role(before)?.lane().1) else {
+            continue;
+        };
+        findings.add(
+            format!("{} in {}", step.key.role, context.deployment(step.deployment)),
             format!("Until now, {limit} ran at once, but the role's new content has no limit"),
             "Restore the role's concurrency group, or make sure that all may run at once",
         );
     }
 }
 
-pub(super) fn limit_too_high(look: &Look<'_>, found: &mut Found) {
+pub(super) fn limit_too_high(context: &Look<'_>, findings: &mut Found) {
     let mut lanes = BTreeMap::new();
-    for step in look.running() {
+    for step in context.running() {
         if let Some(limit) = step.lane.max_running {
             lanes.insert((step.deployment, step.lane.name.clone()), limit);
         }
     }
     for ((deployment, lane), limit) in lanes {
-        let here = look.members().iter().filter(|((place, _), _)| *place == deployment);
+        let here = context.members().iter().filter(|((place, _), _)| *place == deployment);
         let sharing = here
-            .filter(|((_, role), _)| look.role(*role).is_some_and(|role| role.lane().0 == lane));
+            .filter(|((_, role), _)| context.role(*role).is_some_and(|role| role.lane().0 == lane));
         let nodes: usize = sharing.map(|(_, count)| count).sum();
         if nodes > 1 && usize::try_from(limit).is_ok_and(|limit| limit >= nodes) {
-            found.add(
-                format!("concurrency group {lane} in {}", look.deployment(deployment)),
+            findings.add(
+                format!("concurrency group {lane} in {}", context.deployment(deployment)),
                 format!(
                     "The limit is {limit}, but the group has only {nodes} nodes, so all of them \
                      run at once"

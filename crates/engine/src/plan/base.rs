@@ -192,8 +192,9 @@ pub fn beyond(
     effects: &Effects,
 ) -> Option<ScopeViolation> {
     let Scope::Node(only) = scope.into() else { return None };
-    let asked = effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
-    if let Some(Bound { noderole, deployment, .. }) = asked {
+    let requested =
+        effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
+    if let Some(Bound { noderole, deployment, .. }) = requested {
         return Some(ScopeViolation::Service {
             role: noderole.role.clone(),
             deployment: *deployment,

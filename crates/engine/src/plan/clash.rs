@@ -165,16 +165,16 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
     if edits.windows(2).all(|two| two[0].by == two[1].by) {
         return Vec::new();
     }
-    let mut said = ConflictFinder {
+    let mut finder = ConflictFinder {
         words: LastEdits::default(),
         data: BTreeMap::new(),
         found: BTreeSet::new(),
         before,
     };
     for signed in edits {
-        signed.edit.edit.each().iter().for_each(|edit| said.hear(signed, edit));
+        signed.edit.edit.each().iter().for_each(|edit| finder.hear(signed, edit));
     }
-    let mut found: Vec<Clash> = said.found.into_iter().collect();
+    let mut found: Vec<Clash> = finder.found.into_iter().collect();
     found.sort_by(|a, b| (a.later, a.earlier, &a.over).cmp(&(b.later, b.earlier, &b.over)));
     found
 }

@@ -45,16 +45,16 @@ fn used(edit: &Edit) -> Option<Hash> {
 }
 
 impl Ground {
-    /// The ground of these [`versions`]. Returns `None` if it has more than `most` nodes,
+    /// The ground of these [`versions`]. Returns `None` if it has more than `max_parts` nodes,
     /// noderoles, edges and roles.
     pub fn of(
         skeleton: &Skeleton,
         catalog: &Catalog,
         versions: &BTreeSet<Hash>,
-        most: usize,
+        max_parts: usize,
     ) -> Option<Self> {
         // Checks the size first, so that an excessive ground is never copied.
-        let left = most.checked_sub(parts(skeleton, most))?;
+        let left = max_parts.checked_sub(parts(skeleton, max_parts))?;
         let roles = roles(skeleton, catalog, versions);
         if roles.len() > left {
             return None;
@@ -100,11 +100,11 @@ fn roles(skeleton: &Skeleton, catalog: &Catalog, versions: &BTreeSet<Hash>) -> B
     roles
 }
 
-/// Counts nodes, noderoles and edges. Stops above `most`.
-fn parts(skeleton: &Skeleton, most: usize) -> usize {
+/// Counts nodes, noderoles and edges. Stops above `max_parts`.
+fn parts(skeleton: &Skeleton, max_parts: usize) -> usize {
     let mut parts = skeleton.nodes.len();
     for noderole in skeleton.nodes.values().flat_map(|node| node.noderoles.values()) {
-        if parts > most {
+        if parts > max_parts {
             break;
         }
         parts += 1 + noderole.parents.len();

@@ -110,10 +110,10 @@ pub fn lift(
         .deployment(deployment)
         .map(|found| found.roles.keys().cloned().collect())
         .unwrap_or_default();
-    let share = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
+    let limit = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
     let one = |role| {
         draft.tried(|draft| {
-            DropSimulation::on(skeleton, draft, deployment, role, next).all(&lifted, share)
+            DropSimulation::on(skeleton, draft, deployment, role, next).all(&lifted, limit)
         })
     };
     DropPreview { roles: roles.into_iter().map(one).collect() }
@@ -263,8 +263,8 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         }
     }
 
-    fn all(mut self, lifted: &[DraggedNode], share: u64) -> RoleDropPreview {
-        let end = self.draft.looked_at().saturating_add(share);
+    fn all(mut self, lifted: &[DraggedNode], limit: u64) -> RoleDropPreview {
+        let end = self.draft.looked_at().saturating_add(limit);
         for (seq, one) in (self.next..).zip(lifted) {
             match self.answered(one) {
                 Some((like, dropped)) => self.tell(one.node, like, &dropped),

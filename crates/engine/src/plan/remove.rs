@@ -85,11 +85,11 @@ impl Draft<'_> {
                 role: role.clone(),
             });
         }
-        let carriers = self.answering(deployment, role).filter_map(|id| {
+        let holders = self.answering(deployment, role).filter_map(|id| {
             let (node, key, _) = self.noderole(id)?;
             (key.role == *role).then(|| self.node(node).map(|n| self.called(n)).unwrap_or_default())
         });
-        let nodes: Vec<String> = carriers.collect();
+        let nodes: Vec<String> = holders.collect();
         if !nodes.is_empty() {
             let deployment = self.deployment_name(deployment);
             return Err(EditError::RoleInUse { deployment, role: role.clone(), nodes });
@@ -130,9 +130,11 @@ impl Draft<'_> {
 
     /// The closure of a removal. It repeats until nothing is added, because each removal leaves
     /// fewer noderoles that could replace a parent.
-    fn going(&self, asked: &[NoderoleId]) -> Result<Going, EditError> {
-        let mut going =
-            Going { gone: asked.iter().map(|id| (*id, None)).collect(), dependents: Vec::new() };
+    fn going(&self, requested: &[NoderoleId]) -> Result<Going, EditError> {
+        let mut going = Going {
+            gone: requested.iter().map(|id| (*id, None)).collect(),
+            dependents: Vec::new(),
+        };
         loop {
             let mut more = Vec::new();
             for id in going.gone.keys() {

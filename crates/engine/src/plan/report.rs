@@ -405,10 +405,12 @@ impl Asked<'_> {
 
     fn bind(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Bind);
-        let there: usize = self.skeleton.nodes.values().map(|node| node.noderoles.len()).sum();
+        let bound_count: usize =
+            self.skeleton.nodes.values().map(|node| node.noderoles.len()).sum();
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom);
         let carriers = machines.filter(|node| !node.noderoles.is_empty()).count();
-        let what = format!("{} on {} are bound", many(there, "noderole"), many(carriers, "node"));
+        let what =
+            format!("{} on {} are bound", many(bound_count, "noderole"), many(carriers, "node"));
         report.did.push(Line::new(what, "the blueprint that the plan is based on"));
         let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| Thing {
             role: noderole.role.clone(),
@@ -559,10 +561,10 @@ struct Thing {
 /// One line for each role and reason.
 fn lines_by_role<'a>(
     verb: &'a str,
-    things: impl Iterator<Item = Thing>,
+    changes: impl Iterator<Item = Thing>,
 ) -> impl Iterator<Item = Line> + 'a {
     let mut grouped: BTreeMap<(RoleName, String), (Vec<Subject>, BTreeSet<u32>)> = BTreeMap::new();
-    for Thing { role, id, evidence, edit } in things {
+    for Thing { role, id, evidence, edit } in changes {
         let (ids, edits) = grouped.entry((role, evidence)).or_default();
         ids.push(Subject::Noderole(id));
         edits.insert(edit);

@@ -104,14 +104,14 @@ fn apply_edits_except<'a>(
 ) -> Laid<'a> {
     let (mut refused, mut along) = (Vec::new(), BTreeMap::new());
     for NumberedEdit { seq, edit } in edits {
-        let taken = match at_fault.get(seq) {
+        let result = match at_fault.get(seq) {
             Some(error) => Err(error.clone()),
             None => draft.whole(|draft| draft.apply(*seq, edit)),
         };
-        let takes = std::mem::take(&mut draft.along);
-        match taken {
-            Ok(()) if takes.is_empty() => {}
-            Ok(()) => drop(along.insert(*seq, takes)),
+        let side_effects = std::mem::take(&mut draft.along);
+        match result {
+            Ok(()) if side_effects.is_empty() => {}
+            Ok(()) => drop(along.insert(*seq, side_effects)),
             Err(error) => {
                 refused.push(Refusal {
                     edit: *seq,
@@ -183,11 +183,11 @@ impl Draft<'_> {
             });
         }
         // Names that differ only in case are too easy to confuse.
-        if let Some((_, taken)) = self
+        if let Some((_, result)) = self
             .deployments()
-            .find(|(_, taken)| taken.name.as_str().eq_ignore_ascii_case(name.as_str()))
+            .find(|(_, result)| result.name.as_str().eq_ignore_ascii_case(name.as_str()))
         {
-            return Err(EditError::DeploymentExists(taken.name.to_string()));
+            return Err(EditError::DeploymentExists(result.name.to_string()));
         }
         // Histories, links and records name things by id only. A reused id would mix up approvals
         // and runs, even if the two things never exist at once.

@@ -89,29 +89,31 @@ impl State {
     }
 
     /// The differences between this state and another one.
-    fn lacking(&self, is: &Self) -> BTreeSet<Wanted> {
+    fn lacking(&self, current: &Self) -> BTreeSet<Wanted> {
         let mut wanted = BTreeSet::new();
-        let versions =
-            self.versions.iter().filter(|(name, version)| is.versions.get(*name) != Some(*version));
+        let versions = self
+            .versions
+            .iter()
+            .filter(|(name, version)| current.versions.get(*name) != Some(*version));
         wanted.extend(versions.map(|(name, _)| Wanted::Version(name.clone())));
-        let beside = is.versions.keys().filter(|name| !self.versions.contains_key(*name));
+        let beside = current.versions.keys().filter(|name| !self.versions.contains_key(*name));
         wanted.extend(beside.map(|name| Wanted::WithoutBarclamp(name.clone())));
-        for name in self.roles.keys().chain(is.roles.keys()) {
-            match (self.roles.get(name), is.roles.get(name)) {
-                (Some(was), Some(is)) if was == is => {}
+        for name in self.roles.keys().chain(current.roles.keys()) {
+            match (self.roles.get(name), current.roles.get(name)) {
+                (Some(was), Some(current)) if was == current => {}
                 (Some(_), _) => drop(wanted.insert(Wanted::Role(name.clone()))),
                 (None, _) => drop(wanted.insert(Wanted::WithoutRole(name.clone()))),
             }
         }
-        for (node, key) in self.noderoles.keys().chain(is.noderoles.keys()) {
+        for (node, key) in self.noderoles.keys().chain(current.noderoles.keys()) {
             let at = (*node, key.clone());
-            match (self.noderoles.get(&at), is.noderoles.get(&at)) {
-                (Some(was), Some(is)) if was == is => {}
+            match (self.noderoles.get(&at), current.noderoles.get(&at)) {
+                (Some(was), Some(current)) if was == current => {}
                 (Some(_), _) => drop(wanted.insert(Wanted::Noderole(*node, key.clone()))),
                 (None, _) => drop(wanted.insert(Wanted::WithoutNoderole(*node, key.clone()))),
             }
         }
-        wanted.extend(self.nodes.difference(&is.nodes).map(|node| Wanted::Node(*node)));
+        wanted.extend(self.nodes.difference(&current.nodes).map(|node| Wanted::Node(*node)));
         wanted
     }
 }
@@ -244,31 +246,32 @@ pub struct RestoreInput<'a> {
 /// [`RestoreError`] if the deployment is missing in either blueprint.
 pub fn restore(
     now: RestoreInput<'_>,
-    then: &Blueprint,
+    earlier_blueprint: &Blueprint,
     deployment: DeploymentId,
 ) -> Result<Restore, RestoreError> {
-    let was = State::of(then, now.catalog, deployment).ok_or(RestoreError::DidNotExist)?;
+    let was =
+        State::of(earlier_blueprint, now.catalog, deployment).ok_or(RestoreError::DidNotExist)?;
     if !now.blueprint.deployments.contains_key(&deployment) {
         return Err(RestoreError::NoLongerExists);
     }
-    let mut restoring = Restoring::of(now, &was, then, deployment);
-    restoring.shape();
-    let Restoring { singles, refused, .. } = restoring;
+    let mut search = Restoring::of(now, &was, earlier_blueprint, deployment);
+    search.shape();
+    let Restoring { singles, refused, .. } = search;
     let (mut edits, mut refused) = (combine_edits(&singles), refused);
-    let (mut is, refusals) = outcome(now, &edits, deployment)?;
+    let (mut current, refusals) = outcome(now, &edits, deployment)?;
     if !refusals.is_empty() {
         edits = without(edits, &refusals, &was, &mut refused);
     }
-    let data = data_edits(deployment, &was, &is);
+    let data = data_edits(deployment, &was, &current);
     if !data.is_empty() {
         edits.extend(data);
-        is = outcome(now, &edits, deployment)?.0;
+        current = outcome(now, &edits, deployment)?.0;
     }
-    let missing = was.lacking(&is).into_iter().map(|wanted| {
+    let missing = was.lacking(&current).into_iter().map(|wanted| {
         let known =
             refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
         let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
-        Missing { what: in_words(now, then, &wanted), wanted, reason }
+        Missing { what: in_words(now, earlier_blueprint, &wanted), wanted, reason }
     });
     Ok(Restore { missing: missing.collect(), edits })
 }
@@ -309,25 +312,26 @@ fn outcome(
     Ok((state, effects.refused))
 }
 
-fn data_edits(deployment: DeploymentId, was: &State, is: &State) -> Vec<Edit> {
+fn data_edits(deployment: DeploymentId, was: &State, current: &State) -> Vec<Edit> {
     let differs =
         |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
     let roles =
-        was.roles.iter().filter(|(role, (_, data))| differs(is.roles.get(*role), data)).map(
+        was.roles.iter().filter(|(role, (_, data))| differs(current.roles.get(*role), data)).map(
             |(role, (_, data))| Edit::SetRoleData {
                 deployment,
                 role: role.clone(),
                 data: data.clone(),
             },
         );
-    let noderoles =
-        was.noderoles.iter().filter(|(at, (_, data))| differs(is.noderoles.get(*at), data)).map(
-            |((node, noderole), (_, data))| Edit::SetNoderoleData {
-                node: *node,
-                noderole: noderole.clone(),
-                data: data.clone(),
-            },
-        );
+    let noderoles = was
+        .noderoles
+        .iter()
+        .filter(|(at, (_, data))| differs(current.noderoles.get(*at), data))
+        .map(|((node, noderole), (_, data))| Edit::SetNoderoleData {
+            node: *node,
+            noderole: noderole.clone(),
+            data: data.clone(),
+        });
     roles.chain(noderoles).collect()
 }
 
@@ -361,17 +365,17 @@ impl<'a> Restoring<'a> {
     fn of(
         now: RestoreInput<'a>,
         was: &'a State,
-        then: &Blueprint,
+        earlier_blueprint: &Blueprint,
         deployment: DeploymentId,
     ) -> Self {
         let mut ranks: BTreeMap<RoleName, u32> = BTreeMap::new();
         for (node, key) in was.noderoles.keys() {
-            let Some((_, noderole)) = then.noderole(*node, key) else { continue };
+            let Some((_, noderole)) = earlier_blueprint.noderole(*node, key) else { continue };
             let rank = ranks.entry(key.role.clone()).or_default();
             *rank = (*rank).max(noderole.rank);
         }
         let mut shared = BTreeSet::new();
-        for (node, stored) in &then.nodes {
+        for (node, stored) in &earlier_blueprint.nodes {
             let own: BTreeSet<NoderoleId> =
                 stored.doc.noderoles.keys().map(|key| key.id(*node)).collect();
             let parents = stored.doc.noderoles.values().flat_map(|noderole| &noderole.parents);
@@ -401,7 +405,7 @@ impl<'a> Restoring<'a> {
 
     /// Tries an edit for each unmet goal, in the order that usually takes effect. Returns whether
     /// any edit did.
-    fn pass(&mut self, along: Along) -> bool {
+    fn pass(&mut self, additions: Along) -> bool {
         let kinds: [GoalFinder<Self>; 7] = [
             Self::noderoles_to_unbind,
             Self::versions,
@@ -413,14 +417,14 @@ impl<'a> Restoring<'a> {
         ];
         let done = self.singles.len();
         for kind in kinds {
-            for (wanted, edit) in kind(self, along) {
-                self.attempt(wanted, edit, along);
+            for (wanted, edit) in kind(self, additions) {
+                self.attempt(wanted, edit, additions);
             }
         }
         self.singles.len() > done
     }
 
-    fn attempt(&mut self, wanted: Wanted, edit: Edit, along: Along) {
+    fn attempt(&mut self, wanted: Wanted, edit: Edit, additions: Along) {
         // Another edit of this pass already added it.
         if let Wanted::Noderole(node, key) = &wanted
             && self.draft.node(*node).is_ok_and(|carrier| carrier.noderoles.contains_key(key))
@@ -434,7 +438,7 @@ impl<'a> Restoring<'a> {
             draft.apply(0, &edit).map_err(|error| error.to_string())?;
             let new = draft
                 .added_since(mark)
-                .find(|id| along == Along::OnlyRestored && !was.has(draft, *id, deployment));
+                .find(|id| additions == Along::OnlyRestored && !was.has(draft, *id, deployment));
             new.map_or(Ok(()), |id| {
                 Err(format!(
                     "The restore would also add {}, which did not exist then",
@@ -548,7 +552,7 @@ impl<'a> Restoring<'a> {
     /// noderoles would be added in their place. Then roles follow from the top down, because each
     /// also adds the roles it requires. If that adds noderoles that did not exist, they follow from
     /// the bottom up. Only a role's first instance can be bound.
-    fn binds(&self, along: Along) -> Vec<(Wanted, Edit)> {
+    fn binds(&self, additions: Along) -> Vec<(Wanted, Edit)> {
         let mut gone = Vec::new();
         for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
             let Ok(carrier) = self.draft.node(*node) else { continue };
@@ -558,7 +562,7 @@ impl<'a> Restoring<'a> {
             let Some(asked) = self.binding_node(*node, carrier.phantom) else { continue };
             let rank = i64::from(self.ranks.get(&key.role).copied().unwrap_or_default());
             let shared = self.shared.contains(&key.id(*node));
-            let up = shared || along == Along::Anything;
+            let up = shared || additions == Along::Anything;
             gone.push((!shared, if up { rank } else { -rank }, key, asked, *node));
         }
         gone.sort();
@@ -666,14 +670,14 @@ fn reason(now: RestoreInput<'_>, wanted: &Wanted) -> String {
     }
 }
 
-fn in_words(now: RestoreInput<'_>, then: &Blueprint, wanted: &Wanted) -> String {
+fn in_words(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Wanted) -> String {
     let node = |id: &NodeId| {
         let known = now.skeleton.nodes.get(id).map(|node| &node.fqdn);
-        let fqdn = known.or_else(|| then.nodes.get(id).map(|node| &node.doc.fqdn));
+        let fqdn = known.or_else(|| earlier_blueprint.nodes.get(id).map(|node| &node.doc.fqdn));
         let name = |id: DeploymentId| {
             let known = now.skeleton.deployments.get(&id).map(|deployment| &deployment.name);
             known
-                .or_else(|| then.deployments.get(&id).map(|stored| &stored.doc.name))
+                .or_else(|| earlier_blueprint.deployments.get(&id).map(|stored| &stored.doc.name))
                 .map(ToString::to_string)
         };
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())

@@ -61,7 +61,7 @@ fn to_comment(
 
 /// All comments on the reviews of a proposal, oldest first.
 pub async fn comments(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Vec<CommentRow>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(
@@ -71,14 +71,14 @@ pub async fn comments(
     )
     .bind(proposal.0)
     .bind(MAX_COMMENTS)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(to_comment).collect())
 }
 
 /// The first comment of a thread, and its proposal. `None`: the comment does not open a thread.
 pub async fn thread(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: CommentId,
 ) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
     let proposal: Option<(i64,)> = sqlx::query_as(
@@ -86,7 +86,7 @@ pub async fn thread(
          WHERE c.id = $1 AND c.thread_id IS NULL",
     )
     .bind(id.0)
-    .fetch_optional(&mut *on)
+    .fetch_optional(&mut *connection)
     .await?;
     let Some((proposal,)) = proposal else { return Ok(None) };
     let row: Row = sqlx::query_as(
@@ -94,14 +94,14 @@ pub async fn thread(
          FROM comment c JOIN person p ON p.id = c.person_id LEFT JOIN person r ON r.id = c.resolved_by WHERE c.id = $1",
     )
     .bind(id.0)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok(Some((to_comment(row), ProposalId(proposal))))
 }
 
 /// The people who opened the unresolved threads of a proposal.
 pub async fn open_threads(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Vec<String>, StoreError> {
     let rows: Vec<(String,)> = sqlx::query_as(
@@ -110,7 +110,7 @@ pub async fn open_threads(
     )
     .bind(proposal.0)
     .bind(MAX_COMMENTS)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(|(name,)| name).collect())
 }
@@ -129,7 +129,7 @@ pub struct NewComment<'a> {
 
 /// Appends a comment. The caller holds the proposal's lock.
 pub async fn append_comment(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     new: &NewComment<'_>,
 ) -> Result<CommentId, StoreError> {
     let (id,): (i64,) = sqlx::query_as(
@@ -140,7 +140,7 @@ pub async fn append_comment(
     .bind(new.anchor)
     .bind(new.person.0)
     .bind(new.body)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok(CommentId(id))
 }
@@ -148,7 +148,7 @@ pub async fn append_comment(
 /// Resolves a thread, or reopens it with `None`. `false`: nothing changed. The caller holds the
 /// proposal's lock.
 pub async fn set_resolved(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     thread: CommentId,
     by: Option<PersonId>,
 ) -> Result<bool, StoreError> {
@@ -158,7 +158,7 @@ pub async fn set_resolved(
     )
     .bind(thread.0)
     .bind(by.map(|p| p.0))
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(done.rows_affected() == 1)
 }
@@ -173,7 +173,7 @@ pub struct Look {
 }
 
 pub async fn look(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
 ) -> Result<Option<Look>, StoreError> {
@@ -182,7 +182,7 @@ pub async fn look(
     )
     .bind(person.0)
     .bind(proposal.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(row.map(|(submission, before)| Look {
         submission: ReviewId(submission),
@@ -192,7 +192,7 @@ pub async fn look(
 
 /// Records that a person viewed a review. Viewing an older one changes nothing.
 pub async fn ensure_viewed(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
     submission: ReviewId,
@@ -205,7 +205,7 @@ pub async fn ensure_viewed(
     .bind(person.0)
     .bind(proposal.0)
     .bind(submission.0)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }

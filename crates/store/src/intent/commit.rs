@@ -216,7 +216,7 @@ async fn remove_noderoles(
     .bind(&removed)
     .fetch_all(&mut *on)
     .await?;
-    let waiting: Vec<Uuid> = sqlx::query_scalar(
+    let children: Vec<Uuid> = sqlx::query_scalar(
         "SELECT DISTINCT child FROM edge WHERE parent = ANY($1) AND child <> ALL($1)",
     )
     .bind(&gone)
@@ -224,14 +224,14 @@ async fn remove_noderoles(
     .await?;
     let rewired: BTreeSet<Uuid> =
         new.projection.steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
-    if let Some(step) = waiting.iter().find(|id| !rewired.contains(id)) {
+    if let Some(step) = children.iter().find(|id| !rewired.contains(id)) {
         return Err(StoreError::corrupt(
             format!("step {step}"),
             "the change keeps the step, but removes one of its parents",
         ));
     }
-    let ended: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
-    end_removed_runs(on, &ended, &[]).await?;
+    let removed_steps: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
+    end_removed_runs(on, &removed_steps, &[]).await?;
     sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query(
@@ -340,7 +340,7 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     // A first document only repeats the record; a guard rejects it if the record has changed since.
     // From then on, the record follows the document. After a connection change, no run starts until
     // a health check succeeds and reports the running processes.
-    let done = sqlx::query(
+    let result = sqlx::query(
         "UPDATE node n SET fqdn = d.fqdn, deployment_id = d.place, doc = d.doc, \
            transport = CASE WHEN d.moved THEN d.written ->> 'transport' ELSE n.transport END, \
            address = CASE WHEN d.moved THEN d.written -> 'address' ELSE n.address END, \
@@ -364,7 +364,7 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     .bind(hints)
     .execute(on)
     .await?;
-    if done.rows_affected() != ids.len() as u64 {
+    if result.rows_affected() != ids.len() as u64 {
         return Err(StoreError::corrupt("node", "a node of the plan was deleted"));
     }
     Ok(())
@@ -450,17 +450,17 @@ async fn project_concurrency_groups(
     on: &mut PgConnection,
     steps: &[StepIntent],
 ) -> Result<(), StoreError> {
-    let lanes: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
+    let groups: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
     sqlx::query(
         "INSERT INTO lane (deployment_id, name, max_running, mode) \
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::text[]) ON CONFLICT (deployment_id, name) \
          DO UPDATE SET max_running = excluded.max_running, mode = excluded.mode \
          WHERE (lane.max_running, lane.mode) IS DISTINCT FROM (excluded.max_running, excluded.mode)",
     )
-    .bind(lanes.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
-    .bind(lanes.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
-    .bind(lanes.iter().map(|(_, l)| l.max_running.map(u32::cast_signed)).collect::<Vec<_>>())
-    .bind(lanes.iter().map(|(_, l)| concurrency_mode_name(l.mode)).collect::<Vec<_>>())
+    .bind(groups.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
+    .bind(groups.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
+    .bind(groups.iter().map(|(_, l)| l.max_running.map(u32::cast_signed)).collect::<Vec<_>>())
+    .bind(groups.iter().map(|(_, l)| concurrency_mode_name(l.mode)).collect::<Vec<_>>())
     .execute(on)
     .await?;
     Ok(())
@@ -481,14 +481,15 @@ async fn project_steps(
     .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
     .fetch_all(&mut *on)
     .await?;
-    let of = |which: bool| rows.iter().filter(move |(_, gone)| *gone == which).map(|(id, _)| *id);
+    let of =
+        |is_gone: bool| rows.iter().filter(move |(_, gone)| *gone == is_gone).map(|(id, _)| *id);
     let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
     let (old, others): (Vec<&StepIntent>, Vec<&StepIntent>) =
         steps.iter().partition(|s| known.contains(&s.id.0));
-    let (back, fresh): (Vec<&StepIntent>, Vec<&StepIntent>) =
+    let (restored, created): (Vec<&StepIntent>, Vec<&StepIntent>) =
         others.into_iter().partition(|s| gone.contains(&s.id.0));
-    write_steps(on, number, &fresh, INSERT_STEPS).await?;
-    write_steps(on, number, &back, RESTORE_STEPS).await?;
+    write_steps(on, number, &created, INSERT_STEPS).await?;
+    write_steps(on, number, &restored, RESTORE_STEPS).await?;
     write_steps(on, number, &old, UPDATE_STEPS).await?;
     project_edges(on, new, &known).await?;
     Ok(known)
@@ -636,18 +637,18 @@ async fn project_edges(
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
     let steps = &new.projection.steps;
-    let again: Vec<Uuid> = steps
+    let changed: Vec<Uuid> = steps
         .iter()
         .filter(|s| known.contains(&s.id.0) && rewired(new, s))
         .map(|s| s.id.0)
         .collect();
-    if !again.is_empty() {
+    if !changed.is_empty() {
         sqlx::query("DELETE FROM edge WHERE child = ANY($1)")
-            .bind(&again)
+            .bind(&changed)
             .execute(&mut *on)
             .await?;
     }
-    let written = steps.iter().filter(|s| !known.contains(&s.id.0) || again.contains(&s.id.0));
+    let written = steps.iter().filter(|s| !known.contains(&s.id.0) || changed.contains(&s.id.0));
     let edges: Vec<(Uuid, Uuid, &str)> = written
         .flat_map(|s| s.parents.iter().map(move |(parent, kind)| (s.id.0, parent.0, kind.as_str())))
         .collect();

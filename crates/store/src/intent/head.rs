@@ -23,23 +23,23 @@ pub struct Head {
     pub epoch: i64,
 }
 
-pub async fn head(on: &mut PgConnection) -> Result<Head, StoreError> {
+pub async fn head(connection: &mut PgConnection) -> Result<Head, StoreError> {
     let row = sqlx::query_as(
         "SELECT h.number, t.root, h.enabled, h.policy_number, h.epoch FROM head h LEFT JOIN target t ON t.number = h.number",
     )
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     to_head(row)
 }
 
 /// Takes the locks of a commit before it reads anything: APPLY, then the head.
-pub async fn lock_for_commit(on: &mut PgConnection) -> Result<Head, StoreError> {
+pub async fn lock_for_commit(connection: &mut PgConnection) -> Result<Head, StoreError> {
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
-        .execute(&mut *on)
+        .execute(&mut *connection)
         .await?;
-    sqlx::query("SELECT 1 FROM head FOR UPDATE").execute(&mut *on).await?;
-    head(on).await
+    sqlx::query("SELECT 1 FROM head FOR UPDATE").execute(&mut *connection).await?;
+    head(connection).await
 }
 
 fn to_head(row: (i64, Option<Vec<u8>>, bool, i64, i64)) -> Result<Head, StoreError> {
@@ -62,13 +62,15 @@ pub struct DeploymentRow {
 }
 
 /// All deployments. There are few, because people name each of them.
-pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>, StoreError> {
+pub async fn deployment_rows(
+    connection: &mut PgConnection,
+) -> Result<Vec<DeploymentRow>, StoreError> {
     type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>, i32);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT d.id, d.name, d.head_no, d.parent, p.name, d.held_reason, d.priority FROM deployment d \
          LEFT JOIN person p ON p.id = d.held_by WHERE d.removed_in IS NULL ORDER BY d.name",
     )
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, name, head_no, parent, held_by, reason, priority): Row| DeploymentRow {
         id: DeploymentId(id),
@@ -85,7 +87,7 @@ pub async fn deployment_rows(on: &mut PgConnection) -> Result<Vec<DeploymentRow>
 /// the deployment and its descendants. The caller holds APPLY exclusively, so that no claim or
 /// lease is in progress.
 pub async fn set_hold(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
     hold: Option<(PersonId, &str)>,
 ) -> Result<bool, StoreError> {
@@ -96,10 +98,10 @@ pub async fn set_hold(
     .bind(deployment.0)
     .bind(hold.map(|(by, _)| by.0))
     .bind(hold.map(|(_, reason)| reason))
-    .execute(&mut *on)
+    .execute(&mut *connection)
     .await?;
     if done.rows_affected() == 1 && hold.is_none() {
-        sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+        sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(connection).await?;
     }
     Ok(done.rows_affected() == 1)
 }
@@ -107,7 +109,7 @@ pub async fn set_hold(
 /// Sets the priority of a deployment's steps for claims. `false`: unchanged, or the deployment is
 /// removed.
 pub async fn set_priority(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
     priority: i32,
 ) -> Result<bool, StoreError> {
@@ -115,21 +117,21 @@ pub async fn set_priority(
         sqlx::query("UPDATE deployment SET priority = $2 WHERE id = $1 AND removed_in IS NULL AND priority <> $2")
             .bind(deployment.0)
             .bind(priority)
-            .execute(&mut *on)
+            .execute(&mut *connection)
             .await?;
     Ok(done.rows_affected() == 1)
 }
 
 /// The last removed deployment with this name, and the blueprint that removed it.
 pub async fn removed_deployment(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<(DeploymentId, BlueprintNumber)>, StoreError> {
     let row: Option<(Uuid, i64)> = sqlx::query_as(
         "SELECT id, removed_in FROM deployment WHERE name = $1 AND removed_in IS NOT NULL ORDER BY removed_in DESC LIMIT 1",
     )
     .bind(name)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(row.map(|(id, removed_in)| (DeploymentId(id), BlueprintNumber(removed_in))))
 }

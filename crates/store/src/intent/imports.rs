@@ -61,7 +61,7 @@ pub async fn lock_imports(on: &mut PgConnection) -> Result<(), StoreError> {
 pub async fn import_barclamp(
     on: &mut PgConnection,
     barclamp: &Barclamp,
-    content: Hash,
+    content_hash: Hash,
     by: Option<PersonId>,
 ) -> Result<ImportOutcome, StoreError> {
     let added = sqlx::query(
@@ -69,7 +69,7 @@ pub async fn import_barclamp(
     )
     .bind(barclamp.name.as_str())
     .bind(&barclamp.version)
-    .bind(content.as_bytes().as_slice())
+    .bind(content_hash.as_bytes().as_slice())
     .bind(by.map(|p| p.0))
     .execute(&mut *on)
     .await?
@@ -80,17 +80,17 @@ pub async fn import_barclamp(
         return Ok(ImportOutcome::Full);
     }
     if added == 0 {
-        let (found,): (Vec<u8>,) =
+        let (stored,): (Vec<u8>,) =
             sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
                 .bind(barclamp.name.as_str())
                 .bind(&barclamp.version)
                 .fetch_one(&mut *on)
                 .await?;
-        let found = hash("barclamp", &found)?;
-        return Ok(if found == content {
+        let stored = hash("barclamp", &stored)?;
+        return Ok(if stored == content_hash {
             ImportOutcome::Known
         } else {
-            ImportOutcome::ContentDiffers(found)
+            ImportOutcome::ContentDiffers(stored)
         });
     }
     for (name, jig) in &barclamp.jigs {
@@ -186,18 +186,18 @@ pub async fn import_reports(
     on: &mut PgConnection,
     barclamp: Option<&str>,
     descending: bool,
-    behind: Option<i64>,
+    after: Option<i64>,
     limit: i64,
 ) -> Result<Vec<ImportRow>, StoreError> {
     type Row = (i64, OffsetDateTime, Option<String>, Json<Findings>);
-    let (sign, way) = if descending { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, direction) = if descending { ("<", "DESC") } else { (">", "ASC") };
     let query = format!(
         "SELECT i.id, i.at, p.name, i.report FROM import_report i LEFT JOIN person p ON p.id = i.by \
          WHERE ($1::bigint IS NULL OR i.id {sign} $1) AND ($2::jsonb IS NULL OR i.report->'barclamps' @> $2) \
-         ORDER BY i.id {way} LIMIT $3"
+         ORDER BY i.id {direction} LIMIT $3"
     );
     let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
-        .bind(behind)
+        .bind(after)
         .bind(barclamp.map(|name| serde_json::json!([{"name": name}])))
         .bind(limit)
         .fetch_all(on)

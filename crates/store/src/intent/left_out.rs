@@ -23,7 +23,7 @@ pub struct LeftOutRow {
 
 /// Records the parts that the edits with these numbers cannot restore.
 pub async fn insert_omitted_parts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     proposal: ProposalId,
     edits: RangeInclusive<u32>,
     left_out: &LeftOutRow,
@@ -37,14 +37,14 @@ pub async fn insert_omitted_parts(
     .bind(left_out.target.0)
     .bind(&left_out.missing)
     .bind(i32::try_from(left_out.more).unwrap_or(i32::MAX))
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }
 
 /// The parts that a proposal cannot restore, as long as one of the restoring edits is valid.
 pub async fn left_out(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Option<LeftOutRow>, StoreError> {
     let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
@@ -53,12 +53,12 @@ pub async fn left_out(
          ORDER BY l.first_edit DESC LIMIT 1",
     )
     .bind(proposal.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
-    let row = |(target, missing, more): (i64, Vec<String>, i32)| LeftOutRow {
+    let to_omitted = |(target, missing, more): (i64, Vec<String>, i32)| LeftOutRow {
         target: BlueprintNumber(target),
         missing,
         more: usize::try_from(more).unwrap_or_default(),
     };
-    Ok(found.map(row))
+    Ok(found.map(to_omitted))
 }

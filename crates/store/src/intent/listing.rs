@@ -130,7 +130,7 @@ fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
 
 /// The facts of the newest reviews of open proposals, newest first.
 pub async fn open_review_facts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     limit: i64,
 ) -> Result<Vec<FactsRow>, StoreError> {
     let query = format!(
@@ -138,13 +138,13 @@ pub async fn open_review_facts(
          LEFT JOIN target t ON t.submission_id = s.id WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1"
     );
     let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).bind(MAX_THREADS);
-    let rows: Vec<Facts> = query.fetch_all(on).await?;
+    let rows: Vec<Facts> = query.fetch_all(connection).await?;
     rows.into_iter().map(to_review_facts).collect()
 }
 
 /// The facts of these reviews, newest first.
 pub async fn facts_of(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     ids: &[ReviewId],
 ) -> Result<Vec<FactsRow>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
@@ -153,7 +153,7 @@ pub async fn facts_of(
          WHERE s.id = ANY($1) ORDER BY s.id DESC"
     );
     let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).bind(MAX_THREADS);
-    let rows: Vec<Facts> = query.fetch_all(on).await?;
+    let rows: Vec<Facts> = query.fetch_all(connection).await?;
     rows.into_iter().map(to_review_facts).collect()
 }
 
@@ -178,7 +178,10 @@ pub struct LineRow {
 }
 
 /// The text columns of these reviews, newest first.
-pub async fn lines_of(on: &mut PgConnection, ids: &[ReviewId]) -> Result<Vec<LineRow>, StoreError> {
+pub async fn lines_of(
+    connection: &mut PgConnection,
+    ids: &[ReviewId],
+) -> Result<Vec<LineRow>, StoreError> {
     type Row = (
         i64,
         String,
@@ -201,9 +204,9 @@ pub async fn lines_of(on: &mut PgConnection, ids: &[ReviewId]) -> Result<Vec<Lin
          LEFT JOIN node n ON n.id = p.node_id WHERE s.id = ANY($1) ORDER BY s.id DESC",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
-    let line =
+    let to_row =
         |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
             id: ReviewId(id),
             title,
@@ -214,7 +217,7 @@ pub async fn lines_of(on: &mut PgConnection, ids: &[ReviewId]) -> Result<Vec<Lin
             summary,
             sent_back,
         };
-    Ok(rows.into_iter().map(line).collect())
+    Ok(rows.into_iter().map(to_row).collect())
 }
 
 /// The outcome of a review, as a filter.
@@ -274,11 +277,11 @@ pub struct Found {
 /// A page of reviews in an order. A search for open reviews covers all of them. Other searches
 /// cover a window after the cursor.
 pub async fn find_reviews(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     find: &Find<'_>,
     most: usize,
 ) -> Result<Found, StoreError> {
-    let (window, keyed, kept) = match find.became {
+    let (window, state_filter, outcome_filter) = match find.became {
         Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
         Became::Target => {
             (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)")
@@ -292,21 +295,22 @@ pub async fn find_reviews(
     );
     let deployment = find.deployment.map_or("", |_| "p.deployment_id = $4 AND");
     let descending = find.order.descending;
-    let (sign, way) = if descending { ("<", "DESC") } else { (">", "ASC") };
-    let (compared, ordered) = match find.order.by {
-        ReviewSort::Submitted => (format!("s.id {sign} $1"), format!("s.id {way}")),
-        ReviewSort::Title => {
-            (format!("(s.title, s.id) {sign} ($7, $1)"), format!("s.title {way}, s.id {way}"))
-        }
+    let (sign, direction) = if descending { ("<", "DESC") } else { (">", "ASC") };
+    let (compared, order_by) = match find.order.by {
+        ReviewSort::Submitted => (format!("s.id {sign} $1"), format!("s.id {direction}")),
+        ReviewSort::Title => (
+            format!("(s.title, s.id) {sign} ($7, $1)"),
+            format!("s.title {direction}, s.id {direction}"),
+        ),
     };
     let compared = if find.behind.is_some() { compared } else { "true".to_owned() };
     let query = format!(
         "WITH looked AS MATERIALIZED ( \
            SELECT s.id, s.title, s.state, row_number() OVER () AS place FROM ( \
              SELECT s.id, s.title, p.state FROM submission s JOIN proposal p ON p.id = s.proposal_id \
-             WHERE {keyed} {author} {deployment} {compared} ORDER BY {ordered} LIMIT $2) s), \
+             WHERE {state_filter} {author} {deployment} {compared} ORDER BY {order_by} LIMIT $2) s), \
          hit AS ( \
-           SELECT s.id, s.title, s.place FROM looked s WHERE {kept} AND ($5::text IS NULL OR s.title ILIKE $5) \
+           SELECT s.id, s.title, s.place FROM looked s WHERE {outcome_filter} AND ($5::text IS NULL OR s.title ILIKE $5) \
            ORDER BY s.place LIMIT $6) \
          SELECT ARRAY(SELECT id FROM hit ORDER BY place), ARRAY(SELECT title FROM hit ORDER BY place), \
            (SELECT count(*) FROM looked), l.id, l.title \
@@ -322,7 +326,7 @@ pub async fn find_reviews(
         _ => (None, None),
     };
     type Row = (Vec<i64>, Vec<String>, i64, Option<i64>, Option<String>);
-    let (ids, titles, looked, last, last_title): Row = sqlx::query_as(sqlx::AssertSqlSafe(query))
+    let (ids, titles, scanned, last, last_title): Row = sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(id)
         .bind(window)
         .bind(find.author.map(|author| author.0))
@@ -330,16 +334,16 @@ pub async fn find_reviews(
         .bind(text)
         .bind(i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1))
         .bind(title)
-        .fetch_one(on)
+        .fetch_one(connection)
         .await?;
     let mut hits: Vec<Hit> =
         ids.into_iter().zip(titles).map(|(id, title)| Hit { id, title }).collect();
-    let more = hits.len() > most;
+    let has_more = hits.len() > most;
     hits.truncate(most);
-    let next = match more {
+    let next = match has_more {
         true => hits.last().cloned(),
         false => {
-            last.zip(last_title).filter(|_| looked >= window).map(|(id, title)| Hit { id, title })
+            last.zip(last_title).filter(|_| scanned >= window).map(|(id, title)| Hit { id, title })
         }
     };
     Ok(Found { hits, next })
@@ -387,15 +391,16 @@ impl ProposalLine {
 /// A page of open proposals in an order, plus one row if there are more. There are at most as many
 /// as deployments and nodes. Edits are counted, not read.
 pub async fn find_proposals(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     find: &FindProposals,
 ) -> Result<Vec<ProposalLine>, StoreError> {
-    let (sign, way) = if find.order.descending { ("<", "DESC") } else { (">", "ASC") };
-    let (compared, ordered) = match find.order.by {
-        ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {way}")),
-        ProposalSort::Deployment => {
-            (format!("(d.name, p.id) {sign} ($6, $1)"), format!("d.name {way}, p.id {way}"))
-        }
+    let (sign, direction) = if find.order.descending { ("<", "DESC") } else { (">", "ASC") };
+    let (compared, order_by) = match find.order.by {
+        ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {direction}")),
+        ProposalSort::Deployment => (
+            format!("(d.name, p.id) {sign} ($6, $1)"),
+            format!("d.name {direction}, p.id {direction}"),
+        ),
     };
     let (name, id) = match find.behind.as_deref() {
         Some([Key::Text(name), Key::Number(id)]) => (Some(name.as_str()), Some(*id)),
@@ -415,7 +420,7 @@ pub async fn find_proposals(
          AND ($3::uuid IS NULL OR p.created_by = $3 OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $3)) \
          AND NOT ($4 AND s.id IS NOT NULL) \
          AND ($5::text IS NULL OR position(lower($5) IN lower(d.name)) > 0 OR position(lower($5) IN lower(n.fqdn)) > 0) \
-         ORDER BY {ordered} LIMIT $7"
+         ORDER BY {order_by} LIMIT $7"
     );
     let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(id)
@@ -425,9 +430,9 @@ pub async fn find_proposals(
         .bind(find.text.as_deref())
         .bind(name)
         .bind(PAGE_SIZE as i64 + 1)
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?;
-    let line = |(
+    let to_row = |(
         id,
         deployment,
         deployment_name,
@@ -457,5 +462,5 @@ pub async fn find_proposals(
             submission: submission.map(ReviewId),
         }
     };
-    Ok(rows.into_iter().map(line).collect())
+    Ok(rows.into_iter().map(to_row).collect())
 }

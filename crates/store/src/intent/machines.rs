@@ -44,14 +44,14 @@ pub async fn lock_node_record(
     Ok(row)
 }
 
-/// Writes a record and returns its new version. With `other_way`, the connection changes: nothing
+/// Writes a record and returns its new version. With `connection_changed`, the connection changes: nothing
 /// starts before a new health check, and a check in progress no longer counts. The caller holds the
 /// record's lock.
 pub async fn update_node_record(
     on: &mut PgConnection,
     node: NodeId,
     record: &MachineRow,
-    other_way: bool,
+    connection_changed: bool,
 ) -> Result<i32, StoreError> {
     let version = sqlx::query_scalar(
         "UPDATE node SET version = version + 1, description = $2, hints = $3, macs = $4, serial = $5 WHERE id = $1 RETURNING version",
@@ -63,7 +63,7 @@ pub async fn update_node_record(
     .bind(&record.serial)
     .fetch_one(&mut *on)
     .await?;
-    if other_way {
+    if connection_changed {
         sqlx::query(
             "UPDATE node SET address = $2, connection = $3, looked_at = NULL, look_against = 0, way_no = way_no + 1 WHERE id = $1",
         )

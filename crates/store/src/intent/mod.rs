@@ -77,6 +77,6 @@ use engine::Hash;
 
 use crate::StoreError;
 
-fn hash(what: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
-    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(what, "a hash must have 32 bytes"))
+fn hash(column: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
+    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(column, "a hash must have 32 bytes"))
 }

@@ -68,7 +68,7 @@ pub async fn lock_node_inserts(on: &mut PgConnection) -> Result<(), StoreError> 
 /// Inserts a node record. `false`: its name is taken. A guard rejects a folder that overlaps
 /// another node's.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
-    let done = sqlx::query(
+    let result = sqlx::query(
         "INSERT INTO node (id, fqdn, deployment_id, transport, connection, created_by, address) VALUES ($1, $2, $3, $4, $5, $6, $7) \
          ON CONFLICT DO NOTHING",
     )
@@ -81,7 +81,7 @@ pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, 
     .bind(Value::from(node.addresses.clone()))
     .execute(on)
     .await?;
-    Ok(done.rows_affected() == 1)
+    Ok(result.rows_affected() == 1)
 }
 
 /// Removes the record of a node without a document and returns its name. `None`: there is no such

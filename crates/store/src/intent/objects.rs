@@ -11,9 +11,13 @@ use super::hash;
 use crate::StoreError;
 
 /// Stores the objects that do not exist yet.
-pub async fn ensure_objects(on: &mut PgConnection, objects: &[Object]) -> Result<(), StoreError> {
-    let there = known(on, objects).await?;
-    let new: Vec<&Object> = objects.iter().filter(|object| !there.contains(&object.hash)).collect();
+pub async fn ensure_objects(
+    connection: &mut PgConnection,
+    objects: &[Object],
+) -> Result<(), StoreError> {
+    let existing = known(connection, objects).await?;
+    let new: Vec<&Object> =
+        objects.iter().filter(|object| !existing.contains(&object.hash)).collect();
     if new.is_empty() {
         return Ok(());
     }
@@ -28,7 +32,7 @@ pub async fn ensure_objects(on: &mut PgConnection, objects: &[Object]) -> Result
     .bind(hashes)
     .bind(kinds)
     .bind(bodies)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -36,25 +40,28 @@ pub async fn ensure_objects(on: &mut PgConnection, objects: &[Object]) -> Result
 /// The objects of these that are already stored. A root with 10,000 nodes has a megabyte. Without
 /// this query, a commit would send it again and the database would hash it, although the review
 /// already stored it.
-async fn known(on: &mut PgConnection, objects: &[Object]) -> Result<BTreeSet<Hash>, StoreError> {
+async fn known(
+    connection: &mut PgConnection,
+    objects: &[Object],
+) -> Result<BTreeSet<Hash>, StoreError> {
     let hashes: Vec<&[u8]> = objects.iter().map(|o| o.hash.as_bytes().as_slice()).collect();
     let rows: Vec<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM object WHERE hash = ANY($1)")
         .bind(hashes)
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?;
     rows.iter().map(|row| hash("object", row)).collect()
 }
 
 /// The bytes of these objects. Unknown hashes are missing in the result.
 pub async fn bodies(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     hashes: &[Hash],
 ) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
-    let wanted: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
+    let hash_bytes: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, Vec<u8>)> =
         sqlx::query_as("SELECT hash, body FROM object WHERE hash = ANY($1)")
-            .bind(wanted)
-            .fetch_all(on)
+            .bind(hash_bytes)
+            .fetch_all(connection)
             .await?;
     rows.into_iter().map(|(h, body)| Ok((hash("object", &h)?, body))).collect()
 }
@@ -68,19 +75,19 @@ pub struct ScriptHead {
     pub bytes: u64,
 }
 
-/// The first `most` bytes of these scripts. Unknown hashes are missing in the result.
+/// The first `max_bytes` bytes of these scripts. Unknown hashes are missing in the result.
 pub async fn script_heads(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     hashes: &[Hash],
-    most: i32,
+    max_bytes: i32,
 ) -> Result<BTreeMap<Hash, ScriptHead>, StoreError> {
-    let wanted: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
+    let hash_bytes: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, Vec<u8>, i32)> = sqlx::query_as(
         "SELECT hash, substring(body from 1 for $2), octet_length(body) FROM object WHERE kind = 'script' AND hash = ANY($1)",
     )
-    .bind(wanted)
-    .bind(most)
-    .fetch_all(on)
+    .bind(hash_bytes)
+    .bind(max_bytes)
+    .fetch_all(connection)
     .await?;
     let head = |(h, body, bytes): (Vec<u8>, Vec<u8>, i32)| {
         Ok((hash("object", &h)?, ScriptHead { body, bytes: u64::from(bytes.unsigned_abs()) }))
@@ -90,14 +97,14 @@ pub async fn script_heads(
 
 /// The catalog's objects (barclamps and roles, not scripts), except the known ones.
 pub async fn catalog_objects(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     known: &[Hash],
 ) -> Result<Vec<Object>, StoreError> {
     let known: Vec<&[u8]> = known.iter().map(|h| h.as_bytes().as_slice()).collect();
     let rows: Vec<(Vec<u8>, String, Vec<u8>)> =
         sqlx::query_as("SELECT hash, kind, body FROM object WHERE kind IN ('barclamp', 'role') AND NOT hash = ANY($1)")
             .bind(known)
-            .fetch_all(on)
+            .fetch_all(connection)
             .await?;
     let object = |(h, kind, body): (Vec<u8>, String, Vec<u8>)| {
         let kind = if kind == "role" { ObjectKind::Role } else { ObjectKind::Barclamp };

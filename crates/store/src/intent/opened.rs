@@ -15,7 +15,7 @@ pub const MAX_OPENED: usize = 50_000;
 /// The policy, deployments and nodes whose change a person opened last, with the hash of that
 /// change.
 pub async fn opened(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
 ) -> Result<Vec<(Anchor, Hash)>, StoreError> {
@@ -25,9 +25,9 @@ pub async fn opened(
     .bind(person.0)
     .bind(proposal.0)
     .bind(i64::try_from(MAX_OPENED).unwrap_or(i64::MAX))
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
-    let read = |(kind, id, content): (String, Uuid, Vec<u8>)| {
+    let to_change = |(kind, id, content): (String, Uuid, Vec<u8>)| {
         let anchor = match kind.as_str() {
             "policy" => Anchor::Policy(None),
             "deployment" => Anchor::Deployment(DeploymentId(id)),
@@ -35,17 +35,17 @@ pub async fn opened(
         };
         Ok((anchor, hash("opened.content", &content)?))
     };
-    rows.into_iter().map(read).collect()
+    rows.into_iter().map(to_change).collect()
 }
 
 /// Records that a person opened these changes. Anchors below a document are ignored.
 pub async fn ensure_changes_viewed(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
     changes: &[(Anchor, Hash)],
 ) -> Result<(), StoreError> {
-    let (mut kinds, mut ids, mut contents) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut kinds, mut ids, mut content_hashes) = (Vec::new(), Vec::new(), Vec::new());
     for (anchor, content) in changes.iter().take(MAX_OPENED) {
         let (kind, id) = match anchor {
             // There is only one policy.
@@ -56,7 +56,7 @@ pub async fn ensure_changes_viewed(
         };
         kinds.push(kind);
         ids.push(id);
-        contents.push(content.as_bytes().to_vec());
+        content_hashes.push(content.as_bytes().to_vec());
     }
     sqlx::query(
         "INSERT INTO opened (person_id, proposal_id, kind, document_id, content) \
@@ -68,8 +68,8 @@ pub async fn ensure_changes_viewed(
     .bind(proposal.0)
     .bind(kinds)
     .bind(ids)
-    .bind(contents)
-    .execute(on)
+    .bind(content_hashes)
+    .execute(connection)
     .await?;
     Ok(())
 }

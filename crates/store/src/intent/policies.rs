@@ -8,40 +8,40 @@ use sqlx::PgConnection;
 use crate::StoreError;
 
 pub async fn policy(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     number: PolicyNumber,
 ) -> Result<Option<Policy>, StoreError> {
     let row: Option<(Vec<u8>,)> = sqlx::query_as(
         "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.number = $1",
     )
     .bind(number.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
-    let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
-    row.map(read).transpose().map_err(|e| StoreError::corrupt(format!("policy {number}"), e))
+    let parse = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
+    row.map(parse).transpose().map_err(|e| StoreError::corrupt(format!("policy {number}"), e))
 }
 
 /// The policy that was in force after a target was committed.
 pub async fn policy_at(
-    on: &mut PgConnection,
-    target: BlueprintNumber,
+    connection: &mut PgConnection,
+    blueprint: BlueprintNumber,
 ) -> Result<Option<Policy>, StoreError> {
     let row: Option<(Vec<u8>,)> = sqlx::query_as(
         "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.target <= $1 ORDER BY p.target DESC LIMIT 1",
     )
-    .bind(target.0)
-    .fetch_optional(on)
+    .bind(blueprint.0)
+    .fetch_optional(connection)
     .await?;
-    let read = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
-    row.map(read)
+    let parse = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
+    row.map(parse)
         .transpose()
-        .map_err(|e| StoreError::corrupt(format!("policy at target {target}"), e))
+        .map_err(|e| StoreError::corrupt(format!("policy at target {blueprint}"), e))
 }
 
 /// Adds a version of the policy, whose object is stored. Works only in the transaction of its
 /// commit.
 pub async fn insert_policy(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     number: PolicyNumber,
     hash: Hash,
     by: Option<PersonId>,
@@ -50,7 +50,7 @@ pub async fn insert_policy(
         .bind(number.0)
         .bind(hash.as_bytes().as_slice())
         .bind(by.map(|p| p.0))
-        .execute(on)
+        .execute(connection)
         .await?;
     Ok(())
 }

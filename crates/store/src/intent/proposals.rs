@@ -85,54 +85,56 @@ fn to_proposal(
 }
 
 pub async fn proposal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
 ) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1");
     let row: Option<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
     Ok(row.map(to_proposal))
 }
 
 /// Reads and locks a proposal, so that no other transaction can edit, judge or commit it.
 pub async fn lock_proposal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
 ) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1 FOR UPDATE OF p");
     let row: Option<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
     Ok(row.map(to_proposal))
 }
 
 /// The open personal proposal for a deployment.
 pub async fn open_proposal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<Option<ProposalRow>, StoreError> {
     let query = format!(
         "SELECT {COLUMNS} FROM proposal p WHERE p.deployment_id = $1 AND p.state = 'open' AND p.kind = 'personal'"
     );
-    let row: Option<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(deployment.0).fetch_optional(on).await?;
+    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(deployment.0)
+        .fetch_optional(connection)
+        .await?;
     Ok(row.map(to_proposal))
 }
 
 /// The open personal proposals by deployment, each with the review of its present version, if any.
 pub async fn drafts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
 ) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<ReviewId>)>, StoreError> {
     let rows: Vec<(Uuid, i64, Option<i64>)> = sqlx::query_as(
         "SELECT p.deployment_id, p.id, s.id FROM proposal p \
          LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
          WHERE p.state = 'open' AND p.kind = 'personal'",
     )
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
-    let draft = |(deployment, id, submission): (Uuid, i64, Option<i64>)| {
-        (DeploymentId(deployment), (ProposalId(id), submission.map(ReviewId)))
+    let to_entry = |(deployment, id, review): (Uuid, i64, Option<i64>)| {
+        (DeploymentId(deployment), (ProposalId(id), review.map(ReviewId)))
     };
-    Ok(rows.into_iter().map(draft).collect())
+    Ok(rows.into_iter().map(to_entry).collect())
 }
 
 // Two people may open a proposal at the same time, and a third may close it in between. So each of
@@ -141,7 +143,7 @@ pub async fn drafts(
 
 /// Opens a proposal for a deployment unless one is open. Returns whether it is new.
 pub async fn ensure_proposal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
     by: PersonId,
 ) -> Result<(ProposalId, bool), StoreError> {
@@ -152,14 +154,14 @@ pub async fn ensure_proposal(
     )
     .bind(deployment.0)
     .bind(by.0)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok((ProposalId(id), new))
 }
 
 /// Opens a proposal for a node of a deployment unless one is open. Returns whether it is new.
 pub async fn ensure_node_proposal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
     node: NodeId,
     by: PersonId,
@@ -172,13 +174,16 @@ pub async fn ensure_node_proposal(
     .bind(deployment.0)
     .bind(node.0)
     .bind(by.0)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok((ProposalId(id), new))
 }
 
 /// The edits of a proposal in order, undone ones included.
-pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>, StoreError> {
+pub async fn edits(
+    connection: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Vec<EditRow>, StoreError> {
     type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
@@ -188,7 +193,7 @@ pub async fn edits(on: &mut PgConnection, id: ProposalId) -> Result<Vec<EditRow>
     )
     .bind(id.0)
     .bind(i64::try_from(MAX_EDITS).unwrap_or(i64::MAX))
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row =
         |(seq, actor, actor_name, at, body, undone, dropped, touched_by, toggled_by_names): Row| {
@@ -216,7 +221,7 @@ fn numbered(proposal: ProposalId, seq: i32, body: Value) -> Result<NumberedEdit,
 
 /// Raises the version. `None`: the proposal is closed, or its version is not the expected one.
 pub async fn increment_version(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
     version: i32,
 ) -> Result<Option<i32>, StoreError> {
@@ -226,25 +231,25 @@ pub async fn increment_version(
     )
     .bind(id.0)
     .bind(version)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(row.map(|(version,)| version))
 }
 
 /// Appends edits and returns the new version. `None`: the proposal is not open at this version.
 pub async fn append_edits(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
     version: i32,
     by: PersonId,
     edits: &[Edit],
 ) -> Result<Option<i32>, StoreError> {
-    let Some(version) = increment_version(on, id, version).await? else { return Ok(None) };
+    let Some(version) = increment_version(connection, id, version).await? else { return Ok(None) };
     let bodies = edits.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
     let bodies = bodies.map_err(|e| StoreError::corrupt(format!("edit of proposal {id}"), e))?;
     sqlx::query("UPDATE edit SET dropped = true WHERE proposal_id = $1 AND undone AND NOT dropped")
         .bind(id.0)
-        .execute(&mut *on)
+        .execute(&mut *connection)
         .await?;
     sqlx::query(
         "INSERT INTO edit (proposal_id, seq, actor, body) \
@@ -254,13 +259,13 @@ pub async fn append_edits(
     .bind(id.0)
     .bind(by.0)
     .bind(bodies)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(Some(version))
 }
 
 pub async fn set_title(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
     title: &str,
 ) -> Result<(), StoreError> {
@@ -269,7 +274,7 @@ pub async fn set_title(
     )
     .bind(id.0)
     .bind(title)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -300,12 +305,12 @@ fn to_undo_result(
 
 /// Undoes the last edit. The person is recorded with the edit, because an undo shapes the change.
 pub async fn undo_edit(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
     version: i32,
     by: PersonId,
 ) -> Result<Stepped, StoreError> {
-    let Some(version) = increment_version(on, id, version).await? else {
+    let Some(version) = increment_version(connection, id, version).await? else {
         return Ok(Stepped::VersionConflict);
     };
     let edit = sqlx::query_as(
@@ -314,19 +319,19 @@ pub async fn undo_edit(
     )
     .bind(id.0)
     .bind(by.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     to_undo_result(id, version, edit)
 }
 
 /// Redoes the first undone edit after the last valid one. The person is recorded, as for undo.
 pub async fn redo_edit(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
     version: i32,
     by: PersonId,
 ) -> Result<Stepped, StoreError> {
-    let Some(version) = increment_version(on, id, version).await? else {
+    let Some(version) = increment_version(connection, id, version).await? else {
         return Ok(Stepped::VersionConflict);
     };
     let edit = sqlx::query_as(
@@ -336,14 +341,14 @@ pub async fn redo_edit(
     )
     .bind(id.0)
     .bind(by.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     to_undo_result(id, version, edit)
 }
 
 /// Closes a proposal without effect. `false`: it is not open at this version.
 pub async fn discard_proposal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ProposalId,
     version: i32,
 ) -> Result<bool, StoreError> {
@@ -353,7 +358,7 @@ pub async fn discard_proposal(
     )
     .bind(id.0)
     .bind(version)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(done.rows_affected() == 1)
 }
@@ -361,7 +366,7 @@ pub async fn discard_proposal(
 /// Closes every open proposal for these removed deployments and nodes, except the one that removes
 /// them. Returns the closed ones.
 pub async fn discard_proposals_on(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployments: &[DeploymentId],
     nodes: &[NodeId],
     except: Option<ProposalId>,
@@ -375,7 +380,7 @@ pub async fn discard_proposals_on(
         .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
         .bind(nodes.iter().map(|n| n.0).collect::<Vec<_>>())
         .bind(except.map(|id| id.0))
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?;
     Ok(rows.into_iter().map(to_proposal).collect())
 }

@@ -44,7 +44,10 @@ fn to_replan((before, proposal, after, version, target, moved, refused): Row) ->
 const COLUMNS: &str = "before_id, proposal_id, after_id, version, target, moved, refused";
 
 /// Records the result. The caller has raised the proposal's version in the same transaction.
-pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(), StoreError> {
+pub async fn insert_replan(
+    connection: &mut PgConnection,
+    new: &ReplanRow,
+) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO replan (before_id, proposal_id, after_id, version, target, moved, refused) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -56,7 +59,7 @@ pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(),
     .bind(new.target.0)
     .bind(&new.moved)
     .bind(&new.refused)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -64,7 +67,7 @@ pub async fn insert_replan(on: &mut PgConnection, new: &ReplanRow) -> Result<(),
 /// The replans that led to a review and away from it. If authors resubmitted a returned proposal
 /// unchanged, the first is the replan that returned it.
 pub async fn replans(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<(Option<ReplanRow>, Option<ReplanRow>), StoreError> {
     let query = format!(
@@ -73,36 +76,42 @@ pub async fn replans(
            (SELECT s.proposal_id, s.version FROM submission s WHERE s.id = $1) LIMIT 2"
     );
     let rows: Vec<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(on).await?;
-    let (outgoing, came): (Vec<_>, Vec<_>) =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(connection).await?;
+    let (outgoing, incoming): (Vec<_>, Vec<_>) =
         rows.into_iter().map(to_replan).partition(|row| row.before == id);
-    let came = came.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
-    Ok((came, outgoing.into_iter().next()))
+    let incoming = incoming.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
+    Ok((incoming, outgoing.into_iter().next()))
 }
 
 /// The replan that created this version of a proposal, if any.
 pub async fn replan_for_version(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     proposal: ProposalId,
     version: i32,
 ) -> Result<Option<ReplanRow>, StoreError> {
     let query = format!("SELECT {COLUMNS} FROM replan WHERE proposal_id = $1 AND version = $2");
     let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(proposal.0).bind(version);
-    let row: Option<Row> = query.fetch_optional(on).await?;
+    let row: Option<Row> = query.fetch_optional(connection).await?;
     Ok(row.map(to_replan))
 }
 
 /// The nodes whose first document a review writes and whose record changed since it was planned.
-pub async fn moved_records(on: &mut PgConnection, id: ReviewId) -> Result<Vec<String>, StoreError> {
+pub async fn moved_records(
+    connection: &mut PgConnection,
+    id: ReviewId,
+) -> Result<Vec<String>, StoreError> {
     Ok(sqlx::query_scalar("SELECT fqdn FROM moved_records($1) ORDER BY fqdn")
         .bind(id.0)
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?)
 }
 
 /// Newest reviews of open proposals that are outdated, oldest first. A deployment of the base, a
 /// replaced document or the record of a node without a document has changed.
-pub async fn stale_reviews(on: &mut PgConnection, limit: i64) -> Result<Vec<ReviewId>, StoreError> {
+pub async fn stale_reviews(
+    connection: &mut PgConnection,
+    limit: i64,
+) -> Result<Vec<ReviewId>, StoreError> {
     let rows: Vec<(i64,)> = sqlx::query_as(
         "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
          JOIN head h ON h.epoch = s.epoch \
@@ -118,7 +127,7 @@ pub async fn stale_reviews(on: &mut PgConnection, limit: i64) -> Result<Vec<Revi
          ORDER BY s.id LIMIT $1",
     )
     .bind(limit)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(|(id,)| ReviewId(id)).collect())
 }

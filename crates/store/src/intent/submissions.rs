@@ -90,7 +90,7 @@ pub struct SubmissionRow {
 
 /// Inserts a review with all its parts.
 pub async fn insert_submission(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     new: &NewSubmission,
 ) -> Result<ReviewId, StoreError> {
     let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
@@ -114,18 +114,18 @@ pub async fn insert_submission(
     .bind(risks)
     .bind(new.by.0)
     .bind(new.new_policy.map(|hash| hash.as_bytes().to_vec()))
-    .fetch_one(&mut *on)
+    .fetch_one(&mut *connection)
     .await?;
-    insert_review_parts(on, id, new).await?;
+    insert_review_parts(connection, id, new).await?;
     Ok(ReviewId(id))
 }
 
 async fn insert_review_parts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: i64,
     new: &NewSubmission,
 ) -> Result<(), StoreError> {
-    let (deployments, heads): (Vec<Uuid>, Vec<i64>) =
+    let (deployments, blueprints): (Vec<Uuid>, Vec<i64>) =
         new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
     sqlx::query(
         "INSERT INTO submission_base (submission_id, deployment_id, head_no) \
@@ -133,26 +133,26 @@ async fn insert_review_parts(
     )
     .bind(id)
     .bind(deployments)
-    .bind(heads)
-    .execute(&mut *on)
+    .bind(blueprints)
+    .execute(&mut *connection)
     .await?;
     let authors: Vec<Uuid> = new.authors.iter().map(|p| p.0).collect();
     sqlx::query("INSERT INTO submission_author (submission_id, person_id) SELECT $1, p FROM unnest($2::uuid[]) AS p")
         .bind(id)
         .bind(authors)
-        .execute(&mut *on)
+        .execute(&mut *connection)
         .await?;
-    let (mut kinds, mut ids, mut old_hashes, mut news) =
+    let (mut kinds, mut ids, mut old_hashes, mut new_hashes) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for change in &new.documents {
-        let (kind, which, old, is) = match change {
+        let (kind, document_id, old, new_hash) = match change {
             DocumentChange::Deployment { id, old, new } => ("deployment", id.0, old, new),
             DocumentChange::Node { id, old, new } => ("node", id.0, old, new),
         };
         kinds.push(kind);
-        ids.push(which);
+        ids.push(document_id);
         old_hashes.push(old.map(|h| h.as_bytes().to_vec()));
-        news.push(is.map(|h| h.as_bytes().to_vec()));
+        new_hashes.push(new_hash.map(|h| h.as_bytes().to_vec()));
     }
     sqlx::query(
         "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) \
@@ -162,8 +162,8 @@ async fn insert_review_parts(
     .bind(kinds)
     .bind(ids)
     .bind(old_hashes)
-    .bind(news)
-    .execute(on)
+    .bind(new_hashes)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -216,20 +216,20 @@ fn to_review(row: Row) -> Result<SubmissionRow, StoreError> {
 }
 
 pub async fn submission(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Option<SubmissionRow>, StoreError> {
     let query = format!(
         "SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1"
     );
     let row: Option<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(on).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
     row.map(to_review).transpose()
 }
 
 /// The review of a proposal's version, if it was submitted.
 pub async fn review_of_version(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     proposal: ProposalId,
     version: i32,
 ) -> Result<Option<ReviewId>, StoreError> {
@@ -237,28 +237,28 @@ pub async fn review_of_version(
         sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
             .bind(proposal.0)
             .bind(version)
-            .fetch_optional(on)
+            .fetch_optional(connection)
             .await?;
     Ok(row.map(|(id,)| ReviewId(id)))
 }
 
 /// The blueprints on which the plan of a review is based.
 pub async fn base(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<BTreeMap<DeploymentId, BlueprintNumber>, StoreError> {
     let rows: Vec<(Uuid, i64)> = sqlx::query_as(
         "SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1",
     )
     .bind(id.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), BlueprintNumber(n))).collect())
 }
 
 /// The documents that a review changes, deployments first, each kind ordered by id.
 pub async fn documents(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Vec<DocumentChange>, StoreError> {
     type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
@@ -266,7 +266,7 @@ pub async fn documents(
         "SELECT kind, id, old_hash, new_hash FROM submission_document WHERE submission_id = $1 ORDER BY kind, id",
     )
     .bind(id.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let read = |bytes: Option<Vec<u8>>| bytes.map(|b| hash("submission_document", &b)).transpose();
     let change = |(kind, id, old, new): Row| {
@@ -293,13 +293,16 @@ fn to_person((id, name, reviewer): (Uuid, String, bool)) -> PersonRow {
 }
 
 /// Everyone who edited a review.
-pub async fn authors(on: &mut PgConnection, id: ReviewId) -> Result<Vec<PersonRow>, StoreError> {
+pub async fn authors(
+    connection: &mut PgConnection,
+    id: ReviewId,
+) -> Result<Vec<PersonRow>, StoreError> {
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
         "SELECT p.id, p.name, false FROM submission_author a JOIN person p ON p.id = a.person_id \
          WHERE a.submission_id = $1 ORDER BY p.name",
     )
     .bind(id.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
@@ -308,18 +311,20 @@ pub async fn authors(on: &mut PgConnection, id: ReviewId) -> Result<Vec<PersonRo
 const HAS_PERMISSION_ANYWHERE: &str = "(p.permissions && $1 OR EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id AND g.permission = ANY ($1)))";
 
 /// Everyone who may review anywhere in the tree now, at most 1,000.
-pub async fn reviewers(on: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
+pub async fn reviewers(connection: &mut PgConnection) -> Result<Vec<PersonId>, StoreError> {
     let sql = format!(
         "SELECT p.id FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
-    let ids: Vec<Uuid> =
-        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(&["reviewer"][..]).fetch_all(on).await?;
+    let ids: Vec<Uuid> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+        .bind(&["reviewer"][..])
+        .fetch_all(connection)
+        .await?;
     Ok(ids.into_iter().map(PersonId).collect())
 }
 
 /// Everyone who may review all deployments that a review touches now, at most 1,000.
 pub async fn eligible_reviewers(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Vec<PersonRow>, StoreError> {
     // `touched_by` is evaluated once, and only if a scoped grant requires it.
@@ -331,7 +336,7 @@ pub async fn eligible_reviewers(
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
         .bind(&["reviewer"][..])
         .bind(id.0)
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
@@ -339,7 +344,7 @@ pub async fn eligible_reviewers(
 /// Everyone who may edit, review or administer all deployments that a review touches now. Returns
 /// names and the permissions, at most 1,000 people.
 pub async fn able(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
@@ -348,30 +353,30 @@ pub async fn able(
          FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
     let able = sqlx::query_as(sqlx::AssertSqlSafe(sql));
-    Ok(able.bind(&["operator", "reviewer", "admin"][..]).bind(id.0).fetch_all(on).await?)
+    Ok(able.bind(&["operator", "reviewer", "admin"][..]).bind(id.0).fetch_all(connection).await?)
 }
 
 /// The deployments that a review touches. A person needs the permission in all of them to submit,
 /// review or commit it.
 pub async fn touched(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<BTreeSet<DeploymentId>, StoreError> {
     let touched: Vec<Uuid> =
-        sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(on).await?;
+        sqlx::query_scalar("SELECT touched_by($1)").bind(id.0).fetch_one(connection).await?;
     Ok(touched.into_iter().map(DeploymentId).collect())
 }
 
 /// The deployments that each of these reviews touches.
 pub async fn affected_deployments_by_review(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     ids: &[ReviewId],
 ) -> Result<BTreeMap<ReviewId, BTreeSet<DeploymentId>>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<(i64, Vec<Uuid>)> =
         sqlx::query_as("SELECT s, touched_by(s) FROM unnest($1::bigint[]) AS s")
             .bind(ids)
-            .fetch_all(on)
+            .fetch_all(connection)
             .await?;
     Ok(rows
         .into_iter()
@@ -383,7 +388,7 @@ pub async fn affected_deployments_by_review(
 /// touches. With `lock`, their permissions cannot change until the transaction ends, so that a
 /// commit counts consistent verdicts.
 pub async fn people(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     ids: &[PersonId],
     submission: ReviewId,
     lock: bool,
@@ -394,7 +399,7 @@ pub async fn people(
         // transaction that it waited for.
         sqlx::query("SELECT FROM person WHERE id = ANY($1) ORDER BY id FOR SHARE")
             .bind(&ids)
-            .execute(&mut *on)
+            .execute(&mut *connection)
             .await?;
     }
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
@@ -405,7 +410,7 @@ pub async fn people(
     .bind(ids)
     .bind(&["reviewer"][..])
     .bind(submission.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(to_person).collect())
 }
@@ -422,7 +427,10 @@ pub struct JudgeRow {
 }
 
 /// The present state of these people, and where they may review.
-pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<JudgeRow>, StoreError> {
+pub async fn judges(
+    connection: &mut PgConnection,
+    ids: &[PersonId],
+) -> Result<Vec<JudgeRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     let rows: Vec<(Uuid, String, bool, Vec<Uuid>)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled AND 'reviewer' = ANY (p.permissions),
@@ -431,7 +439,7 @@ pub async fn judges(on: &mut PgConnection, ids: &[PersonId]) -> Result<Vec<Judge
          FROM person p WHERE p.id = ANY($1) ORDER BY p.id",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, name, everywhere, inside): (Uuid, String, bool, Vec<Uuid>)| JudgeRow {
         id: PersonId(id),
@@ -455,13 +463,16 @@ pub struct VerdictRow {
 }
 
 /// All verdicts of people, oldest first.
-pub async fn verdicts(on: &mut PgConnection, id: ReviewId) -> Result<Vec<VerdictRow>, StoreError> {
+pub async fn verdicts(
+    connection: &mut PgConnection,
+    id: ReviewId,
+) -> Result<Vec<VerdictRow>, StoreError> {
     let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
         "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
          FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.submission_id = $1 ORDER BY v.id",
     )
     .bind(id.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, person, name, kind, reason, at, void): (
         i64,
@@ -482,7 +493,7 @@ pub async fn verdicts(on: &mut PgConnection, id: ReviewId) -> Result<Vec<Verdict
 
 /// Adds a verdict and returns its id. The caller holds the proposal's lock.
 pub async fn insert_verdict(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: ReviewId,
     person: PersonId,
     kind: VerdictKind,
@@ -494,7 +505,7 @@ pub async fn insert_verdict(
         .bind(person.0)
         .bind(kind.as_str())
         .bind(reason)
-        .fetch_one(on);
+        .fetch_one(connection);
     Ok(verdict.await?)
 }
 
@@ -505,7 +516,7 @@ pub async fn insert_verdict(
 /// The check reads the rows, so it works across all servers. Concurrent requests may each record a
 /// refusal. The index `audit_at` limits the scan to that time span.
 pub async fn append_refusal(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     actor: PersonId,
     action: &str,
     id: ReviewId,
@@ -522,7 +533,7 @@ pub async fn append_refusal(
     .bind(id.0)
     .bind(add_token(json!({"refused": code})))
     .bind(REFUSED_AGAIN.as_secs_f64())
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }

@@ -63,8 +63,9 @@ pub async fn discrepancies(
         meant: Some(json!({"active": !active})),
         found: Some(json!({"active": active})),
     }));
-    let wrong: Vec<(Uuid, Value)> = sqlx::query_as(WRONG_COUNT_QUERY).fetch_all(&mut *on).await?;
-    compare("counts of step", BTreeMap::new(), wrong.into_iter().collect(), &mut found);
+    let wrong_counts: Vec<(Uuid, Value)> =
+        sqlx::query_as(WRONG_COUNT_QUERY).fetch_all(&mut *on).await?;
+    compare("counts of step", BTreeMap::new(), wrong_counts.into_iter().collect(), &mut found);
     found.truncate(TOLD);
     Ok(found)
 }
@@ -73,11 +74,11 @@ pub async fn discrepancies(
 /// entry, and audit entries without their row. At most 100.
 pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found: Vec<Discrepancy> = Vec::new();
-    let lacking: Vec<(i64, i32, i64)> =
+    let missing: Vec<(i64, i32, i64)> =
         sqlx::query_as(MISSING_APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
-    found.extend(lacking.into_iter().map(|(number, asked, there)| Discrepancy {
+    found.extend(missing.into_iter().map(|(number, required, there)| Discrepancy {
         what: format!("approvals of target {number}"),
-        meant: Some(json!(asked)),
+        meant: Some(json!(required)),
         found: Some(json!(there)),
     }));
     let rows: Vec<(String, Value)> =
@@ -162,12 +163,12 @@ fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy
             });
         }
     }
-    let beyond = there.into_iter().map(|(id, row)| Discrepancy {
+    let unexpected = there.into_iter().map(|(id, row)| Discrepancy {
         what: format!("{what} {id}"),
         meant: None,
         found: Some(row),
     });
-    found.extend(beyond.take(TOLD));
+    found.extend(unexpected.take(TOLD));
 }
 
 const DEPLOYMENT_QUERY: &str = "SELECT id, jsonb_build_object('parent', parent, 'name', name, 'system', system, 'phantom', phantom, \

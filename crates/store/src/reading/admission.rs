@@ -18,16 +18,16 @@ const LOOKED_AT: i64 = 10_000;
 
 /// The admission view of one step: everything that could block it. `None`: there is no such step.
 pub async fn admission_view(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     step: StepId,
 ) -> Result<Option<AdmissionView>, StoreError> {
-    let view = admission_view_for_steps(on, &[step]).await?;
+    let view = admission_view_for_steps(connection, &[step]).await?;
     Ok(Some(view).filter(|view| view.steps.contains_key(&step)))
 }
 
 /// The admission view of a few steps. It takes as many statements as the view of one.
 pub async fn admission_view_for_steps(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     wanted: &[StepId],
 ) -> Result<AdmissionView, StoreError> {
     let ids: Vec<Uuid> = wanted.iter().map(|step| step.0).collect();
@@ -36,28 +36,28 @@ pub async fn admission_view_for_steps(
         "SELECT (extract(epoch FROM now()) * 1000000)::int8, h.enabled, (SELECT coalesce(sum(capacity), 0)::int8 FROM worker \
          WHERE phase = 'confirmed' AND lease_until > now()) FROM head h",
     )
-    .fetch_one(&mut *on)
+    .fetch_one(&mut *connection)
     .await?;
-    let steps = steps(on, ids).await?;
+    let steps = steps(connection, ids).await?;
     let mut view = AdmissionView {
         now: Moment(now),
         enabled,
         capacity: u32::try_from(capacity).unwrap_or(u32::MAX),
-        deployments: deployments(on).await?,
-        lanes: lanes(on, ids).await?,
-        budgets: budgets(on, ids).await?,
-        nodes: nodes(on, steps.values().map(|s| s.node)).await?,
+        deployments: deployments(connection).await?,
+        lanes: lanes(connection, ids).await?,
+        budgets: budgets(connection, ids).await?,
+        nodes: nodes(connection, steps.values().map(|s| s.node)).await?,
         jigs: BTreeMap::new(),
         unsupported_jigs: BTreeSet::new(),
         steps,
-        open: open(on).await?,
+        open: open(connection).await?,
     };
     let jigs: Vec<(String, bool, bool)> = sqlx::query_as(
         "SELECT DISTINCT j.name, j.active, EXISTS (SELECT FROM worker w WHERE w.phase = 'confirmed' AND w.lease_until > now() \
            AND j.class = ANY (w.jigs)) FROM step s JOIN jig j ON j.name = s.jig WHERE s.id = ANY($1)",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     for (name, active, served) in jigs {
         let name = name_of(&name, JigName::parse)?;
@@ -100,7 +100,7 @@ struct StepRow {
 /// The steps, the steps that freeze their nodes, and the unhealthy steps in their disruption
 /// budgets. A priority is the sum of the step's and its deployment's.
 async fn steps(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     wanted: &[Uuid],
 ) -> Result<BTreeMap<StepId, StepView>, StoreError> {
     let rows: Vec<StepRow> = sqlx::query_as(
@@ -119,7 +119,7 @@ async fn steps(
     )
     .bind(wanted)
     .bind(LOOKED_AT)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     rows.into_iter().map(|row| Ok((StepId(row.id), view(row)?))).collect()
 }
@@ -154,13 +154,13 @@ fn view(row: StepRow) -> Result<StepView, StoreError> {
 }
 
 async fn deployments(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
 ) -> Result<BTreeMap<DeploymentId, DeploymentView>, StoreError> {
     let rows: Vec<(Uuid, Option<Uuid>, String, Option<String>)> = sqlx::query_as(
         "SELECT d.id, d.parent, d.name, p.name FROM deployment d LEFT JOIN person p ON p.id = d.held_by \
          WHERE d.removed_in IS NULL",
     )
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, parent, name, held_by): (Uuid, Option<Uuid>, String, Option<String>)| {
         let view = DeploymentView {
@@ -174,14 +174,14 @@ async fn deployments(
 }
 
 async fn lanes(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     wanted: &[Uuid],
 ) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
     let rows: Vec<(Uuid, String, Option<i32>, String)> = sqlx::query_as(
         "SELECT DISTINCT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.id = ANY($1)",
     )
     .bind(wanted)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(deployment, name, max, mode): (Uuid, String, Option<i32>, String)| {
         let key = LaneKey {
@@ -199,14 +199,14 @@ async fn lanes(
 }
 
 async fn budgets(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     wanted: &[Uuid],
 ) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
     let rows: Vec<(i64, String, i32)> = sqlx::query_as(
         "SELECT DISTINCT b.id, b.name, b.max_down FROM step s JOIN budget b ON b.id = ANY (s.budget_ids) WHERE s.id = ANY($1)",
     )
     .bind(wanted)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, name, max_down): (i64, String, i32)| {
         (BudgetId(id), BudgetView { name, max_down: max_down.unsigned_abs() })
@@ -215,7 +215,7 @@ async fn budgets(
 }
 
 async fn nodes(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     nodes: impl Iterator<Item = NodeId>,
 ) -> Result<BTreeMap<NodeId, NodeView>, StoreError> {
     let ids: BTreeSet<Uuid> = nodes.map(|node| node.0).collect();
@@ -223,7 +223,7 @@ async fn nodes(
         "SELECT id, split_part(fqdn, '.', 1), phantom, alive, available AND removed_in IS NULL, joined FROM node WHERE id = ANY($1)",
     )
     .bind(ids.into_iter().collect::<Vec<_>>())
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, name, phantom, alive, available, joined): (
         Uuid,
@@ -238,13 +238,13 @@ async fn nodes(
     Ok(rows.into_iter().map(row).collect())
 }
 
-async fn open(on: &mut PgConnection) -> Result<Vec<OpenRun>, StoreError> {
+async fn open(connection: &mut PgConnection) -> Result<Vec<OpenRun>, StoreError> {
     let rows: Vec<(Uuid, Uuid, Uuid, String, bool)> = sqlx::query_as(
         "SELECT r.step_id, r.node_id, l.deployment_id, l.name, r.exclusive FROM run r JOIN lane l ON l.id = r.lane_id \
          WHERE r.ended_at IS NULL LIMIT $1",
     )
     .bind(LOOKED_AT)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(step, node, deployment, lane, exclusive): (Uuid, Uuid, Uuid, String, bool)| {
         let lane = LaneKey {

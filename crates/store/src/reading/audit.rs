@@ -55,7 +55,7 @@ pub struct AuditRow {
     pub seq: Option<i64>,
 }
 
-/// Audit entries, newest or oldest first, at most `most`.
+/// Audit entries, newest or oldest first, at most `limit`.
 ///
 /// The order is by id, which is the order of writing. Within a time range it is by time, which has
 /// an index. Both differ if the clock was set back, so no bound on ids is correct then. A cursor
@@ -63,7 +63,7 @@ pub struct AuditRow {
 pub async fn audit(
     on: &mut PgConnection,
     filter: AuditFilter<'_>,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<AuditRow>, StoreError> {
     let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
         "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, a.source, s.seq FROM audit a \
@@ -92,19 +92,23 @@ pub async fn audit(
     if let Some(until) = filter.until {
         query.push(" AND a.at < ").push_bind(until);
     }
-    let (sign, way) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
-    let in_window = filter.since.is_some() || filter.until.is_some();
+    let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
+    let has_time_range = filter.since.is_some() || filter.until.is_some();
     match filter.behind {
-        Some(behind) if in_window => {
-            let place =
+        Some(behind) if has_time_range => {
+            let comparison =
                 format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
-            query.push(place).push_bind(behind).push(")");
+            query.push(comparison).push_bind(behind).push(")");
         }
         Some(behind) => drop(query.push(format!(" AND a.id {sign} ")).push_bind(behind)),
         None => {}
     }
-    let order = if in_window { format!("a.at {way}, a.id {way}") } else { format!("a.id {way}") };
-    query.push(format!(" ORDER BY {order} LIMIT ")).push_bind(most);
+    let order = if has_time_range {
+        format!("a.at {direction}, a.id {direction}")
+    } else {
+        format!("a.id {direction}")
+    };
+    query.push(format!(" ORDER BY {order} LIMIT ")).push_bind(limit);
     Ok(query.build_query_as().fetch_all(on).await?)
 }
 
@@ -120,14 +124,14 @@ pub async fn entry_exists(on: &mut PgConnection, id: i64) -> Result<bool, StoreE
 pub async fn sealed(
     on: &mut PgConnection,
     after: i64,
-    most: i64,
+    limit: i64,
 ) -> Result<Vec<SealedEntry>, StoreError> {
     let rows: Vec<(i64, Vec<u8>, Vec<u8>, String)> = sqlx::query_as(
         "SELECT s.seq, s.prev_hash, s.hash, audit_content(a) FROM seal s JOIN audit a ON a.id = s.audit_id \
          WHERE s.seq > $1 ORDER BY s.seq LIMIT $2",
     )
     .bind(after)
-    .bind(most)
+    .bind(limit)
     .fetch_all(on)
     .await?;
     rows.into_iter()
@@ -177,10 +181,10 @@ pub async fn epoch(on: &mut PgConnection) -> Result<i64, StoreError> {
     Ok(sqlx::query_scalar("SELECT epoch FROM head").fetch_one(on).await?)
 }
 
-/// The number of unsealed entries, counted up to `most`.
-pub async fn unsealed(on: &mut PgConnection, most: i64) -> Result<i64, StoreError> {
+/// The number of unsealed entries, counted up to `limit`.
+pub async fn unsealed(on: &mut PgConnection, limit: i64) -> Result<i64, StoreError> {
     let sql = "SELECT count(*) FROM (SELECT FROM audit_unsealed LIMIT $1) u";
-    Ok(sqlx::query_scalar(sql).bind(most).fetch_one(on).await?)
+    Ok(sqlx::query_scalar(sql).bind(limit).fetch_one(on).await?)
 }
 
 #[cfg(test)]
@@ -201,7 +205,7 @@ mod tests {
         let mut on = db.app().acquire().await.unwrap();
         let (since, until) = (datetime!(2026-01-01 23:50 UTC), datetime!(2026-01-02 00:13 UTC));
         for ascending in [true, false] {
-            let (mut told, mut behind) = (Vec::new(), None);
+            let (mut subjects, mut behind) = (Vec::new(), None);
             loop {
                 let filter = AuditFilter {
                     action: Some("clock.set"),
@@ -214,7 +218,7 @@ mod tests {
                 let page = audit(&mut on, filter, 5).await.unwrap();
                 let Some(last) = page.last() else { break };
                 behind = Some(last.id);
-                told.extend(page.iter().map(|row| row.subject.clone()));
+                subjects.extend(page.iter().map(|row| row.subject.clone()));
             }
             let mut expected: Vec<String> =
                 (1430..1450).map(|n| n.to_string()).chain(["10".into()]).collect();
@@ -222,7 +226,7 @@ mod tests {
             if !ascending {
                 expected.reverse();
             }
-            assert_eq!(told, expected);
+            assert_eq!(subjects, expected);
         }
     }
 }

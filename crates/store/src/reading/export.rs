@@ -62,7 +62,7 @@ type Row = Map<String, Value>;
 
 /// The next part of an export that ends at entry `end`, and the start of the following part.
 pub async fn export_part(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     end: i64,
     stage: Stage,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
@@ -74,7 +74,7 @@ pub async fn export_part(
             )
             .bind(after)
             .bind(MAX_OBJECTS)
-            .fetch_all(on)
+            .fetch_all(connection)
             .await?;
             let next = next_of(&rows, MAX_OBJECTS, |row| Stage::Catalog(row.hash.clone()));
             let next = next.unwrap_or(Stage::Barclamps(String::new(), String::new()));
@@ -90,7 +90,7 @@ pub async fn export_part(
             .bind(version)
             .bind(end)
             .bind(MAX_ROWS)
-            .fetch_all(on)
+            .fetch_all(connection)
             .await?;
             let next = next_of(&rows, MAX_ROWS, |(name, version, _)| {
                 Stage::Barclamps(name.clone(), version.clone())
@@ -102,7 +102,7 @@ pub async fn export_part(
             let sql = "SELECT id, audit_image('passkey', to_jsonb(k)) FROM passkey k \
                        WHERE id > $1 AND NOT audited_after('passkey.insert', id::text, $2) ORDER BY id LIMIT $3";
             by_id(
-                on,
+                connection,
                 sql,
                 (after, end),
                 Table::Passkey,
@@ -115,15 +115,22 @@ pub async fn export_part(
             let sql = "SELECT passkey_id, audit_image('passkey_confirmation', to_jsonb(c)) FROM passkey_confirmation c \
                        WHERE passkey_id > $1 AND NOT audited_after('passkey_confirmation.insert', passkey_id::text, $2) \
                        ORDER BY passkey_id LIMIT $3";
-            let then = Stage::Policies(0);
-            by_id(on, sql, (after, end), Table::PasskeyConfirmation, Stage::Confirmations, then)
-                .await
+            let next_stage = Stage::Policies(0);
+            by_id(
+                connection,
+                sql,
+                (after, end),
+                Table::PasskeyConfirmation,
+                Stage::Confirmations,
+                next_stage,
+            )
+            .await
         }
         Stage::Policies(after) => {
             let sql = "SELECT number, audit_image('policy', to_jsonb(p)) FROM policy p \
                        WHERE number > $1 AND NOT audited_after('policy.insert', number::text, $2) ORDER BY number LIMIT $3";
             numbered(
-                on,
+                connection,
                 sql,
                 (after, end, MAX_ROWS),
                 Table::Policy,
@@ -143,7 +150,7 @@ pub async fn export_part(
             .bind(after)
             .bind(end)
             .bind(MAX_REVIEWS)
-            .fetch_all(on)
+            .fetch_all(connection)
             .await?;
             let next = next_of(&rows, MAX_REVIEWS, |(id, ..)| Stage::Reviews(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
@@ -158,7 +165,7 @@ pub async fn export_part(
             let sql = "SELECT id, audit_image('verdict', to_jsonb(v)) FROM verdict v \
                        WHERE id > $1 AND NOT audited_after('verdict.insert', id::text, $2) ORDER BY id LIMIT $3";
             numbered(
-                on,
+                connection,
                 sql,
                 (after, end, MAX_ROWS),
                 Table::Verdict,
@@ -171,23 +178,31 @@ pub async fn export_part(
             let sql = "SELECT verdict_id, audit_image('verdict_signature', to_jsonb(g)) FROM verdict_signature g \
                        WHERE verdict_id > $1 AND NOT audited_after('verdict_signature.insert', verdict_id::text, $2) \
                        ORDER BY verdict_id LIMIT $3";
-            let (this, then) = (Stage::Signatures, Stage::Target(0));
-            numbered(on, sql, (after, end, MAX_ROWS), Table::VerdictSignature, this, then).await
+            let (this, next_stage) = (Stage::Signatures, Stage::Target(0));
+            numbered(
+                connection,
+                sql,
+                (after, end, MAX_ROWS),
+                Table::VerdictSignature,
+                this,
+                next_stage,
+            )
+            .await
         }
-        Stage::Target(after) => target(on, end, after).await,
-        Stage::Documents(number, kind, id) => documents(on, number, kind, id).await,
+        Stage::Target(after) => target(connection, end, after).await,
+        Stage::Documents(number, kind, id) => documents(connection, number, kind, id).await,
         Stage::TargetRow(number) => {
             let sql = "SELECT audit_image('target', to_jsonb(t)) FROM target t WHERE number = $1";
-            let row: Json<Row> = sqlx::query_scalar(sql).bind(number).fetch_one(on).await?;
+            let row: Json<Row> = sqlx::query_scalar(sql).bind(number).fetch_one(connection).await?;
             Ok((vec![line(Table::Target, row)], Stage::Runs(number, 0)))
         }
-        Stage::Runs(number, after) => runs(on, end, number, after).await,
+        Stage::Runs(number, after) => runs(connection, end, number, after).await,
         Stage::Done => Ok((Vec::new(), Stage::Done)),
     }
 }
 
 async fn target(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     end: i64,
     after: i64,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
@@ -197,17 +212,18 @@ async fn target(
     )
     .bind(after)
     .bind(end)
-    .fetch_optional(&mut *on)
+    .fetch_optional(&mut *connection)
     .await?;
     let Some((number, kind, hash, body)) = found else { return Ok((Vec::new(), Stage::Done)) };
     let sql = "SELECT t.root IS NOT DISTINCT FROM p.root FROM target t LEFT JOIN target p ON p.number = t.parent WHERE t.number = $1";
-    let same: bool = sqlx::query_scalar(sql).bind(number).fetch_one(on).await?;
-    let root = if same { Vec::new() } else { objects(vec![ObjectRow { kind, hash, body }])? };
+    let root_unchanged: bool = sqlx::query_scalar(sql).bind(number).fetch_one(connection).await?;
+    let root =
+        if root_unchanged { Vec::new() } else { objects(vec![ObjectRow { kind, hash, body }])? };
     Ok((root, Stage::Documents(number, String::new(), Uuid::nil())))
 }
 
 async fn documents(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     number: i64,
     kind: String,
     id: Uuid,
@@ -226,7 +242,7 @@ async fn documents(
     .bind(kind)
     .bind(id)
     .bind(MAX_ROWS)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let next =
         next_of(&rows, MAX_ROWS, |(kind, id, ..)| Stage::Documents(number, kind.clone(), *id));
@@ -236,7 +252,7 @@ async fn documents(
 }
 
 async fn runs(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     end: i64,
     number: i64,
     after: i64,
@@ -249,45 +265,50 @@ async fn runs(
                   AND a.action IN ('run.start', 'run.end') AND a.source = 'database' AND s.seq <= $3 ORDER BY s.seq DESC LIMIT 1) \
           ELSE audit_run(r) END AS row \
         FROM run r WHERE r.target_number = $1 AND r.id > $2 AND r.state <> 'queued' ORDER BY r.id LIMIT $4) x";
-    let rows: Vec<(i64, Option<Json<Row>>)> =
-        sqlx::query_as(sql).bind(number).bind(after).bind(end).bind(MAX_ROWS).fetch_all(on).await?;
+    let rows: Vec<(i64, Option<Json<Row>>)> = sqlx::query_as(sql)
+        .bind(number)
+        .bind(after)
+        .bind(end)
+        .bind(MAX_ROWS)
+        .fetch_all(connection)
+        .await?;
     let next = next_of(&rows, MAX_ROWS, |(id, _)| Stage::Runs(number, *id));
     let lines = rows.into_iter().filter_map(|(_, row)| Some(line(Table::Run, row?))).collect();
     Ok((lines, next.unwrap_or(Stage::Target(number))))
 }
 
 async fn numbered(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     sql: &'static str,
-    (after, end, most): (i64, i64, i64),
+    (after, end, limit): (i64, i64, i64),
     table: Table,
     this: fn(i64) -> Stage,
-    then: Stage,
+    next_stage: Stage,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     let rows: Vec<(i64, Json<Row>)> =
-        sqlx::query_as(sql).bind(after).bind(end).bind(most).fetch_all(on).await?;
-    let next = next_of(&rows, most, |(number, _)| this(*number));
-    Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
+        sqlx::query_as(sql).bind(after).bind(end).bind(limit).fetch_all(connection).await?;
+    let next = next_of(&rows, limit, |(number, _)| this(*number));
+    Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(next_stage)))
 }
 
 async fn by_id(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     sql: &'static str,
     (after, end): (Uuid, i64),
     table: Table,
     this: fn(Uuid) -> Stage,
-    then: Stage,
+    next_stage: Stage,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     let rows: Vec<(Uuid, Json<Row>)> =
-        sqlx::query_as(sql).bind(after).bind(end).bind(MAX_ROWS).fetch_all(on).await?;
+        sqlx::query_as(sql).bind(after).bind(end).bind(MAX_ROWS).fetch_all(connection).await?;
     let next = next_of(&rows, MAX_ROWS, |(id, _)| this(*id));
-    Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(then)))
+    Ok((rows.into_iter().map(|(_, row)| line(table, row)).collect(), next.unwrap_or(next_stage)))
 }
 
 /// The start of the next part of the same stage. `None`: this was the last one.
-fn next_of<R>(rows: &[R], most: i64, stage: impl Fn(&R) -> Stage) -> Option<Stage> {
-    let full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= most);
-    rows.last().filter(|_| full).map(stage)
+fn next_of<R>(rows: &[R], limit: i64, stage: impl Fn(&R) -> Stage) -> Option<Stage> {
+    let is_full = i64::try_from(rows.len()).is_ok_and(|rows| rows >= limit);
+    rows.last().filter(|_| is_full).map(stage)
 }
 
 fn line(table: Table, Json(row): Json<Row>) -> Line {

@@ -33,7 +33,7 @@ pub const DEMO_CHANGE: &str = "demo.change";
 /// work. It reads their last 100 reviews, 200 audit entries and 20 blueprints, and the last 20 runs
 /// of each of 1,000 steps.
 pub async fn first_steps(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<FirstStepsRow, StoreError> {
     Ok(sqlx::query_as(
@@ -68,6 +68,6 @@ pub async fn first_steps(
     )
     .bind(person.0)
     .bind(DEMO_CHANGE)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?)
 }

@@ -80,8 +80,8 @@ async fn found(on: &mut PgConnection, by: By<'_>) -> Result<Option<MachineRow>, 
          u.name AS unavailable_by, n.unavailable_reason, n.joined, n.joined_at, n.boot_id, n.bootenv, c.name AS created_by, n.created_at \
          FROM node n LEFT JOIN person u ON u.id = n.unavailable_by LEFT JOIN person c ON c.id = n.created_by \
          WHERE NOT n.phantom AND n.removed_in IS NULL AND ";
-    let which = if matches!(by, By::Id(_)) { "n.id = $1" } else { "n.fqdn = $1" };
-    let query = sqlx::query_as(sqlx::AssertSqlSafe(format!("{COLUMNS}{which}")));
+    let condition = if matches!(by, By::Id(_)) { "n.id = $1" } else { "n.fqdn = $1" };
+    let query = sqlx::query_as(sqlx::AssertSqlSafe(format!("{COLUMNS}{condition}")));
     let query = match by {
         By::Id(id) => query.bind(id),
         By::Name(fqdn) => query.bind(fqdn),
@@ -126,14 +126,14 @@ pub async fn looks(
     filter: LookFilter<'_>,
     limit: i64,
 ) -> Result<Vec<LookRow>, StoreError> {
-    let (sign, way) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
+    let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
     let query = format!(
         "SELECT at, reached, address, said, tried, took_ms, by FROM node_look \
          WHERE node_id = $1 AND ($2::timestamptz IS NULL OR at {sign} $2) AND ($3::boolean IS NULL OR reached = $3) \
            AND ($4::text IS NULL OR position(lower($4) IN lower(address)) > 0 OR position(lower($4) IN lower(said)) > 0 \
              OR EXISTS (SELECT FROM jsonb_array_elements(tried) AS t (one) \
                WHERE position(lower($4) IN lower(t.one ->> 'address')) > 0 OR position(lower($4) IN lower(t.one ->> 'said')) > 0)) \
-         ORDER BY at {way} LIMIT $5"
+         ORDER BY at {direction} LIMIT $5"
     );
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(node.0)
@@ -184,14 +184,14 @@ pub async fn noderoles_of_node(
     filter: CarriedFilter<'_>,
     limit: i64,
 ) -> Result<Vec<CarriedRow>, StoreError> {
-    let (sign, way) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
+    let (sign, direction) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
     let query = format!(
         "SELECT r.id AS noderole_id, r.role, r.deployment_id, s.state, s.since, s.error, s.rank, s.id AS step_id FROM step s \
          JOIN noderole r ON r.id = s.noderole_id \
          WHERE s.node_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
            AND ($2::text IS NULL OR s.state = $2) AND ($3::text IS NULL OR r.role = $3) \
            AND ($4::int IS NULL OR (s.rank, s.id) {sign} ($4::int, $5::uuid)) \
-         ORDER BY s.rank {way}, s.id {way} LIMIT $6"
+         ORDER BY s.rank {direction}, s.id {direction} LIMIT $6"
     );
     let (rank, step) = filter.behind.unzip();
     Ok(sqlx::query_as(sqlx::AssertSqlSafe(query))

@@ -55,20 +55,23 @@ pub struct EdgeRow {
 }
 
 /// The parents of a step, ordered by rank, at most 1,000.
-pub async fn parents(on: &mut PgConnection, step: StepId) -> Result<Vec<EdgeRow>, StoreError> {
+pub async fn parents(
+    connection: &mut PgConnection,
+    step: StepId,
+) -> Result<Vec<EdgeRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT s.noderole_id, r.role, n.fqdn, s.state, e.kind, s.error FROM edge e JOIN step s ON s.id = e.parent \
          JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
          WHERE e.child = $1 ORDER BY s.rank, s.id LIMIT 1000",
     )
     .bind(step.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?)
 }
 
 /// The children of a step, ordered by rank.
 pub async fn children(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     step: StepId,
     limit: i64,
 ) -> Result<Vec<EdgeRow>, StoreError> {
@@ -79,7 +82,7 @@ pub async fn children(
     )
     .bind(step.0)
     .bind(limit)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?)
 }
 
@@ -94,14 +97,14 @@ pub struct RunningRow {
 }
 
 pub async fn open_run(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     step: StepId,
 ) -> Result<Option<RunningRow>, StoreError> {
     let row: Option<(i64, String, OffsetDateTime)> = sqlx::query_as(
         "SELECT id, state, coalesce(started_at, queued_at) FROM run WHERE step_id = $1 AND ended_at IS NULL",
     )
     .bind(step.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(row.map(|(id, state, since)| RunningRow { id: RunId(id), state, since }))
 }

@@ -8,9 +8,9 @@ use sea_orm::sea_query::{Expr, SimpleExpr};
 
 /// The rows after these keys, for columns in the order of the keys.
 pub(super) fn behind(columns: &[&str], descending: bool, keys: &[Key]) -> SimpleExpr {
-    let places: Vec<String> = (1..=keys.len()).map(|n| format!("${n}")).collect();
+    let placeholders: Vec<String> = (1..=keys.len()).map(|n| format!("${n}")).collect();
     let sign = if descending { "<" } else { ">" };
-    let text = format!("({}) {sign} ({})", columns.join(", "), places.join(", "));
+    let text = format!("({}) {sign} ({})", columns.join(", "), placeholders.join(", "));
     let values: Vec<sea_orm::Value> = keys.iter().map(value).collect();
     Expr::cust_with_values(text, values)
 }
@@ -42,8 +42,8 @@ mod tests {
     fn most(plan: &Value) -> f64 {
         let number = |name: &str| plan[name].as_f64().unwrap_or_default();
         let parts = plan["Plans"].as_array().into_iter().flatten().map(most);
-        let looked_at = number("Actual Rows") + number("Rows Removed by Filter");
-        parts.fold(looked_at * number("Actual Loops").max(1.0), f64::max)
+        let rows_read = number("Actual Rows") + number("Rows Removed by Filter");
+        parts.fold(rows_read * number("Actual Loops").max(1.0), f64::max)
     }
 
     async fn rows_read_by(db: &TestDatabase, sql: &str) -> f64 {

@@ -37,7 +37,7 @@ pub struct Tally {
 }
 
 /// The present counts, except for steps.
-pub async fn tally(on: &mut PgConnection) -> Result<Tally, StoreError> {
+pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
     Ok(sqlx::query_as(
         "SELECT d.deployments, d.held, d.proposed, n.nodes, n.dead, n.unavailable, r.queued, r.running, r.oldest, \
          coalesce(extract(epoch FROM now() - r.oldest), 0)::float8 AS oldest_age, w.workers, w.capacity, o.open_reviews FROM \
@@ -53,16 +53,18 @@ pub async fn tally(on: &mut PgConnection) -> Result<Tally, StoreError> {
          (SELECT count(*) AS open_reviews FROM (SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
           WHERE p.state = 'open' LIMIT 1000) s) o",
     )
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?)
 }
 
 /// All steps by state.
-pub async fn step_counts(on: &mut PgConnection) -> Result<StateCounts, StoreError> {
+pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, StoreError> {
     let rows: Vec<(String, i64)> =
-        sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state").fetch_all(on).await?;
+        sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state")
+            .fetch_all(connection)
+            .await?;
     let of =
-        |state: &str| rows.iter().find(|(word, _)| word == state).map_or(0, |(_, count)| *count);
+        |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
         blocked: of("blocked"),
         todo: of("todo"),
@@ -75,8 +77,8 @@ pub async fn step_counts(on: &mut PgConnection) -> Result<StateCounts, StoreErro
 /// The steps by state whose last change or re-run is this blueprint, and the number of them that
 /// have applied it.
 pub async fn blueprint_step_counts(
-    on: &mut PgConnection,
-    target: BlueprintNumber,
+    connection: &mut PgConnection,
+    blueprint: BlueprintNumber,
 ) -> Result<(StateCounts, i64), StoreError> {
     let (blocked, todo, transition, active, error, applied): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
@@ -85,15 +87,15 @@ pub async fn blueprint_step_counts(
          count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR instant OR skipped IS NOT NULL)) \
          FROM step WHERE generation = $1",
     )
-    .bind(target.0)
-    .fetch_one(on)
+    .bind(blueprint.0)
+    .fetch_one(connection)
     .await?;
     Ok((StateCounts { blocked, todo, transition, active, error }, applied))
 }
 
 /// Steps of a deployment's noderoles by state.
 pub async fn deployment_step_counts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<StateCounts, StoreError> {
     let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
@@ -103,14 +105,14 @@ pub async fn deployment_step_counts(
          FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
     )
     .bind(deployment.0)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok(StateCounts { blocked, todo, transition, active, error })
 }
 
 /// Steps of a deployment's noderoles by state, without removed noderoles and without these.
 pub async fn step_counts_except(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
     noderoles: &[NoderoleId],
 ) -> Result<StateCounts, StoreError> {
@@ -124,7 +126,7 @@ pub async fn step_counts_except(
     )
     .bind(deployment.0)
     .bind(ids)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok(StateCounts { blocked, todo, transition, active, error })
 }
@@ -139,9 +141,9 @@ pub struct HourRow {
     pub failed: i64,
 }
 
-/// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `most` runs
+/// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `limit` runs
 /// and omits hours before the oldest of them.
-pub async fn hours(on: &mut PgConnection, most: i64) -> Result<Vec<HourRow>, StoreError> {
+pub async fn hours(connection: &mut PgConnection, limit: i64) -> Result<Vec<HourRow>, StoreError> {
     Ok(sqlx::query_as(
         "WITH this AS (SELECT date_bin('1 hour', now(), 'epoch'::timestamptz) AS hour), \
          seen AS MATERIALIZED (SELECT queued_at, outcome FROM run \
@@ -153,20 +155,20 @@ pub async fn hours(on: &mut PgConnection, most: i64) -> Result<Vec<HourRow>, Sto
          FROM this, whole, generate_series(this.hour - interval '23 hours', this.hour, interval '1 hour') AS h(hour) \
          LEFT JOIN counted c ON c.hour = h.hour WHERE h.hour > whole.since ORDER BY h.hour",
     )
-    .bind(most)
-    .fetch_all(on)
+    .bind(limit)
+    .fetch_all(connection)
     .await?)
 }
 
 /// The creation time, creator and blueprint of a policy version.
 pub async fn policy_origin(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     number: i64,
 ) -> Result<Option<(OffsetDateTime, Option<String>, i64)>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT p.created_at, w.name, p.target FROM policy p LEFT JOIN person w ON w.id = p.created_by WHERE p.number = $1",
     )
     .bind(number)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?)
 }

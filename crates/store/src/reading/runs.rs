@@ -73,8 +73,10 @@ impl RunRow {
                 vec![Key::from(self.run.outcome.as_deref().unwrap_or(&self.run.state)), id]
             }
             RunSort::Durations => {
-                let took = self.run.started_at.zip(self.run.ended_at).map(|(from, to)| to - from);
-                let micros = took.and_then(|took| i64::try_from(took.whole_microseconds()).ok());
+                let duration =
+                    self.run.started_at.zip(self.run.ended_at).map(|(from, to)| to - from);
+                let micros =
+                    duration.and_then(|duration| i64::try_from(duration.whole_microseconds()).ok());
                 vec![Key::from(micros.unwrap_or(-1)), id]
             }
         }
@@ -96,8 +98,8 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     for key in keys {
         query = query.order_by(Expr::cust(*key), way(descending));
     }
-    if let Some(last) = filter.behind {
-        query = query.filter(behind(keys, descending, last));
+    if let Some(cursor) = filter.behind {
+        query = query.filter(behind(keys, descending, cursor));
     }
     query = match filter.state {
         None => query,
@@ -106,8 +108,8 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     };
     if let Some(deployment) = filter.deployment {
         // A step's concurrency group belongs to its noderole's deployment.
-        let lanes = "run.lane_id IN (SELECT l.id FROM lane l WHERE l.deployment_id = $1)";
-        query = query.filter(Expr::cust_with_values(lanes, [deployment.0]));
+        let in_deployment = "run.lane_id IN (SELECT l.id FROM lane l WHERE l.deployment_id = $1)";
+        query = query.filter(Expr::cust_with_values(in_deployment, [deployment.0]));
     }
     if let Some(node) = filter.node {
         query = query.filter(run::Column::NodeId.eq(node.0));
@@ -127,11 +129,11 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
             .filter(Expr::cust_with_values(first, bounds));
     }
     if let Some(until) = filter.until {
-        let last = "run.id <= (SELECT r.id + $2 FROM run r WHERE r.queued_at < $1 ORDER BY r.queued_at DESC, r.id DESC LIMIT 1)";
+        let cursor = "run.id <= (SELECT r.id + $2 FROM run r WHERE r.queued_at < $1 ORDER BY r.queued_at DESC, r.id DESC LIMIT 1)";
         let bounds: [sea_orm::Value; 2] = [until.into(), MAX_CONCURRENTLY_QUEUED.into()];
         query = query
             .filter(run::Column::QueuedAt.lt(until))
-            .filter(Expr::cust_with_values(last, bounds));
+            .filter(Expr::cust_with_values(cursor, bounds));
     }
     query
 }
@@ -167,7 +169,7 @@ pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError>
 /// if this run produced its step's present output. The size is known even after the result was
 /// deleted.
 pub async fn run_documents(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: RunId,
 ) -> Result<Option<(Option<Value>, Option<Value>, Option<Value>, Option<i64>, i32)>, StoreError> {
     Ok(sqlx::query_as(
@@ -175,7 +177,7 @@ pub async fn run_documents(
          JOIN step s ON s.id = r.step_id LEFT JOIN target t ON t.number = r.generation WHERE r.id = $1",
     )
     .bind(id.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?)
 }
 
@@ -202,7 +204,7 @@ async fn add_names(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, 
         )
         .all(store.orm())
         .await?;
-    let named = |run: run::Model| {
+    let to_row = |run: run::Model| {
         let (step, noderole) = steps.iter().find(|(s, _)| s.id == run.step_id)?;
         let noderole = noderole.as_ref()?;
         Some(RunRow {
@@ -218,32 +220,32 @@ async fn add_names(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, 
             run,
         })
     };
-    Ok(runs.into_iter().filter_map(named).collect())
+    Ok(runs.into_iter().filter_map(to_row).collect())
 }
 
 /// The deployment in which a noderole is bound, or was until its removal.
 pub async fn noderole_deployment(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: NoderoleId,
 ) -> Result<Option<DeploymentId>, StoreError> {
     let place: Option<Uuid> =
         sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1")
             .bind(id.0)
-            .fetch_optional(on)
+            .fetch_optional(connection)
             .await?;
     Ok(place.map(DeploymentId))
 }
 
 /// The deployment in which a run's noderole is bound.
 pub async fn run_deployment(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: RunId,
 ) -> Result<Option<DeploymentId>, StoreError> {
     let place: Option<Uuid> = sqlx::query_scalar(
         "SELECT n.deployment_id FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
     )
     .bind(id.0)
-    .fetch_optional(on)
+    .fetch_optional(connection)
     .await?;
     Ok(place.map(DeploymentId))
 }

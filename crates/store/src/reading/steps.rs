@@ -30,7 +30,7 @@ impl StepRow {
 /// The steps on a deployment's board: those of noderoles bound in it, and all on its nodes. At most
 /// 50,000, unordered. To get certain steps, query them by id.
 pub async fn steps_of(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<Vec<StepRow>, StoreError> {
     Ok(sqlx::query_as(
@@ -41,13 +41,13 @@ pub async fn steps_of(
          WHERE n.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' LIMIT 50000",
     )
     .bind(deployment.0)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?)
 }
 
 /// The steps of these noderoles, without removed ones.
 pub async fn steps_by_noderole(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<StepRow>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
@@ -55,13 +55,13 @@ pub async fn steps_by_noderole(
         "SELECT noderole_id, state, error FROM step WHERE noderole_id = ANY($1) AND action = 'run' AND state <> 'gone'",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?)
 }
 
 /// The states of these noderoles' steps.
 pub async fn step_states(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, String)>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
@@ -69,7 +69,7 @@ pub async fn step_states(
         "SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
 }
@@ -77,7 +77,7 @@ pub async fn step_states(
 /// The duration in milliseconds of the last successful run of each noderole. Steps with more than
 /// 20 failures since are omitted.
 pub async fn run_durations(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, u64)>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
@@ -89,11 +89,11 @@ pub async fn run_durations(
          WHERE s.noderole_id = ANY($1) AND s.action = 'run'",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows
         .into_iter()
-        .map(|(id, took)| (NoderoleId(id), u64::try_from(took).unwrap_or(0)))
+        .map(|(id, duration)| (NoderoleId(id), u64::try_from(duration).unwrap_or(0)))
         .collect())
 }
 
@@ -106,7 +106,7 @@ pub struct DeploymentCounts {
 
 /// The counts of every deployment with steps or nodes.
 pub async fn counts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
 ) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
@@ -116,7 +116,7 @@ pub async fn counts(
          LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
          WHERE d.removed_in IS NULL GROUP BY d.id",
     )
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, nodes, blocked, todo, transition, active, error)| {
         let steps = StateCounts { blocked, todo, transition, active, error };
@@ -207,10 +207,10 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
     for key in keys {
         query = query.order_by(Expr::cust(*key), way(descending));
     }
-    if let Some(last) = filter.behind {
-        query = query.filter(behind(keys, descending, last));
+    if let Some(cursor) = filter.behind {
+        query = query.filter(behind(keys, descending, cursor));
         // Skips deployments before the cursor.
-        if let (NodeSort::Deployment, [Key::Text(name), ..]) = (filter.order.by, last) {
+        if let (NodeSort::Deployment, [Key::Text(name), ..]) = (filter.order.by, cursor) {
             let from = if descending {
                 deployment::Column::Name.lte(name)
             } else {
@@ -230,7 +230,7 @@ pub(super) fn node_query(filter: NodeFilter<'_>) -> SelectTwo<node::Entity, depl
 
 /// The steps of these nodes by state.
 pub async fn node_step_counts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     nodes: &[NodeId],
 ) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
@@ -240,7 +240,7 @@ pub async fn node_step_counts(
          count(*) FILTER (WHERE state = 'error') FROM step WHERE node_id = ANY($1) GROUP BY node_id",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let row = |(id, blocked, todo, transition, active, error)| {
         (NodeId(id), StateCounts { blocked, todo, transition, active, error })
@@ -250,7 +250,7 @@ pub async fn node_step_counts(
 
 /// The nodes of these that failed their last health check, with the error.
 pub async fn unreached(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     nodes: &[NodeId],
 ) -> Result<Vec<(NodeId, String)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
@@ -259,23 +259,25 @@ pub async fn unreached(
          LATERAL (SELECT reached, said FROM node_look WHERE node_id = n.id ORDER BY at DESC LIMIT 1) l",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().filter(|row| !row.1).map(|(id, _, said)| (NodeId(id), said)).collect())
+    Ok(rows.into_iter().filter(|row| !row.1).map(|(id, _, detail)| (NodeId(id), detail)).collect())
 }
 
 /// Whether each node is alive.
-pub async fn node_liveness(on: &mut PgConnection) -> Result<Vec<(NodeId, bool)>, StoreError> {
+pub async fn node_liveness(
+    connection: &mut PgConnection,
+) -> Result<Vec<(NodeId, bool)>, StoreError> {
     let rows: Vec<(Uuid, bool)> =
         sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000")
-            .fetch_all(on)
+            .fetch_all(connection)
             .await?;
     Ok(rows.into_iter().map(|(id, alive)| (NodeId(id), alive)).collect())
 }
 
 /// `role on node` for each of these steps.
 pub async fn step_names(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<(StepId, String)>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|s| s.0).collect();
@@ -284,7 +286,7 @@ pub async fn step_names(
          JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
 }
@@ -295,22 +297,22 @@ pub const MAX_LOCAL_NODES: i64 = 10_000;
 /// The local nodes below a folder with their connections, at most [`MAX_LOCAL_NODES`], and whether there
 /// are more.
 pub async fn local_nodes(
-    on: &mut PgConnection,
-    below: &str,
+    connection: &mut PgConnection,
+    folder: &str,
 ) -> Result<(Vec<(String, serde_json::Value)>, bool), StoreError> {
-    let below = below.trim_end_matches('/');
+    let folder = folder.trim_end_matches('/');
     let mut rows: Vec<(String, serde_json::Value)> = sqlx::query_as(
         "SELECT fqdn, jsonb_build_object('transport', transport) || connection FROM node \
          WHERE root >= $1 COLLATE \"C\" AND root < $2 COLLATE \"C\" AND removed_in IS NULL ORDER BY root LIMIT $3",
     )
-    .bind(format!("{below}/"))
+    .bind(format!("{folder}/"))
     // `0` follows `/` in ASCII, so everything below the folder is a range.
-    .bind(format!("{below}0"))
+    .bind(format!("{folder}0"))
     .bind(MAX_LOCAL_NODES + 1)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let most = usize::try_from(MAX_LOCAL_NODES).unwrap_or(usize::MAX);
-    let more = rows.len() > most;
+    let has_more = rows.len() > most;
     rows.truncate(most);
-    Ok((rows, more))
+    Ok((rows, has_more))
 }

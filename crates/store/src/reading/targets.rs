@@ -41,10 +41,10 @@ pub struct TargetRow {
 /// Blueprints after a cursor in an order, one more than a page. With a deployment: only blueprints
 /// that changed it.
 pub async fn targets(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: Option<DeploymentId>,
     order: Order<BlueprintSort>,
-    behind: Option<BlueprintNumber>,
+    after: Option<BlueprintNumber>,
 ) -> Result<Vec<TargetRow>, StoreError> {
     let end = if order.descending { i64::MAX } else { i64::MIN };
     let sql = match (deployment, order.descending) {
@@ -57,12 +57,12 @@ pub async fn targets(
             "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number > $1 ORDER BY number LIMIT $2"
         }
     };
-    let line = sqlx::query_scalar(sql)
-        .bind(behind.map_or(end, |behind| behind.0))
-        .bind(PAGE_SIZE as i64 + 1);
-    let line = deployment.iter().fold(line, |line, id| line.bind(id.0));
-    let numbers: Vec<i64> = line.fetch_all(&mut *on).await?;
-    let mut rows = blueprints_by_number(on, &numbers).await?;
+    let numbers_query =
+        sqlx::query_scalar(sql).bind(after.map_or(end, |after| after.0)).bind(PAGE_SIZE as i64 + 1);
+    let numbers_query =
+        deployment.iter().fold(numbers_query, |numbers_query, id| numbers_query.bind(id.0));
+    let numbers: Vec<i64> = numbers_query.fetch_all(&mut *connection).await?;
+    let mut rows = blueprints_by_number(connection, &numbers).await?;
     if !order.descending {
         rows.reverse();
     }
@@ -70,15 +70,15 @@ pub async fn targets(
 }
 
 pub async fn target(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     number: BlueprintNumber,
 ) -> Result<Option<TargetRow>, StoreError> {
-    Ok(blueprints_by_number(on, &[number.0]).await?.pop())
+    Ok(blueprints_by_number(connection, &[number.0]).await?.pop())
 }
 
 /// Blueprints with these numbers, newest first.
 async fn blueprints_by_number(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     numbers: &[i64],
 ) -> Result<Vec<TargetRow>, StoreError> {
     let rows = sqlx::query_as(
@@ -95,34 +95,34 @@ async fn blueprints_by_number(
          LEFT JOIN deployment d ON d.id = o.deployment_id WHERE t.number = ANY($1) ORDER BY t.number DESC",
     )
     .bind(numbers)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
 
 /// The root of a blueprint.
 pub async fn blueprint_root(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     number: BlueprintNumber,
 ) -> Result<Option<Hash>, StoreError> {
     let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM target WHERE number = $1")
         .bind(number.0)
-        .fetch_optional(on)
+        .fetch_optional(connection)
         .await?;
-    let read = |bytes: Vec<u8>| {
+    let parse = |bytes: Vec<u8>| {
         Hash::from_bytes(&bytes)
             .ok_or_else(|| StoreError::corrupt("target.root", "a hash must have 32 bytes"))
     };
-    root.map(read).transpose()
+    root.map(parse).transpose()
 }
 
 /// Whether a root with this hash is stored.
-pub async fn is_root(on: &mut PgConnection, hash: Hash) -> Result<bool, StoreError> {
-    let found =
+pub async fn is_root(connection: &mut PgConnection, hash: Hash) -> Result<bool, StoreError> {
+    let exists =
         sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM object WHERE hash = $1 AND kind = $2)")
             .bind(hash.as_bytes().as_slice())
             .bind(ObjectKind::Root.as_str())
-            .fetch_one(on)
+            .fetch_one(connection)
             .await?;
-    Ok(found)
+    Ok(exists)
 }

@@ -68,8 +68,8 @@ const MAX_EDITS_READ: i64 = 20;
 /// The committed edits that set this, up to a blueprint, newest first, at most 20.
 pub async fn sets(
     on: &mut PgConnection,
-    setting: &Setting,
-    upto: BlueprintNumber,
+    subject: &Setting,
+    up_to: BlueprintNumber,
 ) -> Result<Vec<SetRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
@@ -80,10 +80,10 @@ pub async fn sets(
            AND coalesce(e.body ->> 'noderole', e.body ->> 'role') = $3 AND t.number <= $4 \
          ORDER BY t.number DESC, e.seq DESC LIMIT $5",
     )
-    .bind(setting.edit)
-    .bind(setting.on.to_string())
-    .bind(&setting.of)
-    .bind(upto.0)
+    .bind(subject.edit)
+    .bind(subject.on.to_string())
+    .bind(&subject.of)
+    .bind(up_to.0)
     .bind(MAX_EDITS_READ)
     .fetch_all(on)
     .await?)
@@ -129,7 +129,7 @@ pub struct ResultFilter<'f> {
     pub behind: Option<RunId>,
 }
 
-/// The stored results of a node, newest or oldest first, each cut to `characters`, and their total
+/// The stored results of a node, newest or oldest first, each cut to `max_characters`, and their total
 /// number. `None`: there is no such node. The index `run_results` lists them by node and run. A
 /// node has few ([`engine::data::kept`]), so filters need no index.
 pub async fn node_results(
@@ -137,33 +137,33 @@ pub async fn node_results(
     node: NodeId,
     filter: ResultFilter<'_>,
     limit: i64,
-    characters: i32,
+    max_characters: i32,
 ) -> Result<Option<(Vec<ResultRow>, usize)>, StoreError> {
-    let all: Option<i64> = sqlx::query_scalar(
+    let total: Option<i64> = sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM run r WHERE r.node_id = n.id AND r.result IS NOT NULL AND r.result_bytes > 0) \
          FROM node n WHERE n.id = $1",
     )
     .bind(node.0)
     .fetch_optional(&mut *on)
     .await?;
-    let Some(all) = all else { return Ok(None) };
-    let (sign, way) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
+    let Some(total) = total else { return Ok(None) };
+    let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
     let query = format!(
         "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, \
          left(r.result::text, $4) AS begins, r.result_bytes \
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id \
          WHERE r.node_id = $1 AND r.result IS NOT NULL AND r.result_bytes > 0 AND r.ended_at IS NOT NULL \
            AND ($2::bigint IS NULL OR r.id {sign} $2) AND ($5::text IS NULL OR r.outcome = $5) \
-           AND ($6::text IS NULL OR nr.role = $6) ORDER BY r.id {way} LIMIT $3"
+           AND ($6::text IS NULL OR nr.role = $6) ORDER BY r.id {direction} LIMIT $3"
     );
     let rows = sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(node.0)
         .bind(filter.behind.map(|run| run.0))
         .bind(limit)
-        .bind(characters)
+        .bind(max_characters)
         .bind(filter.outcome)
         .bind(filter.role)
         .fetch_all(on)
         .await?;
-    Ok(Some((rows, usize::try_from(all).unwrap_or(0))))
+    Ok(Some((rows, usize::try_from(total).unwrap_or(0))))
 }

@@ -86,20 +86,20 @@ pub struct WaitingRows {
 /// The pending steps: a page of `page` steps for the requested reason and one of each other reason.
 /// Without a requested reason, the first `page` of each.
 pub async fn waiting(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     limits: Limits,
     filter: &WaitingFilter,
     page: i64,
 ) -> Result<WaitingRows, StoreError> {
     let lanes = match filter.deployment {
         None => None,
-        Some(deployment) => Some(concurrency_group_ids(on, deployment).await?),
+        Some(deployment) => Some(concurrency_group_ids(connection, deployment).await?),
     };
-    let every = [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked];
+    let all_states = [StepState::Error, StepState::Transition, StepState::Todo, StepState::Blocked];
     // With a cursor, no counts are needed, so only states that the next page can contain are read.
     let states = match (filter.wait, filter.after) {
         (Some(wait), Some(_)) => wait.states(),
-        _ => every.as_slice(),
+        _ => all_states.as_slice(),
     };
     let mut rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.descending)))
         .bind(i64::from(limits.running))
@@ -115,18 +115,18 @@ pub async fn waiting(
         .bind(if filter.wait.is_some() { 1 } else { page })
         .bind(f64::from(ENDING))
         .bind(None::<Vec<Uuid>>)
-        .fetch_all(&mut *on)
+        .fetch_all(&mut *connection)
         .await?;
     let Some(wait) = filter.wait else { return Ok(WaitingRows { rows, next: None }) };
     let ours = |row: &WaitingRow| row.wait == wait.as_str();
     // Steps beyond the point where reading ended belong to a later page, so that each appears once.
-    let edge = edge(on, wait.states(), lanes.as_deref(), filter).await?;
+    let edge = edge(connection, wait.states(), lanes.as_deref(), filter).await?;
     if let Some(edge) = edge {
-        let beyond = if filter.descending { Ordering::Less } else { Ordering::Greater };
-        rows.retain(|row| !ours(row) || (row.since, row.step).cmp(&edge) != beyond);
+        let past = if filter.descending { Ordering::Less } else { Ordering::Greater };
+        rows.retain(|row| !ours(row) || (row.since, row.step).cmp(&edge) != past);
     }
-    let told = rows.iter().filter(|row| ours(row) && row.place <= page);
-    let last = told.max_by_key(|row| row.place).map(|row| (row.since, row.step));
+    let page_rows = rows.iter().filter(|row| ours(row) && row.place <= page);
+    let last = page_rows.max_by_key(|row| row.place).map(|row| (row.since, row.step));
     let more = rows.iter().any(|row| ours(row) && row.place > page);
     rows.retain(|row| !ours(row) || row.place <= page);
     let next = if more { last } else { edge };
@@ -135,8 +135,8 @@ pub async fn waiting(
 
 /// The statement for an order: longest pending first, or newest first if `descending`.
 fn statement(descending: bool) -> String {
-    let (behind, way) = direction(descending);
-    include_str!("waiting.sql").replace("{behind}", behind).replace("{way}", way)
+    let (comparison, way) = direction(descending);
+    include_str!("waiting.sql").replace("{comparison}", comparison).replace("{way}", way)
 }
 
 /// The comparison operator and the direction of an order.
@@ -177,28 +177,32 @@ const MAX_STEPS_VISITED: i64 = 50_000;
 /// The caller must run all statements in one snapshot. Otherwise, a step that changes in between
 /// counts as moving.
 pub async fn in_the_way(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     limits: Limits,
-    whose: Whose,
+    scope: Whose,
 ) -> Result<InTheWay, StoreError> {
-    let (target, lanes) = match whose {
-        Whose::Target(target) => (Some(target.0), None),
-        Whose::Deployment(deployment) => (None, Some(concurrency_group_ids(on, deployment).await?)),
+    let (blueprint, lanes) = match scope {
+        Whose::Target(blueprint) => (Some(blueprint.0), None),
+        Whose::Deployment(deployment) => {
+            (None, Some(concurrency_group_ids(connection, deployment).await?))
+        }
     };
     let own: Vec<Uuid> = sqlx::query_scalar(
         "SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($3::bigint[] IS NULL OR lane_id = ANY ($3)) \
            AND state IN ('todo', 'transition', 'error') ORDER BY since, id LIMIT $2",
     )
-    .bind(target)
+    .bind(blueprint)
     .bind(LOOKED)
     .bind(lanes.as_deref())
-    .fetch_all(&mut *on)
+    .fetch_all(&mut *connection)
     .await?;
-    let itself = judged(on, limits, &own).await?;
-    if itself.moving > 0 || (itself.resting > 0 && nothing_progresses(on, limits).await?) {
-        return Ok(itself);
+    let own_blockers = judged(connection, limits, &own).await?;
+    if own_blockers.moving > 0
+        || (own_blockers.resting > 0 && nothing_progresses(connection, limits).await?)
+    {
+        return Ok(own_blockers);
     }
-    let (walked, open): (i64, Vec<Uuid>) = sqlx::query_as(
+    let (visited, open): (i64, Vec<Uuid>) = sqlx::query_as(
         "WITH RECURSIVE up (id) AS ( \
            SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($4::bigint[] IS NULL OR lane_id = ANY ($4)) \
              AND state IN ('blocked', 'todo', 'transition', 'error') \
@@ -211,32 +215,35 @@ pub async fn in_the_way(
          SELECT (SELECT count(*) FROM walked), ARRAY( \
            SELECT s.id FROM walked JOIN step s ON s.id = walked.id WHERE s.state <> 'blocked' ORDER BY s.since, s.id LIMIT $2)",
     )
-    .bind(target)
+    .bind(blueprint)
     .bind(LOOKED)
     .bind(MAX_STEPS_VISITED)
     .bind(lanes.as_deref())
-    .fetch_one(&mut *on)
+    .fetch_one(&mut *connection)
     .await?;
-    Ok(InTheWay { more: walked == MAX_STEPS_VISITED, ..judged(on, limits, &open).await? })
+    Ok(InTheWay { more: visited == MAX_STEPS_VISITED, ..judged(connection, limits, &open).await? })
 }
 
 /// Whether every open step anywhere needs a person. `false` if there are too many to check.
-async fn nothing_progresses(on: &mut PgConnection, limits: Limits) -> Result<bool, StoreError> {
+async fn nothing_progresses(
+    connection: &mut PgConnection,
+    limits: Limits,
+) -> Result<bool, StoreError> {
     let open: Vec<Uuid> = sqlx::query_scalar(
         "SELECT l.id FROM unnest(ARRAY['transition', 'todo']) AS w (state) CROSS JOIN LATERAL ( \
            SELECT s.id FROM step s WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
            ORDER BY s.since, s.id LIMIT $1) l LIMIT $1",
     )
     .bind(LOOKED)
-    .fetch_all(&mut *on)
+    .fetch_all(&mut *connection)
     .await?;
-    let all = i64::try_from(open.len()).is_ok_and(|all| all < LOOKED);
-    Ok(all && judged(on, limits, &open).await?.moving == 0)
+    let is_complete = i64::try_from(open.len()).is_ok_and(|is_complete| is_complete < LOOKED);
+    Ok(is_complete && judged(connection, limits, &open).await?.moving == 0)
 }
 
 /// Classifies steps that are not blocked: those that progress, and those that need a person.
 async fn judged(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     limits: Limits,
     open: &[Uuid],
 ) -> Result<InTheWay, StoreError> {
@@ -259,7 +266,7 @@ async fn judged(
         .bind(1_i64)
         .bind(f64::from(ENDING))
         .bind(open)
-        .fetch_all(&mut *on)
+        .fetch_all(&mut *connection)
         .await?;
     let needs_person = |row: &&WaitingRow| row.wait.parse::<Wait>().is_ok_and(Wait::needs_person);
     let resting: i64 = rows.iter().filter(needs_person).map(|row| row.total).sum();
@@ -268,28 +275,28 @@ async fn judged(
 }
 
 async fn concurrency_group_ids(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<Vec<i64>, StoreError> {
     let lanes =
         sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
-    Ok(lanes.fetch_all(on).await?)
+    Ok(lanes.fetch_all(connection).await?)
 }
 
 /// The first point in these states where reading ended early, if any.
 async fn edge(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     states: &[StepState],
     lanes: Option<&[i64]>,
     filter: &WaitingFilter,
 ) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
-    let (behind, way) = direction(filter.descending);
+    let (comparison, way) = direction(filter.descending);
     let sql = format!(
         "SELECT l.since, l.id FROM unnest($1::text[]) AS w (state) CROSS JOIN LATERAL ( \
            SELECT s.since, s.id FROM step s \
            WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
              AND ($2::bigint[] IS NULL OR s.lane_id = ANY ($2)) AND ($3::uuid IS NULL OR s.node_id = $3) \
-             AND ($4::bool IS NOT TRUE OR (s.since, s.id) {behind} ($5::timestamptz, $6::uuid)) \
+             AND ($4::bool IS NOT TRUE OR (s.since, s.id) {comparison} ($5::timestamptz, $6::uuid)) \
            ORDER BY s.since {way}, s.id {way} OFFSET $7 LIMIT 1) l ORDER BY 1 {way}, 2 {way} LIMIT 1",
     );
     let edge = sqlx::query_as(AssertSqlSafe(sql))
@@ -300,7 +307,7 @@ async fn edge(
         .bind(filter.after.map(|(since, _)| since))
         .bind(filter.after.map(|(_, step)| step.0))
         .bind(LOOKED - 1)
-        .fetch_optional(on)
+        .fetch_optional(connection)
         .await?;
     Ok(edge)
 }
@@ -325,7 +332,10 @@ pub struct AboveRow {
 /// For each blocked step, up to three open parents (failed ones first) and the end of the chain
 /// above it. The end is a step in ERROR if there is one, otherwise a step that runs or is due. It
 /// visits at most 500 steps.
-pub async fn above(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<AboveRow>, StoreError> {
+pub async fn above(
+    connection: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<AboveRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
     let rows = sqlx::query_as(
         "WITH wanted AS (SELECT unnest($1::uuid[]) AS id), \
@@ -354,7 +364,7 @@ pub async fn above(on: &mut PgConnection, steps: &[StepId]) -> Result<Vec<AboveR
          ORDER BY t.step, t.parent DESC, (s.state = 'error') DESC, s.rank, s.id",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }
@@ -372,7 +382,7 @@ pub struct PlaceRow {
 
 /// These steps with names for display.
 pub async fn steps_with_names(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<PlaceRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
@@ -381,7 +391,7 @@ pub async fn steps_with_names(
          JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
     )
     .bind(ids)
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     Ok(rows)
 }

@@ -86,9 +86,9 @@ fn rows(runs: i64) -> QueryBuilder<Postgres> {
 
 /// Workers in an order, each with up to `runs` of its runs.
 pub async fn workers(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     filter: WorkerFilter<'_>,
-    most: i64,
+    limit: i64,
     runs: i64,
 ) -> Result<Vec<WorkerRow>, StoreError> {
     let mut query = rows(runs);
@@ -102,11 +102,16 @@ pub async fn workers(
     if let Some(name) = filter.name {
         query.push(" AND position(").push_bind(name).push(" IN w.name) > 0");
     }
-    let (sign, way) = if filter.order.descending { (" < (", "DESC") } else { (" > (", "ASC") };
-    let (columns, ordered) = match filter.order.by {
-        WorkerSort::Started => ("w.started_at, w.id", format!("w.started_at {way}, w.id {way}")),
-        WorkerSort::Heard => ("w.lease_until, w.id", format!("w.lease_until {way}, w.id {way}")),
-        WorkerSort::Name => ("w.name", format!("w.name {way}")),
+    let (sign, direction) =
+        if filter.order.descending { (" < (", "DESC") } else { (" > (", "ASC") };
+    let (columns, order_by) = match filter.order.by {
+        WorkerSort::Started => {
+            ("w.started_at, w.id", format!("w.started_at {direction}, w.id {direction}"))
+        }
+        WorkerSort::Heard => {
+            ("w.lease_until, w.id", format!("w.lease_until {direction}, w.id {direction}"))
+        }
+        WorkerSort::Name => ("w.name", format!("w.name {direction}")),
     };
     match filter.behind {
         Some([Key::Text(name)]) => {
@@ -128,28 +133,28 @@ pub async fn workers(
         }
         _ => {}
     }
-    query.push(" ORDER BY ").push(ordered).push(" LIMIT ").push_bind(most);
-    Ok(query.build_query_as().fetch_all(on).await?)
+    query.push(" ORDER BY ").push(order_by).push(" LIMIT ").push_bind(limit);
+    Ok(query.build_query_as().fetch_all(connection).await?)
 }
 
 /// The worker with this name, which is unique.
 pub async fn worker_id_by_name(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<Uuid>, StoreError> {
     Ok(sqlx::query_scalar("SELECT id FROM worker WHERE name = $1")
         .bind(name)
-        .fetch_optional(on)
+        .fetch_optional(connection)
         .await?)
 }
 
 /// A worker with up to `runs` of its runs.
 pub async fn worker(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     id: Uuid,
     runs: i64,
 ) -> Result<Option<WorkerRow>, StoreError> {
     let mut query = rows(runs);
     query.push("w.id = ").push_bind(id);
-    Ok(query.build_query_as().fetch_optional(on).await?)
+    Ok(query.build_query_as().fetch_optional(connection).await?)
 }

@@ -75,8 +75,8 @@ async fn claim_round(pool: &PgPool, limits: Limits) -> Result<Option<Round>, Sto
         events.push(step_event(row.deployment, row.noderole, "transition"));
         events.extend(run_events(row.run, row.noderole, row.deployment, "queued", 0));
     }
-    let queued: &[&str] = if started.is_empty() { &[] } else { &[CHANNEL_RUN] };
-    append_events(&mut transaction, &events, queued).await?;
+    let channels: &[&str] = if started.is_empty() { &[] } else { &[CHANNEL_RUN] };
+    append_events(&mut transaction, &events, channels).await?;
     transaction.commit().await?;
     let room = started.first().map_or(0, |row| usize::try_from(row.room).unwrap_or_default());
     let more = started.len() < room;

@@ -24,16 +24,19 @@ pub enum Witness<'a> {
 
 /// Stores the facts of a source, replacing its earlier ones.
 pub async fn ensure_facts(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     node: NodeId,
-    witness: Witness<'_>,
+    source: Witness<'_>,
     facts: &Map<String, Value>,
 ) -> Result<(), StoreError> {
     // Serializes concurrent reports about the node.
-    sqlx::query("SELECT FROM node WHERE id = $1 FOR UPDATE").bind(node.0).execute(&mut *on).await?;
+    sqlx::query("SELECT FROM node WHERE id = $1 FOR UPDATE")
+        .bind(node.0)
+        .execute(&mut *connection)
+        .await?;
     // Two statements, because the server has no privilege on runs, and a worker none on tokens.
     let facts = Value::Object(facts.clone());
-    let stored = match witness {
+    let statement = match source {
         Witness::Node(token) => sqlx::query(
             "INSERT INTO node_fact (node_id, source, facts, token_id) VALUES ($1, 'node', $2, $3)
              ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, at = now(), token_id = excluded.token_id",
@@ -50,7 +53,7 @@ pub async fn ensure_facts(
         .bind(run.0)
         .bind(format!("role {role}")),
     };
-    stored.execute(&mut *on).await?;
+    statement.execute(&mut *connection).await?;
     sqlx::query(
         "UPDATE node SET facts_at = now(), facts = coalesce((
            SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source) FROM node_fact f, jsonb_each(f.facts) e
@@ -58,7 +61,7 @@ pub async fn ensure_facts(
          WHERE id = $1",
     )
     .bind(node.0)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }
@@ -73,7 +76,7 @@ pub(super) async fn store_facts(
 ) -> Result<Vec<Event>, StoreError> {
     // Most runs return no facts and need no query.
     let Some(facts) = result.get("facts").and_then(Value::as_object) else { return Ok(Vec::new()) };
-    let whose: Option<(Uuid, String, String)> = sqlx::query_as(
+    let row: Option<(Uuid, String, String)> = sqlx::query_as(
         // MATERIALIZED: only the role's body is parsed as JSON, whatever the join plan. Scripts are
         // objects too.
         "WITH whose AS MATERIALIZED (
@@ -84,7 +87,7 @@ pub(super) async fn store_facts(
     .bind(step.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    let Some((node, fqdn, role)) = whose else { return Ok(Vec::new()) };
+    let Some((node, fqdn, role)) = row else { return Ok(Vec::new()) };
     ensure_facts(transaction, NodeId(node), Witness::Role(&role, run), facts).await?;
     Ok(vec![node_event(&fqdn)])
 }

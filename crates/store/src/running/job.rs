@@ -270,7 +270,7 @@ pub struct SignedTarget {
 pub async fn signed_blueprints(
     pool: &PgPool,
     after: BlueprintNumber,
-    to: BlueprintNumber,
+    up_to: BlueprintNumber,
     most: i64,
 ) -> Result<Vec<SignedTarget>, StoreError> {
     let demanded: Vec<(i64, i64)> = sqlx::query_as(
@@ -278,7 +278,7 @@ pub async fn signed_blueprints(
          WHERE t.number > $1 AND t.number <= $2 ORDER BY t.number LIMIT $3",
     )
     .bind(after.0)
-    .bind(to.0)
+    .bind(up_to.0)
     .bind(most)
     .fetch_all(pool)
     .await?;
@@ -324,7 +324,7 @@ const LAST_VERDICTS: &str = "last AS (
 /// open reviews only. Unknown blueprints are missing in the result.
 pub async fn approvals(
     pool: &PgPool,
-    targets: &BTreeSet<BlueprintNumber>,
+    blueprints: &BTreeSet<BlueprintNumber>,
 ) -> Result<BTreeMap<BlueprintNumber, Approval>, StoreError> {
     let sql = format!(
         "WITH {LAST_VERDICTS}
@@ -336,7 +336,7 @@ pub async fn approvals(
          WHERE t.number = ANY($1)"
     );
     let rows: Vec<Approval> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-        .bind(targets.iter().map(|target| target.0).collect::<Vec<_>>())
+        .bind(blueprints.iter().map(|target| target.0).collect::<Vec<_>>())
         .fetch_all(pool)
         .await?;
     Ok(rows.into_iter().map(|approval| (BlueprintNumber(approval.number), approval)).collect())
@@ -473,12 +473,12 @@ async fn ancestor_edges(
 /// edges. A step that is both appears twice.
 pub async fn visible_steps(
     pool: &PgPool,
-    of: &[(StepId, NodeId)],
+    run_steps: &[(StepId, NodeId)],
 ) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
-    let steps: Vec<Uuid> = of.iter().map(|(step, _)| step.0).collect();
+    let steps: Vec<Uuid> = run_steps.iter().map(|(step, _)| step.0).collect();
     let edges = ancestor_edges(pool, &steps).await?;
     let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
-    let nodes: BTreeSet<Uuid> = of.iter().map(|(_, node)| node.0).collect();
+    let nodes: BTreeSet<Uuid> = run_steps.iter().map(|(_, node)| node.0).collect();
     let rows =
         step_data_rows(pool, parents.into_iter().collect(), nodes.into_iter().collect()).await?;
     let rows = rows
@@ -489,9 +489,9 @@ pub async fn visible_steps(
     for step in rows.values().filter(|step| step.active) {
         beside.entry(step.node).or_default().push(step);
     }
-    let seen = of.iter().map(|(step, node)| {
-        let above = ancestor_distances(*step, &edges).into_iter();
-        let ancestors = above.filter_map(|(ancestor, distance)| {
+    let visible = run_steps.iter().map(|(step, node)| {
+        let by_distance = ancestor_distances(*step, &edges).into_iter();
+        let ancestors = by_distance.filter_map(|(ancestor, distance)| {
             Some(Seen { distance: Some(distance), step: Arc::clone(rows.get(&ancestor.0)?) })
         });
         let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
@@ -502,7 +502,7 @@ pub async fn visible_steps(
                 .collect(),
         )
     });
-    Ok(seen.collect())
+    Ok(visible.collect())
 }
 
 /// These steps, and all ACTIVE steps on these nodes.
@@ -582,7 +582,7 @@ pub async fn stored_results(
     .await?;
     let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> = counts
         .into_iter()
-        .map(|(node, all)| (NodeId(node), (Vec::new(), usize::try_from(all).unwrap_or(0))))
+        .map(|(node, total)| (NodeId(node), (Vec::new(), usize::try_from(total).unwrap_or(0))))
         .collect();
     for row in rows {
         kept.entry(NodeId(row.node)).or_default().0.push(row);
@@ -605,7 +605,7 @@ pub struct Given<'r> {
 pub async fn record_inputs(
     pool: &PgPool,
     worker: WorkerId,
-    given: &[Given<'_>],
+    inputs: &[Given<'_>],
 ) -> Result<BTreeSet<RunId>, StoreError> {
     let mut transaction = pool.begin().await?;
     let kept: Vec<i64> = sqlx::query_scalar(
@@ -616,13 +616,14 @@ pub async fn record_inputs(
          FROM locked JOIN told ON told.id = locked.id WHERE r.id = locked.id RETURNING r.id",
     )
     .bind(worker.0)
-    .bind(given.iter().map(|given| given.facts.run.0).collect::<Vec<_>>())
-    .bind(given.iter().map(|given| given.input).collect::<Vec<_>>())
-    .bind(given.iter().map(|given| given.surroundings).collect::<Vec<_>>())
+    .bind(inputs.iter().map(|inputs| inputs.facts.run.0).collect::<Vec<_>>())
+    .bind(inputs.iter().map(|inputs| inputs.input).collect::<Vec<_>>())
+    .bind(inputs.iter().map(|inputs| inputs.surroundings).collect::<Vec<_>>())
     .fetch_all(&mut *transaction)
     .await?;
     let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
-    let running = given.iter().map(|given| given.facts).filter(|facts| kept.contains(&facts.run));
+    let running =
+        inputs.iter().map(|inputs| inputs.facts).filter(|facts| kept.contains(&facts.run));
     let events: Vec<_> = running
         .flat_map(|facts| {
             run_events(facts.run.0, facts.noderole.0, facts.deployment.0, "running", 0)

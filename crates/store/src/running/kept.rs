@@ -13,7 +13,7 @@ const LOOKED_AT: i64 = 2_000;
 /// Deletes results that exceed the node's limits. Each new result calls it, so few are ever too
 /// many.
 pub(super) async fn delete_excess_results(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
     node: NodeId,
 ) -> Result<(), StoreError> {
     let rows: Vec<(i64, Uuid, i32)> = sqlx::query_as(
@@ -22,7 +22,7 @@ pub(super) async fn delete_excess_results(
     )
     .bind(node.0)
     .bind(LOOKED_AT)
-    .fetch_all(&mut *on)
+    .fetch_all(&mut *connection)
     .await?;
     let kept = |(run, step, bytes): &(i64, Uuid, i32)| Kept {
         run: RunId(*run),
@@ -39,7 +39,7 @@ pub(super) async fn delete_excess_results(
         "UPDATE run SET result = NULL WHERE id IN (SELECT id FROM run WHERE id = ANY($1) AND result IS NOT NULL ORDER BY id FOR UPDATE)",
     )
     .bind(&gone)
-    .execute(on)
+    .execute(connection)
     .await?;
     Ok(())
 }

@@ -15,11 +15,11 @@ pub(super) const APPLY_KEY: i64 = migrations::APPLY_LOCK;
 
 /// Takes CLAIM until the transaction ends. `false`: another transaction has it.
 pub(super) async fn try_claim(transaction: &mut PgConnection) -> Result<bool, StoreError> {
-    let taken = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
+    let acquired = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
         .bind(CLAIM_KEY)
         .fetch_one(transaction)
         .await?;
-    Ok(taken)
+    Ok(acquired)
 }
 
 /// Takes APPLY until the transaction ends, shared with others.

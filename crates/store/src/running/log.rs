@@ -19,7 +19,7 @@ pub async fn append_log(
     pool: &PgPool,
     run: RunId,
     offset: u64,
-    ago: Duration,
+    age: Duration,
     body: &[u8],
 ) -> Result<(), StoreError> {
     let end = offset.cast_signed() + body.len().cast_signed() as i64;
@@ -33,7 +33,7 @@ pub async fn append_log(
     )
     .bind(run.0)
     .bind(offset.cast_signed())
-    .bind(ago.as_secs_f64())
+    .bind(age.as_secs_f64())
     .bind(body)
     .bind(end)
     .bind(CHANNEL_LOG)
@@ -61,7 +61,7 @@ pub async fn read_log(
     offset: u64,
     limit: u32,
 ) -> Result<Vec<LogPiece>, StoreError> {
-    let pieces = sqlx::query_as(
+    let chunks = sqlx::query_as(
         "SELECT at_offset, at, body FROM run_log
          WHERE run_id = $1 AND at_offset >= coalesce(
            (SELECT max(at_offset) FROM run_log WHERE run_id = $1 AND at_offset <= $2), 0)
@@ -73,7 +73,7 @@ pub async fn read_log(
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    Ok(pieces)
+    Ok(chunks)
 }
 
 /// The chunks of a log from `offset` to `until`, in order, at most `limit`. The first may begin
@@ -86,7 +86,7 @@ pub async fn read_log_range(
     until: u64,
     limit: u32,
 ) -> Result<Vec<LogPiece>, StoreError> {
-    let pieces = sqlx::query_as(
+    let chunks = sqlx::query_as(
         "SELECT at_offset, at, body FROM run_log
          WHERE run_id = $1 AND at_offset >= coalesce(
            (SELECT max(at_offset) FROM run_log WHERE run_id = $1 AND at_offset <= $2), 0)
@@ -99,5 +99,5 @@ pub async fn read_log_range(
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    Ok(pieces)
+    Ok(chunks)
 }

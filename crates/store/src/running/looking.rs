@@ -95,13 +95,13 @@ pub struct Looked {
 impl Looked {
     /// Truncates texts for storage.
     fn tried(&self) -> Json<Vec<TriedAddress>> {
-        let short = |text: &str, most| text.chars().take(most).collect();
-        let kept = |tried: &TriedAddress| TriedAddress {
+        let short = |text: &str, max_chars| text.chars().take(max_chars).collect();
+        let to_stored = |tried: &TriedAddress| TriedAddress {
             address: short(&tried.address, 300),
             reached: tried.reached,
             said: short(&tried.said, 500),
         };
-        Json(self.tried.iter().take(ADDRESSES).map(kept).collect())
+        Json(self.tried.iter().take(ADDRESSES).map(to_stored).collect())
     }
 
     fn said(&self) -> &str {
@@ -114,7 +114,7 @@ impl Looked {
 /// from now on.
 pub async fn due_nodes(
     pool: &PgPool,
-    every: Duration,
+    interval: Duration,
     limit: u32,
 ) -> Result<Vec<DueNode>, StoreError> {
     type Row = (Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32);
@@ -128,11 +128,11 @@ pub async fn due_nodes(
          RETURNING n.id, n.fqdn, n.doc, node_connection(n.transport, n.address, n.connection),
            n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, ''), n.way_no, n.word_no",
     )
-    .bind(every.as_secs_f64())
+    .bind(interval.as_secs_f64())
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    let due = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
+    let to_due_node = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
         let doc: Option<Vec<u8>> = doc;
         let hash = |doc: Vec<u8>| {
             Hash::from_bytes(&doc)
@@ -148,7 +148,7 @@ pub async fn due_nodes(
             as_of: AsOf { way_no, word_no },
         })
     };
-    rows.into_iter().map(due).collect()
+    rows.into_iter().map(to_due_node).collect()
 }
 
 /// The addresses of a node that have accepted a worker with its present connection.
@@ -179,16 +179,16 @@ struct Before {
 
 impl Before {
     /// The believed state after the check, if the check counts.
-    fn after(&self, looked: &Looked) -> Liveness {
+    fn after(&self, result: &Looked) -> Liveness {
         let belief = Liveness {
             alive: self.alive,
             known: self.known,
             against: self.look_against.unsigned_abs(),
         };
-        let reported_since = self.as_of.word_no != looked.as_of.word_no;
-        match reported_since && looked.came.is_ok() == self.alive {
+        let reported_since = self.as_of.word_no != result.as_of.word_no;
+        match reported_since && result.came.is_ok() == self.alive {
             true => belief,
-            false => belief.after(looked.came.is_ok()),
+            false => belief.after(result.came.is_ok()),
         }
     }
 
@@ -203,7 +203,7 @@ impl Before {
 pub async fn record_health_check(
     pool: &PgPool,
     node: NodeId,
-    looked: &Looked,
+    result: &Looked,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     let before: Option<Before> = sqlx::query_as(
@@ -213,11 +213,11 @@ pub async fn record_health_check(
          FROM node WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
     .bind(node.0)
-    .bind(looked.took.as_secs_f64())
+    .bind(result.took.as_secs_f64())
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(before) = before else { return Ok(false) };
-    if before.as_of.way_no != looked.as_of.way_no {
+    if before.as_of.way_no != result.as_of.way_no {
         // This check may have made another worker skip the new connection, so the node is due
         // again.
         sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1")
@@ -227,7 +227,7 @@ pub async fn record_health_check(
         transaction.commit().await?;
         return Ok(false);
     }
-    let belief = before.after(looked);
+    let belief = before.after(result);
     let turns = belief.alive != before.alive;
     // If the process dies before the change, the stored count is sufficient for the next check to
     // change the node.
@@ -236,9 +236,9 @@ pub async fn record_health_check(
     } else {
         i32::try_from(belief.against).unwrap_or(i32::MAX)
     };
-    keep(&mut transaction, node, against, looked, &before.fqdn).await?;
+    keep(&mut transaction, node, against, result, &before.fqdn).await?;
     transaction.commit().await?;
-    carry_out(pool, node, &before, looked, turns.then_some(against)).await
+    carry_out(pool, node, &before, result, turns.then_some(against)).await
 }
 
 /// Applies the effect of a stored result. `turns` is the sufficient count of results against the
@@ -247,15 +247,15 @@ async fn carry_out(
     pool: &PgPool,
     node: NodeId,
     before: &Before,
-    looked: &Looked,
+    result: &Looked,
     turns: Option<i32>,
 ) -> Result<bool, ChangeError> {
     let expected = turns.map(|against| before.expected(against));
-    let Ok(boot_id) = &looked.came else {
+    let Ok(boot_id) = &result.came else {
         let Some(expected) = expected else { return Ok(false) };
         return change_node_alive(pool, node, false, None, Some(expected)).await;
     };
-    let confirmed = (looked.survey == Some(Ok(()))).then_some(looked.as_of.word_no);
+    let confirmed = (result.survey == Some(Ok(()))).then_some(result.as_of.word_no);
     let joined = ConnectionResult { boot_id, confirmed };
     if let Some(expected) = expected {
         return change_node_alive(pool, node, true, Some(joined), Some(expected)).await;
@@ -264,14 +264,14 @@ async fn carry_out(
         return Ok(false);
     }
     if restarted(&before.boot_id, boot_id) {
-        let against = i32::try_from(before.after(looked).against).unwrap_or(i32::MAX);
+        let against = i32::try_from(before.after(result).against).unwrap_or(i32::MAX);
         if !change_node_alive(pool, node, false, None, Some(before.expected(against))).await? {
             return Ok(false);
         }
         return change_node_alive(pool, node, true, Some(joined), Some(before.expected(0))).await;
     }
     match joined.confirmed.is_some() && !before.confirmed {
-        true => confirm_node(pool, node, boot_id, looked.as_of).await,
+        true => confirm_node(pool, node, boot_id, result.as_of).await,
         false => Ok(false),
     }
 }
@@ -281,10 +281,10 @@ async fn keep(
     transaction: &mut PgConnection,
     node: NodeId,
     against: i32,
-    looked: &Looked,
+    result: &Looked,
     fqdn: &str,
 ) -> Result<(), StoreError> {
-    let news: bool = sqlx::query_scalar(
+    let differs: bool = sqlx::query_scalar(
         "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
                 boot_id = coalesce(boot_id, $9) WHERE id = $1),
               last AS (SELECT reached, address, said, tried FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
@@ -301,17 +301,17 @@ async fn keep(
     )
     .bind(node.0)
     .bind(against)
-    .bind(looked.came.is_ok())
+    .bind(result.came.is_ok())
     .bind(KEPT - 1)
-    .bind(&looked.address)
-    .bind(looked.said())
-    .bind(i32::try_from(looked.took.as_millis()).unwrap_or(i32::MAX))
-    .bind(&looked.by)
-    .bind(looked.came.as_deref().ok())
-    .bind(looked.tried())
+    .bind(&result.address)
+    .bind(result.said())
+    .bind(i32::try_from(result.took.as_millis()).unwrap_or(i32::MAX))
+    .bind(&result.by)
+    .bind(result.came.as_deref().ok())
+    .bind(result.tried())
     .fetch_one(&mut *transaction)
     .await?;
-    match news {
+    match differs {
         true => append_events(transaction, &[node_event(fqdn)], &[]).await,
         false => Ok(()),
     }

@@ -88,27 +88,27 @@ struct Now {
 /// Stores a report and applies its effect. The caller's transaction must hold no locks yet.
 pub async fn append_report(
     transaction: &mut PgConnection,
-    by: &Reporter,
+    reporter: &Reporter,
     report: &Report,
 ) -> Result<Reported, StoreError> {
     // Checked before the global lock, so that a machine with constant reports does not block
     // everyone's work.
-    if too_many(transaction, by.node).await? {
+    if too_many(transaction, reporter.node).await? {
         return Ok(Reported::TooMany);
     }
     if matches!(report, Report::Startup(_) | Report::Shutdown) {
         lock_apply_exclusive(&mut *transaction).await?;
     }
-    let now: Option<Now> = sqlx::query_as(
+    let state: Option<Now> = sqlx::query_as(
         "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, look_against, coalesce(boot_id, '') AS boot_id
          FROM node n WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
-    .bind(by.node.0)
+    .bind(reporter.node.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    let Some(now) = now else { return Ok(Reported::Gone) };
+    let Some(state) = state else { return Ok(Reported::Gone) };
     // Other reports may have been stored while this one waited for the row.
-    if too_many(transaction, by.node).await? {
+    if too_many(transaction, reporter.node).await? {
         return Ok(Reported::TooMany);
     }
     sqlx::query(
@@ -116,38 +116,40 @@ pub async fn append_report(
            SELECT id FROM node_report WHERE node_id = $1 ORDER BY id DESC OFFSET $6 LIMIT 1))
          INSERT INTO node_report (node_id, kind, said, token_id, address) VALUES ($1, $2, left($3, 200), $4, left($5, 100))",
     )
-    .bind(by.node.0)
+    .bind(reporter.node.0)
     .bind(report.kind())
     .bind(report.said())
-    .bind(by.token)
-    .bind(&by.address)
+    .bind(reporter.token)
+    .bind(&reporter.address)
     .bind(KEPT - 1)
     .execute(&mut *transaction)
     .await?;
     match report {
         Report::Facts(facts) => {
-            ensure_facts(transaction, by.node, Witness::Node(by.token), facts).await?
+            ensure_facts(transaction, reporter.node, Witness::Node(reporter.token), facts).await?
         }
         Report::Bootenv(bootenv) => {
             sqlx::query("UPDATE node SET bootenv = $2 WHERE id = $1")
-                .bind(by.node.0)
+                .bind(reporter.node.0)
                 .bind(bootenv)
                 .execute(&mut *transaction)
                 .await?;
         }
-        Report::Startup(boot_id) => prompt(transaction, by.node, &now, Some(boot_id)).await?,
-        Report::Shutdown => prompt(transaction, by.node, &now, None).await?,
+        Report::Startup(boot_id) => {
+            prompt(transaction, reporter.node, &state, Some(boot_id)).await?
+        }
+        Report::Shutdown => prompt(transaction, reporter.node, &state, None).await?,
     }
-    append_events(transaction, &[node_event(&now.fqdn)], &[]).await?;
+    append_events(transaction, &[node_event(&state.fqdn)], &[]).await?;
     Ok(Reported::Kept)
 }
 
-async fn too_many(on: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
+async fn too_many(connection: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
     let recent: i64 = sqlx::query_scalar(
         "SELECT count(*) FROM node_report WHERE node_id = $1 AND at > clock_timestamp() - interval '1 minute'",
     )
     .bind(node.0)
-    .fetch_one(on)
+    .fetch_one(connection)
     .await?;
     Ok(recent >= MOST_REPORTS)
 }
@@ -157,16 +159,19 @@ async fn too_many(on: &mut PgConnection, node: NodeId) -> Result<bool, StoreErro
 async fn prompt(
     transaction: &mut PgConnection,
     node: NodeId,
-    now: &Now,
-    up: Option<&str>,
+    state: &Now,
+    new_boot_id: Option<&str>,
 ) -> Result<(), StoreError> {
-    if now.transport != "ssh" {
+    if state.transport != "ssh" {
         return Ok(());
     }
-    let belief =
-        Liveness { alive: now.alive, known: now.known, against: now.look_against.unsigned_abs() };
-    let belief = belief.told(up.is_some());
-    let other = up.is_none_or(|boot_id| restarted(&now.boot_id, boot_id));
+    let belief = Liveness {
+        alive: state.alive,
+        known: state.known,
+        against: state.look_against.unsigned_abs(),
+    };
+    let belief = belief.told(new_boot_id.is_some());
+    let needs_survey = new_boot_id.is_none_or(|boot_id| restarted(&state.boot_id, boot_id));
     sqlx::query(
         "UPDATE node SET looked_at = NULL, look_against = $2,
            word_no = word_no + CASE WHEN $3 OR look_against <> $2 THEN 1 ELSE 0 END
@@ -174,10 +179,10 @@ async fn prompt(
     )
     .bind(node.0)
     .bind(i32::try_from(belief.against).unwrap_or(i32::MAX))
-    .bind(other)
+    .bind(needs_survey)
     .execute(&mut *transaction)
     .await?;
-    if other {
+    if needs_survey {
         // Only workers may write `joined`. This function can only withdraw a confirmation.
         sqlx::query("SELECT doubt_node($1)").bind(node.0).execute(transaction).await?;
     }

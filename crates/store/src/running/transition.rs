@@ -257,10 +257,10 @@ pub async fn finish_runs(
         Err(ChangeError::Store(error)) => return Err(error),
         Err(other) => return Err(StoreError::corrupt("step", other)),
     };
-    let mut all = write(&mut transaction, &outcome).await?;
-    all.extend(store_results(&mut transaction, &outcome, &told).await?);
-    all.append(&mut events);
-    append_events(&mut transaction, &all, &[CHANNEL_TODO]).await?;
+    let mut all_events = write(&mut transaction, &outcome).await?;
+    all_events.extend(store_results(&mut transaction, &outcome, &told).await?);
+    all_events.append(&mut events);
+    append_events(&mut transaction, &all_events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
     settle_remaining(pool, outcome.more).await;
     Ok(finished)
@@ -274,11 +274,11 @@ pub(super) async fn end_unstarted(pool: &PgPool, run: RunId) -> Result<Finished,
 async fn end_run(
     pool: &PgPool,
     run: RunId,
-    ender: Ender,
+    ended_by: Ender,
     end: &RunEnd,
 ) -> Result<Finished, StoreError> {
-    match try_end(pool, run, ender, end).await {
-        Err(error) if !error.is_transient() => fail_broken_run(pool, run, ender, &error).await,
+    match try_end(pool, run, ended_by, end).await {
+        Err(error) if !error.is_transient() => fail_broken_run(pool, run, ended_by, &error).await,
         tried => tried,
     }
 }
@@ -289,7 +289,7 @@ async fn end_run(
 async fn fail_broken_run(
     pool: &PgPool,
     run: RunId,
-    ender: Ender,
+    ended_by: Ender,
     error: &StoreError,
 ) -> Result<Finished, StoreError> {
     tracing::error!(%run, %error, "could not process the end of a run, so its step failed");
@@ -297,7 +297,7 @@ async fn fail_broken_run(
     let mut transaction = pool.begin().await?;
     lock_apply_shared(&mut transaction).await?;
     let end = RunEnd::failed(said.clone());
-    let Some(row) = end_row(&mut transaction, run, ender, &end).await? else {
+    let Some(row) = end_row(&mut transaction, run, ended_by, &end).await? else {
         return Ok(Finished::Late);
     };
     let moved = sqlx::query(
@@ -321,13 +321,13 @@ async fn fail_broken_run(
 async fn try_end(
     pool: &PgPool,
     run: RunId,
-    ender: Ender,
+    ended_by: Ender,
     end: &RunEnd,
 ) -> Result<Finished, StoreError> {
     let mut transaction = pool.begin().await?;
     lock_apply_shared(&mut transaction).await?;
-    let Some(row) = end_row(&mut transaction, run, ender, end).await? else {
-        if let Ender::Worker(worker) = ender {
+    let Some(row) = end_row(&mut transaction, run, ended_by, end).await? else {
+        if let Ender::Worker(worker) = ended_by {
             store_late_result(&mut transaction, run, worker, end).await?;
             transaction.commit().await?;
         }
@@ -370,10 +370,10 @@ async fn try_end(
 async fn end_row(
     transaction: &mut PgConnection,
     run: RunId,
-    ender: Ender,
+    ended_by: Ender,
     end: &RunEnd,
 ) -> Result<Option<EndedRow>, StoreError> {
-    let (worker, which) = match ender {
+    let (worker, which) = match ended_by {
         Ender::Worker(worker) => (Some(worker.0), "worker"),
         Ender::Queue => (None, "queue"),
         Ender::Janitor => (None, "janitor"),
@@ -493,7 +493,7 @@ async fn store_results(
     let applied = |step| {
         outcome.deltas.iter().any(|d| d.step == step && d.now.applied == Some(d.now.generation))
     };
-    let (mut steps, mut runs, mut results, mut walls) =
+    let (mut steps, mut runs, mut results, mut outputs) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // Ordered by id, which is the lock order.
     let mut nodes: BTreeMap<NodeId, Vec<&EndedRun<'_>>> = BTreeMap::new();
@@ -507,7 +507,7 @@ async fn store_results(
         steps.push(step.0);
         runs.push(run.0);
         results.push(Value::Object(result.clone()));
-        walls.push(wall);
+        outputs.push(wall);
         if !result.is_empty() {
             nodes.entry(*node).or_default().push(told);
         }
@@ -523,7 +523,7 @@ async fn store_results(
     .bind(steps)
     .bind(runs)
     .bind(results)
-    .bind(walls)
+    .bind(outputs)
     .execute(&mut *transaction)
     .await?;
     let mut events = Vec::new();
@@ -566,11 +566,11 @@ async fn settle_remaining(pool: &PgPool, more: Vec<StepId>) {
 async fn change_steps(
     pool: &PgPool,
     change: &Change,
-    ahead: &[StepId],
+    initial_steps: &[StepId],
 ) -> Result<Outcome, ChangeError> {
     let mut transaction = pool.begin().await?;
     lock_apply_shared(&mut transaction).await?;
-    let outcome = apply_change(&mut transaction, change, ahead).await?;
+    let outcome = apply_change(&mut transaction, change, initial_steps).await?;
     transaction.commit().await?;
     Ok(outcome)
 }
@@ -579,9 +579,9 @@ async fn change_steps(
 async fn apply_change(
     transaction: &mut PgConnection,
     change: &Change,
-    ahead: &[StepId],
+    initial_steps: &[StepId],
 ) -> Result<Outcome, ChangeError> {
-    let outcome = decide(transaction, change, ahead).await?;
+    let outcome = decide(transaction, change, initial_steps).await?;
     let events = write(transaction, &outcome).await?;
     append_events(transaction, &events, &[CHANNEL_TODO]).await?;
     Ok(outcome)
@@ -598,19 +598,19 @@ pub async fn commit_steps(
     transaction: &mut PgConnection,
     change: &Change,
 ) -> Result<(), StoreError> {
-    let ahead: Vec<StepId> = match change {
+    let initial_steps: Vec<StepId> = match change {
         Change::Commit(steps) => steps.iter().map(|committed| committed.step).collect(),
         _ => Vec::new(),
     };
-    let placed = async {
-        let mut more = apply_change(transaction, change, &ahead).await?.more;
+    let apply_all = async {
+        let mut more = apply_change(transaction, change, &initial_steps).await?.more;
         while !more.is_empty() {
             let settle = Change::Settle { steps: more.clone() };
             more = apply_change(transaction, &settle, &more).await?.more;
         }
         Ok(())
     };
-    placed.await.map_err(|error| match error {
+    apply_all.await.map_err(|error| match error {
         ChangeError::Store(error) => error,
         other => StoreError::corrupt("step", other),
     })
@@ -634,10 +634,10 @@ pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
         .fetch_all(pool)
         .await?;
         let left: Vec<StepId> = left.into_iter().map(|(id,)| StepId(id)).collect();
-        let (found, whole) = (left.len(), left.len() == BATCH);
+        let (found, is_full) = (left.len(), left.len() == BATCH);
         settle(pool, left).await?;
         count += found;
-        if !whole {
+        if !is_full {
             return Ok(count);
         }
     }
@@ -740,11 +740,11 @@ pub async fn request_cancel(
 
 /// Whether a run exists, open or ended.
 pub async fn run_exists(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
-    let there = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)")
+    let exists = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)")
         .bind(run.0)
         .fetch_one(on)
         .await?;
-    Ok(there)
+    Ok(exists)
 }
 
 /// The second half of [`cancel_run`], after the first is committed: ends the run if no worker has
@@ -766,14 +766,14 @@ pub async fn finish_cancel(
 /// calls it.
 pub async fn cancel_superseded(
     transaction: &mut PgConnection,
-    target: BlueprintNumber,
+    blueprint: BlueprintNumber,
 ) -> Result<u64, StoreError> {
     let asked = sqlx::query(
         "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of target ' || $1::text
          FROM step s WHERE s.id = r.step_id AND r.ended_at IS NULL AND r.state = 'running'
            AND s.generation = $1 AND r.generation < $1",
     )
-    .bind(target.0)
+    .bind(blueprint.0)
     .bind(CANCELLED_BY_PREFIX)
     .execute(&mut *transaction)
     .await?;
@@ -970,18 +970,18 @@ pub(super) async fn change_node_alive(
 pub async fn set_node_available(
     transaction: &mut PgConnection,
     node: NodeId,
-    held: Option<(PersonId, &str)>,
+    maintenance: Option<(PersonId, &str)>,
 ) -> Result<Option<bool>, ChangeError> {
     lock_apply_exclusive(&mut *transaction).await?;
-    let was: Option<bool> = sqlx::query_scalar(
+    let was_available: Option<bool> = sqlx::query_scalar(
         "SELECT available FROM node WHERE id = $1 AND NOT phantom AND removed_in IS NULL FOR UPDATE",
     )
     .bind(node.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    let Some(was) = was else { return Ok(None) };
-    let available = held.is_none();
-    if was == available {
+    let Some(was_available) = was_available else { return Ok(None) };
+    let available = maintenance.is_none();
+    if was_available == available {
         return Ok(Some(false));
     }
     if !available {
@@ -1003,8 +1003,8 @@ pub async fn set_node_available(
     )
     .bind(node.0)
     .bind(available)
-    .bind(held.map(|(person, _)| person.0))
-    .bind(held.map(|(_, reason)| reason))
+    .bind(maintenance.map(|(person, _)| person.0))
+    .bind(maintenance.map(|(_, reason)| reason))
     .execute(&mut *transaction)
     .await?;
     notify(transaction, CHANNEL_TODO, "").await?;

@@ -108,7 +108,7 @@ pub async fn report_secrets(
     secrets: &[KnownSecret],
 ) -> Result<bool, StoreError> {
     // Writes only changes, because the row is updated often enough.
-    let there: Option<bool> = sqlx::query_scalar(
+    let exists: Option<bool> = sqlx::query_scalar(
         "WITH reported AS (UPDATE worker SET secrets = $2 WHERE id = $1 AND secrets IS DISTINCT FROM $2)
          SELECT true FROM worker WHERE id = $1",
     )
@@ -116,7 +116,7 @@ pub async fn report_secrets(
     .bind(Json(secrets))
     .fetch_optional(pool)
     .await?;
-    Ok(there.is_some())
+    Ok(exists.is_some())
 }
 
 /// The secrets of all workers that accept runs now. `None`: none of these workers has reported any,
@@ -125,19 +125,19 @@ pub async fn report_secrets(
 /// A version counts as soon as one worker has it. If workers report different descriptors, none of
 /// them counts.
 pub async fn known_secrets(
-    on: &mut PgConnection,
+    connection: &mut PgConnection,
 ) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
     let reported: Vec<Json<Vec<KnownSecret>>> = sqlx::query_scalar(
         "SELECT secrets FROM worker WHERE phase = 'confirmed' AND lease_until > now() AND secrets <> '[]'",
     )
-    .fetch_all(on)
+    .fetch_all(connection)
     .await?;
     let mut known: BTreeMap<String, KnownSecret> = BTreeMap::new();
     for secret in reported.iter().flat_map(|list| &list.0) {
-        let of_all = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
-        of_all.versions.extend(&secret.versions);
-        of_all.descriptor =
-            of_all.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+        let merged = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
+        merged.versions.extend(&secret.versions);
+        merged.descriptor =
+            merged.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
     }
     Ok((!known.is_empty()).then_some(known))
 }

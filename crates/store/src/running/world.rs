@@ -104,7 +104,7 @@ pub(super) async fn decide(
     change: &Change,
     ahead: &[StepId],
 ) -> Result<Outcome, ChangeError> {
-    decided(transaction, ahead, |world| apply(world, change)).await
+    decided(transaction, ahead, |graph| apply(graph, change)).await
 }
 
 async fn decided(
@@ -112,18 +112,18 @@ async fn decided(
     ahead: &[StepId],
     engine: impl Fn(&World) -> Result<Outcome, Stop>,
 ) -> Result<Outcome, ChangeError> {
-    let mut wanted = LockSet::ahead(transaction, ahead).await?;
+    let mut lock_set = LockSet::ahead(transaction, ahead).await?;
     for _ in 0..MAX_ROUNDS {
         let mut round = transaction.begin().await.map_err(StoreError::from)?;
-        let world = wanted.lock(&mut round).await?;
-        match engine(&world) {
+        let graph = lock_set.lock(&mut round).await?;
+        match engine(&graph) {
             Ok(outcome) => {
                 round.commit().await.map_err(StoreError::from)?;
                 return Ok(outcome);
             }
             Err(Stop::Missing(missing)) => {
                 round.rollback().await.map_err(StoreError::from)?;
-                wanted.add(transaction, missing).await?;
+                lock_set.add(transaction, missing).await?;
             }
             Err(Stop::Refused(refused)) => return Err(refused.into()),
             Err(Stop::Broken(broken)) => return Err(StoreError::corrupt("step", broken).into()),
@@ -140,7 +140,7 @@ pub(super) async fn decide_each(
     changes: &[Change],
     ahead: &[StepId],
 ) -> Result<Outcome, ChangeError> {
-    decided(transaction, ahead, |world| apply_each(world, changes).map(|(outcome, _)| outcome))
+    decided(transaction, ahead, |graph| apply_each(graph, changes).map(|(outcome, _)| outcome))
         .await
 }
 
@@ -155,8 +155,8 @@ struct LockSet {
 
 impl LockSet {
     /// These steps, their children, and all steps reached through immediate steps.
-    async fn ahead(on: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
-        let mut wanted = Self::default();
+    async fn ahead(connection: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
+        let mut lock_set = Self::default();
         let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
         // OFFSET 0 forces lookups by key. The steps are few, whatever the planner expects, and
         // scanning all edges takes longer than everything else.
@@ -170,10 +170,10 @@ impl LockSet {
              SELECT p.id, e.child, e.kind FROM passed p LEFT JOIN edge e ON e.parent = p.id",
         )
         .bind(&ids)
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?;
-        wanted.add_edges(edges);
-        Ok(wanted)
+        lock_set.add_edges(edges);
+        Ok(lock_set)
     }
 
     /// Adds parents, each with one child, or without a child if it has none.
@@ -194,7 +194,11 @@ impl LockSet {
     }
 
     /// Adds the steps and edges that a change lacked.
-    async fn add(&mut self, on: &mut PgConnection, missing: Missing) -> Result<(), StoreError> {
+    async fn add(
+        &mut self,
+        connection: &mut PgConnection,
+        missing: Missing,
+    ) -> Result<(), StoreError> {
         self.steps.extend(missing.steps.iter().map(|step| step.0));
         let of: Vec<Uuid> = missing.children_of.iter().map(|step| step.0).collect();
         if !of.is_empty() {
@@ -202,7 +206,7 @@ impl LockSet {
                 "SELECT p.id, e.child, e.kind FROM unnest($1::uuid[]) AS p (id) LEFT JOIN edge e ON e.parent = p.id",
             )
             .bind(of)
-            .fetch_all(&mut *on)
+            .fetch_all(&mut *connection)
             .await?;
             self.add_edges(edges);
         }
@@ -210,7 +214,7 @@ impl LockSet {
             let steps: Vec<(Uuid,)> =
                 sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
                     .bind(node.0)
-                    .fetch_all(&mut *on)
+                    .fetch_all(&mut *connection)
                     .await?;
             self.steps.extend(steps.iter().map(|(id,)| *id));
             self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
@@ -218,8 +222,8 @@ impl LockSet {
         Ok(())
     }
 
-    async fn lock(&self, on: &mut PgConnection) -> Result<World, ChangeError> {
-        let mut world = World {
+    async fn lock(&self, connection: &mut PgConnection) -> Result<World, ChangeError> {
+        let mut graph = World {
             steps: BTreeMap::new(),
             children: self.children.clone(),
             on_node: self.nodes.clone(),
@@ -232,16 +236,16 @@ impl LockSet {
              FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
         )
         .bind(ids)
-        .fetch_all(on)
+        .fetch_all(connection)
         .await?;
         for row in rows {
             if row.state == GONE_STATE {
                 return Err(ChangeError::Gone(StepId(row.id)));
             }
             let step = row.into_step()?;
-            world.steps.insert(step.id, step);
+            graph.steps.insert(step.id, step);
         }
-        Ok(world)
+        Ok(graph)
     }
 }
 

@@ -35,8 +35,8 @@ impl Found {
                 }
             }
             Value::Array(items) => {
-                for (at, value) in items.iter().enumerate() {
-                    self.walk(&format!("{name}_{at}"), value);
+                for (index, value) in items.iter().enumerate() {
+                    self.walk(&format!("{name}_{index}"), value);
                 }
             }
             Value::Null => {}
@@ -47,8 +47,8 @@ impl Found {
 
     fn add(&mut self, name: &str, value: String) {
         let size = name.len() + value.len();
-        let fits = value.len() <= MAX_VALUE && self.size + size <= MAX_TOTAL;
-        if fits && !value.contains('\0') && !self.variables.contains_key(name) {
+        let is_within_limits = value.len() <= MAX_VALUE && self.size + size <= MAX_TOTAL;
+        if is_within_limits && !value.contains('\0') && !self.variables.contains_key(name) {
             self.size += size;
             self.variables.insert(name.to_owned(), value);
         }

@@ -28,8 +28,8 @@ pub(super) struct Heard(Arc<Mutex<Vec<u8>>>);
 impl Heard {
     fn note(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = KEPT.saturating_sub(kept.len());
-        kept.extend(bytes.iter().take(room));
+        let free = KEPT.saturating_sub(kept.len());
+        kept.extend(bytes.iter().take(free));
     }
 
     /// Returns `Ok` if the peer identified itself as an SSH server. Otherwise returns its first
@@ -72,7 +72,7 @@ impl Heard {
     }
 }
 
-fn no_identification_text(port: u16, said: Option<String>, silent: &str) -> String {
+fn no_identification_text(port: u16, said: Option<String>, silence: &str) -> String {
     match said {
         Some(said) if REFUSAL_LINES.iter().any(|refusal| said.starts_with(refusal)) => {
             format!(
@@ -85,7 +85,7 @@ fn no_identification_text(port: u16, said: Option<String>, silent: &str) -> Stri
              port in its record"
         ),
         None => format!(
-            "a program accepts connections at port {port}, but {silent}: check the port of the \
+            "a program accepts connections at port {port}, but {silence}: check the port of the \
              node's SSH server, and the log of that server"
         ),
     }
@@ -105,11 +105,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Listened<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let came = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Some(new) = buffer.filled().get(before..) {
             self.heard.note(new);
         }
-        came
+        result
     }
 }
 

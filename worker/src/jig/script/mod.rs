@@ -236,14 +236,14 @@ impl ScriptJig {
     pub async fn survey(&self, connection: &Value) -> Result<Vec<(RunId, StepId)>, String> {
         let transport = Transport::read(connection).map_err(|e| e.to_string())?;
         let commands = self.commands(transport);
-        let asked = async {
+        let query = async {
             // A reboot may have mounted another disk, so the wrapper is staged again.
             let root = commands.transport.root().to_string_lossy().into_owned();
             commands
                 .stage_wrapper_and_call("listing its runs", &[root, "attempts".to_owned()])
                 .await
         };
-        let said = asked.await.map_err(|error: Trouble| error.to_string())?;
+        let said = query.await.map_err(|error: Trouble| error.to_string())?;
         Ok(said.lines().filter_map(running).collect())
     }
 
@@ -399,10 +399,10 @@ impl NodeCommands {
     async fn stage_wrapper_and_call(
         &self,
         action: &'static str,
-        call: &[String],
+        args: &[String],
     ) -> Result<String, Trouble> {
         let mut words = vec![self.wrapper_path()];
-        words.extend_from_slice(call);
+        words.extend_from_slice(args);
         let said = self
             .execute_with_limit(
                 action,
@@ -551,11 +551,11 @@ impl Node<'_> {
     /// Records that the node has the scripts of a started run.
     fn remember_scripts(&self) {
         if let Ok(mut known) = self.commands.ways.scripts.lock() {
-            let of_node = known.entry(self.commands.transport.place()).or_default();
-            if of_node.len() > MAX_KNOWN_SCRIPTS {
-                of_node.clear();
+            let node_scripts = known.entry(self.commands.transport.place()).or_default();
+            if node_scripts.len() > MAX_KNOWN_SCRIPTS {
+                node_scripts.clear();
             }
-            of_node.extend(self.job.role.scripts.iter().map(|script| script.hash));
+            node_scripts.extend(self.job.role.scripts.iter().map(|script| script.hash));
         }
     }
 
@@ -569,11 +569,11 @@ impl Node<'_> {
     async fn send_scripts(&self, scripts: &dyn ScriptSource) -> Result<(), Trouble> {
         self.forget_scripts();
         let mut command = vec!["lacks".to_owned()];
-        let wanted: BTreeSet<String> =
+        let hashes: BTreeSet<String> =
             self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
-        command.extend(wanted);
-        let lacking = self.commands.ask("checking its scripts", &command, b"").await?;
-        for hash in String::from_utf8_lossy(&lacking).lines() {
+        command.extend(hashes);
+        let missing = self.commands.ask("checking its scripts", &command, b"").await?;
+        for hash in String::from_utf8_lossy(&missing).lines() {
             let hash: Hash = hash.parse().map_err(|_| {
                 Trouble::Script(format!(
                     "The node requested {hash:?}, which is not a script of the \
@@ -681,7 +681,7 @@ impl Node<'_> {
     ) -> (Result<Ending, GaveUp>, Option<Vec<u8>>) {
         let (stdin, stdout, stderr) =
             (process.stdin.take(), process.stdout.take(), process.stderr.take());
-        let (says, over) = watch::channel(false);
+        let (end_sender, over) = watch::channel(false);
         let mut told = Told::behind(mark);
         let arrived = told.arrived();
         let waiting = async {
@@ -689,7 +689,7 @@ impl Node<'_> {
                 ending = process.wait() => Ok(ending),
                 why = patience.over() => Err(self.give_up(why, Some(process)).await),
             };
-            let _ = says.send(true);
+            let _ = end_sender.send(true);
             ended
         };
         // Input that is still being written when the process has ended has no reader.

@@ -85,9 +85,9 @@ impl Process {
         [stdout, stderr]: [Reader; 2],
         stdin: Writer,
         ending: watch::Receiver<Option<Ending>>,
-        open: DropGuard,
+        channel: DropGuard,
     ) -> Self {
-        let location = Where::There { ending, _channel: open };
+        let location = Where::There { ending, _channel: channel };
         Self { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), location }
     }
 

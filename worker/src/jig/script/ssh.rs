@@ -92,10 +92,10 @@ fn default_user() -> String {
 fn key<'de, D: Deserializer<'de>>(from: D) -> Result<(String, i64), D::Error> {
     let value = Value::deserialize(from)?;
     let reference = secret::reference(&value);
-    let wanted = "key must name a secret, {\"$secret\": \"name\", \"version\": 1}";
+    let expected = "key must name a secret, {\"$secret\": \"name\", \"version\": 1}";
     reference
         .map(|secret| (secret.name, secret.version))
-        .ok_or_else(|| serde::de::Error::custom(wanted))
+        .ok_or_else(|| serde::de::Error::custom(expected))
 }
 
 /// Why a node can't be reached.
@@ -161,9 +161,9 @@ impl client::Handler for Pinned {
 
     async fn check_server_key(
         &mut self,
-        shown: &PublicKeyOrCertificate,
+        offered: &PublicKeyOrCertificate,
     ) -> Result<bool, HandshakeError> {
-        let PublicKeyOrCertificate::PublicKey { key, .. } = shown else {
+        let PublicKeyOrCertificate::PublicKey { key, .. } = offered else {
             return Err(HandshakeError::OtherKey("a certificate".to_owned()));
         };
         if key.key_data() == self.key.key_data() {
@@ -361,7 +361,7 @@ impl Connections {
 
     async fn connection(&self, reach: &Reach) -> Result<Connection, SshError> {
         let slot = self.slot(reach);
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         // The lock is held during the attempt, so concurrent callers share the result.
         let mut kept = slot.lock().await;
         // Read the key for each command: removing its file revokes access.
@@ -375,7 +375,7 @@ impl Connections {
         if let Some(connection) = kept.usable(&key, self.max_age) {
             return Ok(connection);
         }
-        if let Some(error) = kept.failed_since(asked) {
+        if let Some(error) = kept.failed_since(requested_at) {
             return Err(error);
         }
         let (each, came) = self.connect(kept.order(&reach.addresses), reach, &key).await;
@@ -464,7 +464,7 @@ impl Came {
             Self::Pending => {
                 "not needed, because another address accepted the login first".to_owned()
             }
-            Self::Failed(SshError::Unreachable(whys)) => whys.join("; "),
+            Self::Failed(SshError::Unreachable(reasons)) => reasons.join("; "),
             Self::Failed(error) => error.to_string(),
         };
         // The address is shown separately.
@@ -491,48 +491,48 @@ fn all_of(each: Vec<(String, Came)>) -> SshError {
     }
     // An error from a server that answers is more useful than a timeout.
     errors.sort_by_key(|error| matches!(error, SshError::Unreachable(_)));
-    let whys = errors.into_iter().flat_map(|error| match error {
-        SshError::Unreachable(whys) => whys,
+    let reasons = errors.into_iter().flat_map(|error| match error {
+        SshError::Unreachable(reasons) => reasons,
         other => vec![other.to_string()],
     });
-    SshError::Unreachable(whys.collect())
+    SshError::Unreachable(reasons.collect())
 }
 
 /// Tries the addresses concurrently until one accepts the worker. Returns the result of each
 /// address that was tried, in this order.
 async fn connect_first<T, F>(
     addresses: Vec<String>,
-    apart: Duration,
+    delay: Duration,
     enter: impl Fn(String) -> F,
 ) -> (Vec<(String, Came)>, Option<(String, T)>)
 where
     F: Future<Output = Result<T, SshError>>,
 {
     let mut each: Vec<(String, Came)> = Vec::with_capacity(addresses.len());
-    let mut waiting = addresses.into_iter();
-    let mut under_way = FuturesUnordered::new();
+    let mut remaining = addresses.into_iter();
+    let mut in_progress = FuturesUnordered::new();
     let mut next = Instant::now();
     loop {
-        let all_started = waiting.len() == 0;
+        let all_started = remaining.len() == 0;
         tokio::select! {
-            Some(ended) = under_way.next() => {
-                let (place, came): (usize, Result<T, SshError>) = ended;
+            Some(ended) = in_progress.next() => {
+                let (index, came): (usize, Result<T, SshError>) = ended;
                 match came {
                     Ok(entered) => {
-                        each[place].1 = Came::Accepted;
-                        let address = each[place].0.clone();
+                        each[index].1 = Came::Accepted;
+                        let address = each[index].0.clone();
                         return (each, Some((address, entered)));
                     }
-                    Err(error) => each[place].1 = Came::Failed(error),
+                    Err(error) => each[index].1 = Came::Failed(error),
                 }
                 next = Instant::now();
             }
             () = sleep_until(next), if !all_started => {
-                let Some(address) = waiting.next() else { continue };
-                let (place, attempt) = (each.len(), enter(address.clone()));
+                let Some(address) = remaining.next() else { continue };
+                let (index, attempt) = (each.len(), enter(address.clone()));
                 each.push((address, Came::Pending));
-                under_way.push(async move { (place, attempt.await) });
-                next = Instant::now() + apart;
+                in_progress.push(async move { (index, attempt.await) });
+                next = Instant::now() + delay;
             }
             else => return (each, None),
         }
@@ -591,8 +591,8 @@ async fn enter(
         },
         HandshakeError::Ssh(error) => unreached(&heard.failed(reach.port, &error)),
     })?;
-    let with = PrivateKeyWithHashAlg::new(Arc::clone(key), None);
-    match handle.authenticate_publickey(&reach.user, with).await {
+    let signing_key = PrivateKeyWithHashAlg::new(Arc::clone(key), None);
+    match handle.authenticate_publickey(&reach.user, signing_key).await {
         Ok(result) if result.success() => Ok(handle),
         Ok(_) => Err(SshError::AuthenticationFailed {
             address: address.to_owned(),
@@ -612,43 +612,44 @@ async fn opened(connection: &Connection, command: &str) -> Result<Process, russh
 /// Creates a process from a channel. Two tasks copy its streams, and end when the process is
 /// dropped.
 fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
-    let (mut from, to) = channel.split();
-    let to = Arc::new(to);
+    let (mut from, sender) = channel.split();
+    let sender = Arc::new(sender);
     let (stdin, mut typed) = duplex(BUFFER_SIZE);
     let (mut out, stdout) = duplex(BUFFER_SIZE);
     let (mut err, stderr) = duplex(BUFFER_SIZE);
-    let (says, ending) = watch::channel(None);
+    let (end_sender, ending) = watch::channel(None);
     let closed = CancellationToken::new();
 
-    let writing = (Arc::clone(&to), closed.clone());
+    let writing = (Arc::clone(&sender), closed.clone());
     tokio::spawn(async move {
-        let (to, closed) = writing;
-        let mut into = to.make_writer();
+        let (sender, closed) = writing;
+        let mut into = sender.make_writer();
         let copied = tokio::select! {
             copied = tokio::io::copy(&mut typed, &mut into) => copied,
             () = closed.cancelled() => return,
         };
         if copied.is_ok() {
             let _ = into.flush().await;
-            let _ = to.eof().await;
+            let _ = sender.eof().await;
         }
     });
     let until = closed.clone();
     tokio::spawn(async move {
-        let carried = async {
+        let copying = async {
             while let Some(message) = from.wait().await {
                 match message {
                     ChannelMsg::Data { data } => pass(&mut out, &data).await,
                     ChannelMsg::ExtendedData { data, ext: 1 } => pass(&mut err, &data).await,
                     ChannelMsg::ExitStatus { exit_status } => {
-                        says.send_replace(Some(Ending::Code(exit_status.cast_signed())));
+                        end_sender.send_replace(Some(Ending::Code(exit_status.cast_signed())));
                     }
                     ChannelMsg::ExitSignal { signal_name, .. } => {
-                        says.send_replace(Some(Ending::Killed(format!("signal {signal_name:?}"))));
+                        end_sender
+                            .send_replace(Some(Ending::Killed(format!("signal {signal_name:?}"))));
                     }
                     // The server refused to run the command and gave no reason.
                     ChannelMsg::Failure => {
-                        says.send_replace(Some(Ending::Disconnected(
+                        end_sender.send_replace(Some(Ending::Disconnected(
                             "the node's SSH server does not run commands".to_owned(),
                         )));
                     }
@@ -657,17 +658,17 @@ fn attached(channel: Channel<client::Msg>, connection: Connection) -> Process {
             }
         };
         tokio::select! {
-            () = carried => {}
+            () = copying => {}
             () = until.cancelled() => {}
         }
-        says.send_if_modified(|ending| {
-            let nothing = ending.is_none();
+        end_sender.send_if_modified(|ending| {
+            let is_unset = ending.is_none();
             ending.get_or_insert_with(|| {
                 Ending::Disconnected("the channel was closed before the command ended".to_owned())
             });
-            nothing
+            is_unset
         });
-        let _ = to.close().await;
+        let _ = sender.close().await;
         drop(connection);
     });
     Process::there(
@@ -724,12 +725,12 @@ mod tests {
 
     #[tokio::test]
     async fn failed_address_starts_the_next_at_once() {
-        let fails = |address| async move {
+        let failing = |address| async move {
             Err::<(), _>(SshError::Unreachable(vec![format!("{address}: no")]))
         };
         let never = Duration::from_secs(1 << 20);
         let (each, entered) =
-            connect_first(vec!["a".into(), "b".into(), "c".into()], never, fails).await;
+            connect_first(vec!["a".into(), "b".into(), "c".into()], never, failing).await;
         assert!(entered.is_none());
         assert_eq!(all_of(each).to_string(), "Cannot reach the node: a: no; b: no; c: no");
         assert_eq!(all_of(Vec::new()), SshError::NoAddress);

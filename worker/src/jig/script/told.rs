@@ -86,7 +86,7 @@ impl<'a> Told<'a> {
     fn tell(&mut self, bytes: &[u8]) {
         // The report exceeds every valid result. The last bytes are enough to find its end, and its
         // length shows that it is too long.
-        let most = MAX_RESULT + MAX_COMMAND_OUTPUT;
+        let max_bytes = MAX_RESULT + MAX_COMMAND_OUTPUT;
         if *self.arrived.borrow() {
             return;
         }
@@ -95,8 +95,8 @@ impl<'a> Told<'a> {
         if let Some(end) = self.find(from) {
             self.kept.truncate(end);
             self.arrived.send_replace(true);
-        } else if self.kept.len() > most + self.mark.len() {
-            self.kept.drain(most..self.kept.len() - self.mark.len());
+        } else if self.kept.len() > max_bytes + self.mark.len() {
+            self.kept.drain(max_bytes..self.kept.len() - self.mark.len());
         }
     }
 }
@@ -132,12 +132,12 @@ mod tests {
     use super::*;
 
     fn taken(all: &[u8], mark: &Mark, piece: usize) -> (Vec<u8>, Option<Vec<u8>>) {
-        let (mut told, mut heard) = (Told::behind(mark), Vec::new());
+        let (mut told, mut output) = (Told::behind(mark), Vec::new());
         for bytes in all.chunks(piece) {
-            told.take(bytes, |bytes| heard.extend_from_slice(bytes));
+            told.take(bytes, |bytes| output.extend_from_slice(bytes));
         }
-        heard.extend(told.held());
-        (heard, told.result())
+        output.extend(told.held());
+        (output, told.result())
     }
 
     #[test]

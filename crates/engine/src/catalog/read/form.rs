@@ -856,31 +856,31 @@ impl Reader<'_> {
     }
 
     fn run_policy(&mut self, entries: &[Entry], owner: &str, role: &RoleName) -> RunPolicy {
-        let usual = RunPolicy::default();
+        let defaults = RunPolicy::default();
         let needs = [("alive", Needs::Alive), ("any", Needs::Any), ("dead", Needs::Dead)];
         let place = [("on", Place::On), ("for", Place::For)];
         let on_error = [("descendants", OnError::Descendants), ("node", OnError::Node)];
         let on_change = [("rerun", OnChange::Rerun), ("keep", OnChange::Keep)];
         RunPolicy {
-            needs: self.word(entries, owner, "needs", &needs).unwrap_or(usual.needs),
-            place: self.word(entries, owner, "place", &place).unwrap_or(usual.place),
-            exclusive: self.truth(entries, owner, "exclusive").unwrap_or(usual.exclusive),
+            needs: self.word(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
+            place: self.word(entries, owner, "place", &place).unwrap_or(defaults.place),
+            exclusive: self.truth(entries, owner, "exclusive").unwrap_or(defaults.exclusive),
             lane: self.lane(entries, owner, role),
-            on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(usual.on_error),
+            on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(defaults.on_error),
             on_change: self
                 .word(entries, owner, "on-change", &on_change)
-                .unwrap_or(usual.on_change),
+                .unwrap_or(defaults.on_change),
             retries: self
                 .number(entries, owner, "retries", 0..=MAX_RETRIES)
-                .unwrap_or(usual.retries),
+                .unwrap_or(defaults.retries),
             backoff: self
                 .seconds(entries, owner, "backoff", 0..=MAX_BACKOFF)
-                .unwrap_or(usual.backoff),
+                .unwrap_or(defaults.backoff),
             timeout: self
                 .seconds(entries, owner, "timeout", 1..=MAX_TIMEOUT)
-                .unwrap_or(usual.timeout),
-            join: self.join(entries, owner).unwrap_or(usual.join),
-            priority: self.priority(entries, owner).unwrap_or(usual.priority),
+                .unwrap_or(defaults.timeout),
+            join: self.join(entries, owner).unwrap_or(defaults.join),
+            priority: self.priority(entries, owner).unwrap_or(defaults.priority),
         }
     }
 
