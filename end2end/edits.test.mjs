@@ -69,7 +69,7 @@ test('dependents of an unbound noderole can be unbound too', { timeout: 90_000 }
   await unbind.getByText(/^Noderole runtime on n1 cannot be removed: .*app on n1/).waitFor();
   assert.ok(await put(unbind).isDisabled());
   await unbind.getByLabel(/^Also unbind its dependents/).check();
-  await putAndUndo(unbind, 'Preview of the proposal', 'unbind runtime from n1 and what can\'t be without it');
+  await putAndUndo(unbind, 'Preview of the proposal', 'unbind runtime from n1 and everything that requires it');
   assertQuiet(page);
 });
 
