@@ -253,8 +253,8 @@ fn row(
     };
     let kind = match target.kind {
         TargetKind::Genesis => Some(("blocked", Icon::Blueprint, "genesis")),
-        TargetKind::SetExecution if target.enabled => Some(("active", Icon::Run, "execution on")),
-        TargetKind::SetExecution => Some(("warn", Icon::Paused, "execution off")),
+        TargetKind::Switch if target.enabled => Some(("active", Icon::Run, "execution on")),
+        TargetKind::Switch => Some(("warn", Icon::Paused, "execution off")),
         TargetKind::Change => None,
     };
     let kind = kind.map(|(colour, shape, word)| {
@@ -268,7 +268,7 @@ fn row(
         |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
     let authors = match target.kind {
         TargetKind::Genesis => by.clone(),
-        TargetKind::Change | TargetKind::SetExecution => names(&target.authors),
+        TargetKind::Change | TargetKind::Switch => names(&target.authors),
     };
     let restorable = move || {
         let wanted = wanted.get();

@@ -1135,7 +1135,7 @@ fn line() -> Vec<TargetSummary> {
         number: BlueprintNumber(number),
         kind,
         root: format!("{number:064x}"),
-        enabled: kind != TargetKind::SetExecution,
+        enabled: kind != TargetKind::Switch,
         at: ago(60 * (4 - number)),
         by: (kind != TargetKind::Genesis).then(|| "cy".to_owned()),
         submission: (kind == TargetKind::Change).then_some(ReviewId(128)),
@@ -1145,7 +1145,7 @@ fn line() -> Vec<TargetSummary> {
         approved_by: if kind == TargetKind::Change { vec!["bo".into()] } else { vec![] },
     };
     vec![
-        target(3, TargetKind::SetExecution, "Execution off: a storm"),
+        target(3, TargetKind::Switch, "Execution off: a storm"),
         target(2, TargetKind::Change, "Three more application nodes"),
         target(1, TargetKind::Genesis, "Genesis"),
     ]

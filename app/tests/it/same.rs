@@ -274,7 +274,7 @@ const SHOWN: [(&str, &str); 42] = [
     ("SetPassword", "set_password"),
     ("SignOut", "end_session"),
     ("Submit", "submit"),
-    ("Switch", "execution"),
+    ("SetExecution", "execution"),
     ("TakeOutNode", "take_out_node"),
     ("Undo", "undo"),
 ];

@@ -1048,7 +1048,7 @@ pub enum TargetKind {
     /// A reviewed change.
     Change,
     /// Execution was turned on or off. The content equals the previous blueprint's.
-    SetExecution,
+    Switch,
 }
 
 /// A page of the list of blueprints.

@@ -370,13 +370,13 @@ pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Prob
     let kind = match row.kind.as_str() {
         "genesis" => TargetKind::Genesis,
         "change" => TargetKind::Change,
-        "switch" => TargetKind::SetExecution,
+        "switch" => TargetKind::Switch,
         _ => return Err(corrupt()),
     };
     let title = match kind {
         TargetKind::Genesis => "Genesis".to_owned(),
         TargetKind::Change => row.title.clone().unwrap_or_default(),
-        TargetKind::SetExecution => {
+        TargetKind::Switch => {
             let word = if row.enabled { "Execution on" } else { "Execution off" };
             row.reason
                 .as_ref()

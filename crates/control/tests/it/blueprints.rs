@@ -39,7 +39,7 @@ async fn target_history_names_authors_and_reasons() {
     assert_eq!(
         told,
         [
-            (3, TargetKind::SetExecution, "Execution off: a storm", Some("ada"), None),
+            (3, TargetKind::Switch, "Execution off: a storm", Some("ada"), None),
             (2, TargetKind::Change, "a change", Some("ada"), Some("web")),
             (1, TargetKind::Genesis, "Genesis", None, None),
         ]

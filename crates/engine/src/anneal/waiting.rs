@@ -116,7 +116,7 @@ waits! {
     /// The parents of the step have not finished.
     Parents = "parents", "Waiting for other steps", "the parent steps, when they are done";
     /// Nothing prevents the step from starting.
-    Command = "next", "Next to start", "a worker, within seconds";
+    Next = "next", "Next to start", "a worker, within seconds";
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,7 +178,7 @@ impl Reason {
             Self::State { state: StepState::Error, .. } => Wait::Failed,
             Self::State { state: StepState::Blocked, .. } => Wait::Parents,
             Self::State { state: StepState::Transition, .. } => Wait::Queued,
-            Self::State { .. } => Wait::Command,
+            Self::State { .. } => Wait::Next,
             Self::Rests => Wait::Rests,
             Self::Backoff { .. } => Wait::Backoff,
             Self::Jig { .. } => Wait::Jig,
@@ -239,9 +239,9 @@ pub fn pending_reason(
             Some(Wait::Unserved)
         }
         (StepState::Transition, Some(Attempt::Queued)) => Some(Wait::Queued),
-        (StepState::Todo, _) => Some(
-            why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Command),
-        ),
+        (StepState::Todo, _) => {
+            Some(why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Next))
+        }
     }
 }
 
@@ -302,7 +302,7 @@ mod tests {
             Wait::Budget,
             Wait::NoWorker,
             Wait::NodeDead,
-            Wait::Command,
+            Wait::Next,
             Wait::Queued,
         ] {
             assert!(!passes.needs_person(), "{passes}");

@@ -62,7 +62,7 @@ looked AS MATERIALIZED (
     SELECT s.id, s.state, s.since FROM step s
     WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error')
       AND ($4::bigint[] IS NULL OR s.lane_id = ANY ($4)) AND ($5::uuid IS NULL OR s.node_id = $5)
-      AND ($6::bool IS NOT TRUE OR (s.since, s.id) {behind} ($7::timestamptz, $8::uuid))
+      AND ($6::bool IS NOT TRUE OR (s.since, s.id) {comparison} ($7::timestamptz, $8::uuid))
       AND ($13::uuid[] IS NULL OR s.id = ANY ($13))
     ORDER BY s.since {way}, s.id {way} LIMIT $2
   ) l
