@@ -281,7 +281,7 @@ const SHOWN: [(&str, &str); 42] = [
 
 /// The actions without equivalent commands, with the reason.
 const NOT_SHOWN: [(&str, &str); 1] =
-    [("PutFirstStepsAway", "hides a list of first steps on pages, where alone it is")];
+    [("HideFirstSteps", "hides a list of first steps on pages, where alone it is")];
 
 /// The contents of all files in a folder and its subfolders.
 fn sources(folder: &Path) -> Vec<String> {
