@@ -90,7 +90,7 @@ test('pasted nodes are added all or none', { timeout: 60_000 }, async () => {
   await lines.fill(wrong);
   await all.click();
   const alert = dialog.getByRole('alert');
-  await alert.filter({ hasText: '2 lines of 3 can\'t be taken' }).waitFor();
+  await alert.filter({ hasText: '2 lines of 3 cannot be used' }).waitFor();
   assert.deepEqual((await alert.getByRole('listitem').allInnerTexts()).map((said) => said.split(':')[0]), ['line 3', 'line 4']);
   assert.equal(await lines.inputValue(), wrong);
   await assertAccessible(page);
@@ -117,7 +117,7 @@ test('a rejected paste keeps its text without JavaScript', { timeout: 60_000 }, 
   await lines.fill(taken);
   await dialog.getByRole('button', { name: 'Add nodes' }).click();
   await plain.waitForURL(/__err=/);
-  await dialog.getByRole('alert').filter({ hasText: 'line 2: A node p1.rack8.example.com is there already' }).waitFor();
+  await dialog.getByRole('alert').filter({ hasText: 'line 2: Node p1.rack8.example.com already exists' }).waitFor();
   assert.equal(await lines.inputValue(), taken);
   await lines.fill('p4.rack8.example.com root=/srv/rack8/p4');
   await dialog.getByRole('button', { name: 'Add nodes' }).click();
@@ -132,7 +132,7 @@ test('an unreachable node shows the error', { timeout: 120_000 }, async () => {
   await visit(page, '/nodes?filter=testbed');
   for (const n of [1, 2]) await line(`n${n}.testbed`).getByText('alive').waitFor({ timeout: 60_000 });
   await visit(page, '/nodes?filter=rack9');
-  await line('gone.rack9.example.com').getByText(/secret nobody\/has version 1 can.t be used: .* does not exist/).waitFor({ timeout: 60_000 });
+  await line('gone.rack9.example.com').getByText(/[Ss]ecret nobody\/has version 1 can.t be used: .* does not exist/).waitFor({ timeout: 60_000 });
   await line('gone.rack9.example.com').getByText('dead').waitFor();
   await assertAccessible(page);
   await eachLook(page, () => assertFits(page));

@@ -112,7 +112,7 @@ test('the console recovers after the server was unreachable', async (t) => {
   await page.route(own('catalog'), gone);
   await page.route('**/call/frame', gone);
   await rail(page, 'Catalog').click();
-  await page.getByRole('heading', { name: 'The server can\'t be reached' }).waitFor();
+  await page.getByRole('heading', { name: 'Cannot reach the server' }).waitFor();
   assert.equal(page.documents, 1, 'the browser went nowhere');
   await page.unroute(own('catalog'), gone);
   await page.unroute('**/call/frame', gone);
