@@ -253,10 +253,11 @@ fn computing_functions_take_no_connection() {
                 if let Some((_, within)) = function.split_once(".begin()") {
                     let waits = [
                         ".work(",
-                        "_aside(",
+                        "plan_on_pool(",
+                        "edit_errors_on_pool(",
                         ".check_edits(",
-                        ".check_fit(",
-                        ".weigh(",
+                        ".check_edit_data(",
+                        ".plan_review(",
                         ".stands(",
                         ".present()",
                     ];
@@ -264,7 +265,7 @@ fn computing_functions_take_no_connection() {
                     assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
                 }
                 let begins = function.split(" {\n").next().unwrap_or_default();
-                if !begins.contains("by: &Beside") {
+                if !begins.contains(": &Beside") {
                     continue;
                 }
                 computing += 1;
