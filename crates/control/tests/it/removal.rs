@@ -561,7 +561,7 @@ async fn unsatisfiable_policy_is_rejected() {
     let detail = "policy-unmet: The policy would require 3 approvals for every change, but only 2 \
                   people may review without being an author: this change could never be \
                   committed. Require fewer approvals, or give more people the reviewer permission \
-                  first";
+                  first.";
     assert_eq!(
         refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(),
         [detail]
