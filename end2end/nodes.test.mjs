@@ -36,7 +36,7 @@ async function bed(nodes) {
   const known = [];
   const lines = createInterface({ input: child.stdout });
   for await (const line of lines) {
-    if (line.startsWith(`${nodes} nodes run`)) break;
+    if (line.startsWith(`${nodes} nodes are running and registered`)) break;
     known.push(line.split(/\s+/));
   }
   const stop = async () => {
