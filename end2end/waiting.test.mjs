@@ -66,7 +66,7 @@ test('pending steps show their reasons until none remain', { timeout: 600_000 },
     await ada.waitForURL(/\/waiting\?node=/);
     await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await visit(ada, '/waiting?deployment=edge-that-is-not');
-    await ada.getByText('does not exist').first().waitFor();
+    await ada.getByText('Deployment "edge-that-is-not" does not exist').first().waitFor();
   });
 
   await t.test('the page is accessible on every screen width', async () => {
