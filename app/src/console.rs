@@ -203,8 +203,8 @@ pub trait Console: Send + Sync {
         reason: String,
         signature: Signature,
     ) -> Result<(), Problem>;
-    /// Makes a review's blueprint the next target. `confirmation` is the confirmation that the user typed,
-    /// if the change requires one. `cancel` cancels running steps that the change replaces.
+    /// Makes a review's blueprint the next target. `confirmation` is the confirmation that the user
+    /// typed, if the change requires one. `cancel` cancels running steps that the change replaces.
     async fn commit(
         &self,
         submission: ReviewId,

@@ -34,8 +34,8 @@ fn wants_page(request: &Parts) -> bool {
 }
 
 /// Refuses to create a secret that is shown only once if no page can show it. This is the case for
-/// a form that was posted without JavaScript, because its response is a redirect. `alternative` is the
-/// alternative for API clients.
+/// a form that was posted without JavaScript, because its response is a redirect. `alternative` is
+/// the alternative for API clients.
 pub(crate) fn ensure_displayable(subject: &str, alternative: &str) -> Result<(), api::Problem> {
     match use_context::<Parts>().is_some_and(|request| wants_page(&request)) {
         true => Err(api::Problem::invalid(format!(

@@ -382,8 +382,8 @@ async fn session_needs_link_or_password() {
         world.app(&sql).await.unwrap();
     }
     assert_eq!(world.count("session").await, 0);
-    for without_link in ["disabled = true", "kind = 'service'"] {
-        world.owner(&format!("UPDATE person SET {without_link} WHERE name = 'bo'")).await.unwrap();
+    for change in ["disabled = true", "kind = 'service'"] {
+        world.owner(&format!("UPDATE person SET {change} WHERE name = 'bo'")).await.unwrap();
         world.app(&by_link("link")).await.unwrap();
         world.app(&by_password(world.bo, PROOF)).await.unwrap();
         world

@@ -6,8 +6,8 @@
 //! connections. At the maximum, further connections wait in the system's queue. If the server
 //! closed them, browsers would reconnect at once.
 //!
-//! Later stages have their own limits: [`crate::timeouts`] for bodies, and the request limits around
-//! the router.
+//! Later stages have their own limits: [`crate::timeouts`] for bodies, and the request limits
+//! around the router.
 //!
 //! Only HTTP/1.1 is supported. A reverse proxy in front of the server handles HTTP/2 and TLS.
 

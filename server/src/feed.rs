@@ -1,9 +1,9 @@
 //! Reads the journal once for all streams of this process.
 //!
 //! One task reads the journal from its last position and sends each event to all streams through a
-//! ring ([`broadcast`]). NOTIFY wakes it on a connection of its own. It also polls every [`POLL_INTERVAL`],
-//! so a lost notification only costs time. While committed events wait for an older transaction, it
-//! polls again soon ([`HELD_BACK_RETRY`]).
+//! ring ([`broadcast`]). NOTIFY wakes it on a connection of its own. It also polls every
+//! [`POLL_INTERVAL`], so a lost notification only costs time. While committed events wait for an
+//! older transaction, it polls again soon ([`HELD_BACK_RETRY`]).
 //!
 //! A stream must neither miss an event nor get one twice. It joins the ring *first* and *then*
 //! reads the journal from its own position to the end. An event that this read does not return is

@@ -126,7 +126,8 @@ pub enum ServeError {
     Listener(#[from] std::io::Error),
 }
 
-/// Serves until `shutdown` resolves, then waits up to [`limits::SHUTDOWN_GRACE`] for answers in progress.
+/// Serves until `shutdown` resolves, then waits up to [`limits::SHUTDOWN_GRACE`] for answers in
+/// progress.
 ///
 /// # Errors
 /// If there is no safe public address, or the listener fails.

@@ -13,8 +13,8 @@ pub const MAX_REPORT_BYTES: usize = 2 * api::limits::FACTS;
 pub const MAX_JSON_DEPTH: usize = 127;
 /// Maximum time until the response to a request begins. Streams and downloads continue after that.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time to receive a request body. Less than [`REQUEST_TIMEOUT`], so that the error names the body
-/// as the cause.
+/// Maximum time to receive a request body. Less than [`REQUEST_TIMEOUT`], so that the error names
+/// the body as the cause.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(25);
 /// Maximum number of connections. Further ones wait until another one ends. Each page has one for
 /// its stream, and a few more while it loads.

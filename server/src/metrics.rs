@@ -2,9 +2,9 @@
 //!
 //! Labels have a fixed set of values and never contain client input: the route's template, a known
 //! method, the status. Clients can't increase the number of time series. Process metrics are
-//! counted as they happen. Database metrics are queried on collection, at most once per [`CACHE_TTL`].
-//! If the database does not answer, they are omitted (`gantry_database_up 0`), because old numbers
-//! would look current.
+//! counted as they happen. Database metrics are queried on collection, at most once per
+//! [`CACHE_TTL`]. If the database does not answer, they are omitted (`gantry_database_up 0`),
+//! because old numbers would look current.
 //!
 //! Metrics show the amount of work and its progress, so access is restricted. With a token
 //! (`Config::metrics_token`), a client must send it as a bearer token. Without one, only this

@@ -138,7 +138,8 @@ pub(crate) struct Asked<T>(pub T);
 
 /// A typed JSON body. An error names the field, line and column.
 ///
-/// The body limit bounds its size. `serde_json` bounds its depth ([`crate::limits::MAX_JSON_DEPTH`]).
+/// The body limit bounds its size. `serde_json` bounds its depth
+/// ([`crate::limits::MAX_JSON_DEPTH`]).
 #[derive(Debug, Clone)]
 pub(crate) struct Given<T>(pub T);
 

@@ -5,8 +5,8 @@
 //! an honest one could add its data, or a policy without signatures.
 //!
 //! A signature covers the hash of the change. The worker computes that hash from the documents of
-//! the submission. Otherwise an attacker with the server's role could get one change signed and list
-//! the documents of another.
+//! the submission. Otherwise an attacker with the server's role could get one change signed and
+//! list the documents of another.
 //!
 //! The database's triggers count signatures but can't verify them. This check stops an attacker who
 //! has the server's database role and the sessions of all users of that server. They can commit a

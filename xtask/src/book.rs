@@ -1,8 +1,9 @@
 //! Checks the book: table of contents and links.
 //!
 //! `docs/` is read both as files in the repository and as a book (mdBook). The book has only the
-//! files that `SUMMARY_FILE.md` lists. A file that is not listed is missing from the book, and a link
-//! out of `docs/` is broken there. This checks every Markdown file in `docs/`, and `README.md`:
+//! files that `SUMMARY_FILE.md` lists. A file that is not listed is missing from the book, and a
+//! link out of `docs/` is broken there. This checks every Markdown file in `docs/`, and
+//! `README.md`:
 //! * `SUMMARY_FILE.md` lists each chapter exactly once.
 //! * A link without a scheme names an existing file with exact case. In a chapter, that file must
 //!   be in `docs/`.

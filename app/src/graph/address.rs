@@ -177,7 +177,7 @@ impl Address {
     pub fn toggled_role(&self, role: &RoleName) -> Self {
         let mut other = self.clone();
         let before = other.wish.roles.len();
-        other.wish.roles.retain(|is_expanded| is_expanded != role);
+        other.wish.roles.retain(|expanded| expanded != role);
         if other.wish.roles.len() == before {
             other.wish.roles.push(role.clone());
         }
@@ -190,7 +190,7 @@ impl Address {
     pub fn toggled_node(&self, node: &str) -> Self {
         let mut other = self.clone();
         let before = other.wish.nodes.len();
-        other.wish.nodes.retain(|is_expanded| is_expanded != node);
+        other.wish.nodes.retain(|expanded| expanded != node);
         if other.wish.nodes.len() == before {
             other.wish.nodes.push(node.to_owned());
         }
@@ -332,9 +332,9 @@ mod tests {
             ..Address::default()
         };
         let app = RoleName::parse("app").unwrap();
-        let is_expanded = first.toggled_role(&app).toggled_node("n1");
-        assert!(!is_expanded.is_first());
-        assert_eq!(is_expanded.toggled_role(&app).toggled_node("n1"), first);
-        assert_eq!(is_expanded.all().link(), "/reviews/1?tab=graph");
+        let expanded = first.toggled_role(&app).toggled_node("n1");
+        assert!(!expanded.is_first());
+        assert_eq!(expanded.toggled_role(&app).toggled_node("n1"), first);
+        assert_eq!(expanded.all().link(), "/reviews/1?tab=graph");
     }
 }

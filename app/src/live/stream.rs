@@ -206,10 +206,10 @@ fn begin(shared: Shared) {
     let goes = window_event_listener(leptos::ev::pagehide, move |_| {
         shared.try_update_value(|stream| stream.say(&Word::Gone { tab: stream.tab.clone() }));
     });
-    let can_restore = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
+    let on_visible = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
     let _ = set_interval_with_handle(move || look(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
-    std::mem::forget((goes, can_restore));
+    std::mem::forget((goes, on_visible));
 }
 
 /// Makes this tab the leader.

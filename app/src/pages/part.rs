@@ -41,8 +41,8 @@ use crate::pages::review::{Detail, OfReport};
 use crate::parts::{ProblemNotice, problem_page};
 
 /// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
-/// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable) names
-/// a piece that an address may request, and the function that detects this.
+/// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable)
+/// names a piece that an address may request, and the function that detects this.
 macro_rules! parts {
     ($($name:ident: $($page:ident)::+ $(with $piece:ident if $($separator:ident)::+)*,)+) => {$(
         mod $name {

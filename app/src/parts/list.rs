@@ -1,11 +1,11 @@
 //! The common elements of lists: sortable headers, the filter form, the choice of columns and
 //! pagination.
 //!
-//! The state of a list is its address ([`ListAddress`]). Links contain only parameters that differ from
-//! the default, so each list has one address. Forms are GET forms that keep the parameters without
-//! a field, so everything works without JavaScript. An invalid value stays in the address and is
-//! reported, so that the reader keeps the rest of the query. An unknown parameter is reported as
-//! well, with a link to the same address without it.
+//! The state of a list is its address ([`ListAddress`]). Links contain only parameters that differ
+//! from the default, so each list has one address. Forms are GET forms that keep the parameters
+//! without a field, so everything works without JavaScript. An invalid value stays in the address
+//! and is reported, so that the reader keeps the rest of the query. An unknown parameter is
+//! reported as well, with a link to the same address without it.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -169,7 +169,8 @@ pub struct PasskeyView {
     pub name: String,
     /// Host name that the passkey works on.
     pub host: String,
-    /// Five groups of four hexadecimal digits. Compare them with the person before you confirm the passkey.
+    /// Five groups of four hexadecimal digits. Compare them with the person before you confirm the
+    /// passkey.
     pub fingerprint: String,
     /// Whether it counts for signed verdicts.
     pub confirmed: bool,

@@ -70,7 +70,8 @@ pub struct FactorWish {
     /// The six-digit code that the authenticator app shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of `navigator.credentials.get`.
+    /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of
+    /// `navigator.credentials.get`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
 }

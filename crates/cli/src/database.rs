@@ -4,8 +4,8 @@
 //! in the first run. The owner's role would not show up at all, although it can disable all
 //! triggers. So commands check the database at the start, and errors say how to solve the problem.
 //!
-//! No error contains a database URL, because it contains the password. [`open_with_retry`] waits for
-//! an unavailable database; all other commands fail at once.
+//! No error contains a database URL, because it contains the password. [`open_with_retry`] waits
+//! for an unavailable database; all other commands fail at once.
 
 use std::time::Duration;
 

@@ -594,8 +594,8 @@ async fn create_sign_in_links(address: &str, people: &People) -> Result<SignInLi
 }
 
 /// Prints the URL and the sign-in links. `links` is `None` if other machines can reach the address,
-/// so no links are created. `add_admin_command` is the command to print if none of the linked people is an
-/// admin.
+/// so no links are created. `add_admin_command` is the command to print if none of the linked
+/// people is an admin.
 fn print_ready(
     as_json: bool,
     address: &str,

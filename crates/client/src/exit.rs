@@ -60,8 +60,8 @@ pub(crate) enum Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The server's answer has an unexpected form. `expectation` describes it, for example "expected a
-    /// target".
+    /// The server's answer has an unexpected form. `expectation` describes it, for example
+    /// "expected a target".
     pub(crate) fn unlike(expectation: &str) -> Self {
         Self::Unreachable(format!(
             "The server's answer is invalid: {expectation}. Check that gantry and \

@@ -1,7 +1,8 @@
 //! Graphs of noderoles: of a deployment, and of the changes of a review.
 //!
-//! The server selects, folds and marks the vertices, with the same query parameters as on the page. This module prints a graph as a table in topological order:
-//! each vertex is below its dependencies. `--focus`, `--from` and `--to` take the key of a line.
+//! The server selects, folds and marks the vertices, with the same query parameters as on the page.
+//! This module prints a graph as a table in topological order: each vertex is below its
+//! dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
 use clap::Args;
 use engine::counting::many;

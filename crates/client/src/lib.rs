@@ -1,10 +1,10 @@
 //! The client part of the CLI: everything in the console, via `/api/v1`.
 //!
 //! A command selects a server and its credentials ([`contexts`]) and sends requests ([`server`]).
-//! It prints the answers ([`output`]) and returns an exit code ([`exit`]). The server has all rules.
-//! The client only computes the edits of a file ([`declare`], pure) and resolves names ([`names`]).
-//! It does not access the database and needs neither a runtime nor a log. A command runs in one
-//! thread, with a second one for the live stream.
+//! It prints the answers ([`output`]) and returns an exit code ([`exit`]). The server has all
+//! rules. The client only computes the edits of a file ([`declare`], pure) and resolves names
+//! ([`names`]). It does not access the database and needs neither a runtime nor a log. A command
+//! runs in one thread, with a second one for the live stream.
 //!
 //! * [`lists`]: lists page by page, and `--watch`.
 //! * [`apply`]: from files and names to a proposal.

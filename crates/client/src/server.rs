@@ -421,8 +421,8 @@ impl EventStream {
         Self::told(server, topics).0
     }
 
-    /// Like [`EventStream::of`], but also reports when the reader of standard output closes the pipe. For
-    /// continuous output.
+    /// Like [`EventStream::of`], but also reports when the reader of standard output closes the
+    /// pipe. For continuous output.
     pub(crate) fn subscribe_while_read(server: &Server, topics: &str) -> Self {
         let (news, sender) = Self::told(server, topics);
         std::thread::spawn(move || {

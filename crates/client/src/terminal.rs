@@ -2,8 +2,8 @@
 //!
 //! Logs, titles and errors come from machines and other people. A terminal executes control
 //! sequences in them: it clears the screen, changes its title or types answers. So all output
-//! passes [`ControlFilter`]. It removes control sequences (ECMA-48: CSI, OSC, DCS and others), even if
-//! pieces split them. It also removes all control characters except line feed and tab. Invisible
+//! passes [`ControlFilter`]. It removes control sequences (ECMA-48: CSI, OSC, DCS and others), even
+//! if pieces split them. It also removes all control characters except line feed and tab. Invisible
 //! characters are escaped. The output contains no ESC, so the rest of a broken sequence is plain
 //! text.
 

@@ -2,8 +2,8 @@
 //!
 //! The graph comes from the desired state (the skeleton, or a review's documents), with step states
 //! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
-//! or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in the response.
-//! All computations are linear in noderoles and edges, except for id lookups.
+//! or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in the
+//! response. All computations are linear in noderoles and edges, except for id lookups.
 //!
 //! Waves and trails are those of the whole graph. They do not change if the reader expands or
 //! filters it.

@@ -3,8 +3,8 @@
 //! A log can be large and is never loaded completely: each request reads a bounded range. The
 //! offsets of a part are exact, also for binary output. Invalid UTF-8 becomes a piece of its own
 //! with its length in bytes; an incomplete character comes with the next part. A search reads at
-//! most [`MAX_SEARCHED`] bytes forward and returns the position to continue from. So each request has a
-//! bounded cost, and the client decides how far to search.
+//! most [`MAX_SEARCHED`] bytes forward and returns the position to continue from. So each request
+//! has a bounded cost, and the client decides how far to search.
 
 use api::Problem;
 use api::console::{LogFound, LogHit, LogPart, LogPiece};
@@ -39,8 +39,8 @@ const MAX_LINE: usize = 64 * 1024;
 const SHOWN: (usize, usize) = (200, 60);
 
 impl Control {
-    /// A part of a run's log from an offset, at most [`MAX_LOG_PART`] bytes. A negative offset counts
-    /// from the end.
+    /// A part of a run's log from an offset, at most [`MAX_LOG_PART`] bytes. A negative offset
+    /// counts from the end.
     ///
     /// # Errors
     /// A missing permission, an unknown run, or an offset after the end of the log.

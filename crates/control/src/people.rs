@@ -17,8 +17,8 @@
 //!   database; there is no cache.
 //! * Disabling a person also revokes their tokens, in the same transaction. Enabling the person
 //!   again restores none of them, so a leaked token stays useless.
-//! * The time of the last request is stored at most once per [`VISIT_PRECISION`], so a request usually
-//!   costs one read.
+//! * The time of the last request is stored at most once per [`VISIT_PRECISION`], so a request
+//!   usually costs one read.
 //! * Every sign-in creates a new session and ends the browser's old one. This prevents session
 //!   fixation.
 //! * Signing in and out is audited in the same transaction. Failed sign-ins are not, because anyone
@@ -359,8 +359,8 @@ impl People {
         self.link(by, person, validity, &[]).await
     }
 
-    /// Like [`Self::create_sign_in_link`], from the process that starts Gantry, for a person who has
-    /// to set a password.
+    /// Like [`Self::create_sign_in_link`], from the process that starts Gantry, for a person who
+    /// has to set a password.
     ///
     /// # Errors
     /// If the person does not exist.

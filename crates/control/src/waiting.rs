@@ -292,9 +292,9 @@ impl Facts<'_> {
             _ => format!("The next step to run is {}.", named(top)),
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.
-        let can_act = above.iter().filter(|row| row.state != "blocked");
+        let actionable = above.iter().filter(|row| row.state != "blocked");
         let freed_by =
-            can_act.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
+            actionable.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
         Ok((says, freed_by.collect::<Result<_, _>>()?))
     }
 

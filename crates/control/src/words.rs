@@ -285,8 +285,8 @@ pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// Refuses an edit that is malformed in itself. [`engine::data::check_user_data`] checks its data in
-/// context and names the field.
+/// Refuses an edit that is malformed in itself. [`engine::data::check_user_data`] checks its data
+/// in context and names the field.
 pub(crate) fn check_edit(edit: &Edit) -> Result<(), Problem> {
     edit.check().map_err(|error| {
         Problem::new(

@@ -118,8 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// `alive` never changes before the required number of checks, and follows [`FAILURE_THRESHOLD`]
-        /// equal checks.
+        /// `alive` never changes before the required number of checks, and follows
+        /// [`FAILURE_THRESHOLD`] equal checks.
         #[test]
         fn aliveness_changes_exactly_at_limit(looks in prop::collection::vec(any::<bool>(), 0..40)) {
             let mut belief = NEW;

@@ -51,8 +51,8 @@ pub fn deceiving(text: &str) -> Option<char> {
     text.chars().find(|c| is_deceptive(*c))
 }
 
-/// The text with a full stop, unless it ends like a sentence. The engine's errors have no final full
-/// stop; the code that shows or embeds them adds it.
+/// The text with a full stop, unless it ends like a sentence. The engine's errors have no final
+/// full stop; the code that shows or embeds them adds it.
 pub fn sentence(text: &str) -> String {
     if text.ends_with(['.', '!', '?']) { text.to_owned() } else { format!("{text}.") }
 }

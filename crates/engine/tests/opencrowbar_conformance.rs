@@ -2,8 +2,8 @@
 //!
 //! It reads all files `$GANTRY_CORPUS/opencrowbar/worked/*.json`. A scenario contains a folder of
 //! barclamp files, binding steps, three switches, and the expected noderoles, edges and cohorts.
-//! The test compares them with the result of [`resolve_with_rules`], with barriers expanded to their
-//! members.
+//! The test compares them with the result of [`resolve_with_rules`], with barriers expanded to
+//! their members.
 //!
 //! Two things have no counterpart in files and are created here by the scenarios' assumptions.
 //! These are the role that a server creates for each network (`network-NAME`), and workers for jigs

@@ -192,10 +192,10 @@ pub async fn password(
     Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(connection).await?)
 }
 
-/// Sets the password of the acting person, if the stored one still equals `current_hash` (`None`: no
-/// password yet). It also replaces the token of their session, which voids the old token. Returns
-/// whether the password was set. `old` is the proof of the old password; without it, the session
-/// must have begun with a link recently.
+/// Sets the password of the acting person, if the stored one still equals `current_hash` (`None`:
+/// no password yet). It also replaces the token of their session, which voids the old token.
+/// Returns whether the password was set. `old` is the proof of the old password; without it, the
+/// session must have begun with a link recently.
 ///
 /// # Errors
 ///

@@ -183,7 +183,8 @@ pub async fn set_disabled(
     Ok(done.rows_affected() == 1)
 }
 
-/// Inserts a sign-in link. `required_steps` lists the steps required after its use ([`REQUIRES_PASSWORD`]).
+/// Inserts a sign-in link. `required_steps` lists the steps required after its use
+/// ([`REQUIRES_PASSWORD`]).
 pub async fn insert_sign_in_link(
     db: &mut PgConnection,
     person: PersonId,

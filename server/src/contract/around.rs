@@ -8,8 +8,8 @@
 //! * An operation that does not support `If-Match` rejects it, because the client relies on it.
 //! * A POST with an idempotency key is executed once ([`crate::idempotency`]).
 //!
-//! Compression changes the bytes of a response. [`add_encoding_to_etag`], the outer layer, gives these a tag of
-//! their own.
+//! Compression changes the bytes of a response. [`add_encoding_to_etag`], the outer layer, gives
+//! these a tag of their own.
 
 use std::sync::Arc;
 

@@ -28,8 +28,9 @@ impl Control {
     }
 
     /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
-    /// than [`MAX_NODES_WITH_ROLE`], the last noderole of a page is the cursor of the next page. The node is
-    /// found via the index on its name; its noderoles come from memory, without a query.
+    /// than [`MAX_NODES_WITH_ROLE`], the last noderole of a page is the cursor of the next page.
+    /// The node is found via the index on its name; its noderoles come from memory, without a
+    /// query.
     ///
     /// # Errors
     /// `moved` (409) if the noderole `after` no longer has the role, because then the position in

@@ -645,7 +645,7 @@ impl People {
         // The database compares the proof again, because the person may have been disabled or may
         // have changed the password meanwhile.
         let hash = session.hash();
-        let is_begun = people::begin_session_by_password(
+        let begun = people::begin_session_by_password(
             &mut transaction,
             person,
             &proof.0,
@@ -654,7 +654,7 @@ impl People {
             &origin,
         )
         .await;
-        if !is_begun.map_err(failed)? {
+        if !begun.map_err(failed)? {
             return Ok(None);
         }
         record_session(&mut transaction, person, &origin, before, "password").await?;

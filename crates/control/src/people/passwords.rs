@@ -1,8 +1,8 @@
 //! Passwords: requirements, storage and verification.
 //!
 //! Passwords can be guessed, offline too if the database leaks. Argon2id makes each guess cost
-//! [`MEMORY_KIB`] of memory and [`ITERATIONS`] passes (OWASP recommends 19 MiB and 2). The server pays
-//! the same cost. Therefore hashing runs on blocking threads, [`AT_ONCE`] at a time. At most
+//! [`MEMORY_KIB`] of memory and [`ITERATIONS`] passes (OWASP recommends 19 MiB and 2). The server
+//! pays the same cost. Therefore hashing runs on blocking threads, [`AT_ONCE`] at a time. At most
 //! [`WAITING`] requests run or wait; further ones are refused. So a flood of sign-ins does not slow
 //! down other requests.
 //!

@@ -272,8 +272,8 @@ pub(super) fn missing(need: JoinNeed, satisfied: u32) -> u32 {
     }
 }
 
-/// The delay before the next attempt: `initial` seconds after the first failure, twice as long after
-/// each further one, at most [`LONGEST_BACKOFF`].
+/// The delay before the next attempt: `initial` seconds after the first failure, twice as long
+/// after each further one, at most [`LONGEST_BACKOFF`].
 pub fn backoff(initial: u32, failures: u32) -> Duration {
     let doubled = u64::from(initial).saturating_mul(1 << failures.saturating_sub(1).min(31));
     Duration::from_secs(doubled).min(LONGEST_BACKOFF)

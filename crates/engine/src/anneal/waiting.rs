@@ -293,8 +293,7 @@ mod tests {
     #[test]
     fn manual_pending_reason_names_responsible_person() {
         let people = ["a person", "an operator"];
-        let named =
-            |wait: &Wait| people.iter().any(|needs_person| wait.frees().starts_with(needs_person));
+        let named = |wait: &Wait| people.iter().any(|person| wait.frees().starts_with(person));
         assert!(Wait::ALL.iter().filter(|wait| wait.needs_person()).all(named));
         for passes in [
             Wait::Parents,

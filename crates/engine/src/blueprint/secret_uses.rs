@@ -271,8 +271,8 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// The noderole as a user, and the secrets that it receives. If `includes_inherited`, this includes
-    /// secrets from the data of other noderoles.
+    /// The noderole as a user, and the secrets that it receives. If `includes_inherited`, this
+    /// includes secrets from the data of other noderoles.
     fn of_noderole(
         &self,
         node: NodeId,

@@ -6,8 +6,8 @@
 //! indefinitely:
 //!
 //! * The newest [`MAX_RESULTS_PER_STEP`] results of each step.
-//! * At most [`MAX_RESULTS_PER_NODE`] results and [`MAX_RESULT_BYTES_PER_NODE`] bytes per node. Above that, the newest
-//!   result of each step is retained longest.
+//! * At most [`MAX_RESULTS_PER_NODE`] results and [`MAX_RESULT_BYTES_PER_NODE`] bytes per node.
+//!   Above that, the newest result of each step is retained longest.
 //!
 //! An attempt that returned nothing has no result and displaces none.
 

@@ -11,9 +11,10 @@
 //!   addresses and, for each such noderole, data and output.
 //! * `left_out`: how much did not fit.
 //!
-//! The document is bounded ([`MAX_RESULTS`], [`NODES`], [`MAX_NODE_DATA_BYTES`], [`MAX_RESULTS_BYTES`],
-//! [`MAX_FACTS_BYTES`]). Omissions are counted and never silent, because a configuration for nine of
-//! ten peers is worse than none. Names and addresses take precedence over data.
+//! The document is bounded ([`MAX_RESULTS`], [`NODES`], [`MAX_NODE_DATA_BYTES`],
+//! [`MAX_RESULTS_BYTES`], [`MAX_FACTS_BYTES`]). Omissions are counted and never silent, because a
+//! configuration for nine of ten peers is worse than none. Names and addresses take precedence over
+//! data.
 //!
 //! Secrets remain references in this document. A run that needs one has it in its attributes.
 

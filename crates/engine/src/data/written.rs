@@ -2,9 +2,9 @@
 //!
 //! Reviewers approve a document as displayed, but runs read its bytes. This module therefore
 //! rejects a text in which an object has a duplicate key, because JSON parsers choose different
-//! values. It also rejects a number that would not be stored exactly ([`number`]). `check_user_data`
-//! checks the parsed value. Forms use this while the user types and the server checks again, so
-//! both accept the same texts.
+//! values. It also rejects a number that would not be stored exactly ([`number`]).
+//! `check_user_data` checks the parsed value. Forms use this while the user types and the server
+//! checks again, so both accept the same texts.
 
 use std::collections::HashSet;
 use std::fmt;

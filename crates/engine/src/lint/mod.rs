@@ -14,8 +14,8 @@
 //!   unrelated changes. A commit checks for errors under a lock, so errors are searched only in the
 //!   documents it writes. The exception is removal of noderoles, which searches all remaining ones
 //!   for children, once. Warnings may search everything, once each.
-//! * Lint is pure, its order is fixed, and its output is bounded: [`MAX_FINDINGS_PER_CHECK`] findings per check,
-//!   with a count of the rest.
+//! * Lint is pure, its order is fixed, and its output is bounded: [`MAX_FINDINGS_PER_CHECK`]
+//!   findings per check, with a count of the rest.
 //! * A finding names the problem, its location and the fix. It never contains a value that could be
 //!   a secret.
 //! * Each check is one entry in [`Check::ALL`] and one function. Each has a test that triggers it

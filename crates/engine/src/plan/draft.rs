@@ -499,8 +499,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Pins a version of a barclamp in a deployment, or removes the pin. [`Draft::record_pin_origin`]
-    /// records the reason once the edit takes effect.
+    /// Pins a version of a barclamp in a deployment, or removes the pin.
+    /// [`Draft::record_pin_origin`] records the reason once the edit takes effect.
     pub fn pin(
         &mut self,
         id: DeploymentId,

@@ -44,9 +44,9 @@ pub async fn lock_node_record(
     Ok(row)
 }
 
-/// Writes a record and returns its new version. With `connection_changed`, the connection changes: nothing
-/// starts before a new health check, and a check in progress no longer counts. The caller holds the
-/// record's lock.
+/// Writes a record and returns its new version. With `connection_changed`, the connection changes:
+/// nothing starts before a new health check, and a check in progress no longer counts. The caller
+/// holds the record's lock.
 pub async fn update_node_record(
     on: &mut PgConnection,
     node: NodeId,

@@ -141,8 +141,8 @@ pub struct HourRow {
     pub failed: i64,
 }
 
-/// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `limit` runs
-/// and omits hours before the oldest of them.
+/// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `limit`
+/// runs and omits hours before the oldest of them.
 pub async fn hours(connection: &mut PgConnection, limit: i64) -> Result<Vec<HourRow>, StoreError> {
     Ok(sqlx::query_as(
         "WITH this AS (SELECT date_bin('1 hour', now(), 'epoch'::timestamptz) AS hour), \

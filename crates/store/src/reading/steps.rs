@@ -294,8 +294,8 @@ pub async fn step_names(
 /// The maximum number of local nodes below a folder.
 pub const MAX_LOCAL_NODES: i64 = 10_000;
 
-/// The local nodes below a folder with their connections, at most [`MAX_LOCAL_NODES`], and whether there
-/// are more.
+/// The local nodes below a folder with their connections, at most [`MAX_LOCAL_NODES`], and whether
+/// there are more.
 pub async fn local_nodes(
     connection: &mut PgConnection,
     folder: &str,

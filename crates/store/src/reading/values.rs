@@ -129,9 +129,9 @@ pub struct ResultFilter<'f> {
     pub behind: Option<RunId>,
 }
 
-/// The stored results of a node, newest or oldest first, each cut to `max_characters`, and their total
-/// number. `None`: there is no such node. The index `run_results` lists them by node and run. A
-/// node has few ([`engine::data::kept`]), so filters need no index.
+/// The stored results of a node, newest or oldest first, each cut to `max_characters`, and their
+/// total number. `None`: there is no such node. The index `run_results` lists them by node and run.
+/// A node has few ([`engine::data::kept`]), so filters need no index.
 pub async fn node_results(
     on: &mut PgConnection,
     node: NodeId,

@@ -1,10 +1,10 @@
 //! Pending steps and their reasons.
 //!
 //! One statement finds the first reason of every pending step, by the rules of
-//! [`engine::anneal::pending_reason`]; a test compares the two. It reads at most [`LOOKED`] steps of each
-//! state, those pending longest. So ten thousand blocked steps cost as much as a thousand, and
-//! above that the counts say "or more". For the few steps on a page, the engine finds all reasons
-//! from [`super::admission_view_for_steps`].
+//! [`engine::anneal::pending_reason`]; a test compares the two. It reads at most [`LOOKED`] steps
+//! of each state, those pending longest. So ten thousand blocked steps cost as much as a thousand,
+//! and above that the counts say "or more". For the few steps on a page, the engine finds all
+//! reasons from [`super::admission_view_for_steps`].
 //!
 //! The reverse order starts with the steps that became pending last. So the order is correct for
 //! all pending steps, not only for those that were read. One index serves both orders.
@@ -237,7 +237,7 @@ async fn nothing_progresses(
     .bind(LOOKED)
     .fetch_all(&mut *connection)
     .await?;
-    let is_complete = i64::try_from(open.len()).is_ok_and(|is_complete| is_complete < LOOKED);
+    let is_complete = i64::try_from(open.len()).is_ok_and(|count| count < LOOKED);
     Ok(is_complete && judged(connection, limits, &open).await?.moving == 0)
 }
 

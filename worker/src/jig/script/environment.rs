@@ -2,8 +2,9 @@
 //!
 //! The file `GANTRY_INPUT` has the whole input. The variables are a convenience for shell scripts,
 //! so they may be incomplete. They omit values that are not scalars, and texts over `MAX_VALUE`
-//! bytes (Linux limits a variable to 128 KiB). They also omit everything after the first `MAX_TOTAL`
-//! bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's order wins.
+//! bytes (Linux limits a variable to 128 KiB). They also omit everything after the first
+//! `MAX_TOTAL` bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's
+//! order wins.
 
 use std::collections::BTreeMap;
 

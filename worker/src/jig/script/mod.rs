@@ -646,7 +646,7 @@ impl Node<'_> {
                 reconnecting");
             match self.reconnect(&heard, &mark, &mut patience).await {
                 Ok(found) => process = found,
-                Err(client_errors) => break Err(client_errors),
+                Err(failure) => break Err(failure),
             }
         };
         end_on_drop.ended();

@@ -14,9 +14,9 @@
 //! others. The last address that accepted the worker goes first. An address that accepted the
 //! worker and then went silent goes last. The results are cached until addresses are tried again.
 //!
-//! A connection does not grant permanent access. New commands use it for at most [`MAX_CONNECTION_AGE`],
-//! and only while the worker still has the key of the connection. Then they need a new connection.
-//! Commands on the old connection continue.
+//! A connection does not grant permanent access. New commands use it for at most
+//! [`MAX_CONNECTION_AGE`], and only while the worker still has the key of the connection. Then they
+//! need a new connection. Commands on the old connection continue.
 //!
 //! Keys are Ed25519 or ECDSA. RSA is excluded, because the library's RSA has a timing weakness
 //! (RUSTSEC-2023-0071).

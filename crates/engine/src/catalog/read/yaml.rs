@@ -211,8 +211,8 @@ fn decode(bytes: &[u8]) -> Result<&str, Broken> {
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
-/// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE_BYTES`] bounds
-/// both, so no conversion truncates.
+/// Converts the parser's position: its lines start at 1 and its columns at 0. [`MAX_FILE_BYTES`]
+/// bounds both, so no conversion truncates.
 fn place(marker: &Marker) -> At {
     At { line: marker.line().max(1) as u32, column: marker.col() as u32 + 1 }
 }
