@@ -175,7 +175,7 @@ pub struct Field {
     pub required: bool,
 }
 
-/// Deeper objects and lists are edited as JSON. Nobody finds a field at the fifth level.
+/// Deeper objects and lists are edited as JSON. A field at the fifth level is hard to find.
 const MAX_DEPTH: usize = 4;
 
 /// The form control for a schema. `depth` is the number of objects and lists around it.

@@ -317,7 +317,7 @@ async fn root_differs_only_in_listed_documents() {
         world.commit_root(&planned, submission, &beside).await,
         Refusal::UnlistedDocuments,
     );
-    // Of a duplicate key, one reader sees the first value and another the last. No blueprint may
+    // One reader of a duplicate key sees the first value, another the last. No blueprint may
     // have such a root.
     let twice = {
         let (id, old) = (n1, world.root().await.nodes[&n1].clone());

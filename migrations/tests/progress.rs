@@ -404,7 +404,7 @@ async fn run_that_is_not_due_is_refused() {
     world.switch(false).await.unwrap();
     assert_refused("switch", world.app(&claim(N1)).await, Refusal::StepNotStartable);
     world.switch(true).await.unwrap();
-    // A parent is not done, whatever `pending` says.
+    // A parent is not done, although `pending` is 0.
     let edge = "ALTER TABLE edge DISABLE TRIGGER guard_intent;
                 INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.id <> p.id LIMIT 1";
     sqlx::raw_sql(edge).execute(world.db.owner()).await.unwrap();
@@ -472,7 +472,7 @@ async fn run_passes_each_state_once() {
 async fn node_change_without_health_check_is_refused() {
     let world = World::new().await;
     world.grant_all().await;
-    // Makes it an SSH node, whatever its document says.
+    // Makes it an SSH node, unlike its document.
     world
         .db
         .owner()

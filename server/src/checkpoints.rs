@@ -128,7 +128,7 @@ async fn blocking<T: Send + 'static>(
     spawn_blocking(work).await.map_err(|error| error.to_string())?
 }
 
-/// The last written checkpoint. `None` if there is none yet, or the URL does not return it.
+/// The last written checkpoint. `None` before the first one, or the URL does not return it.
 fn last_of(to: &Destination) -> Result<Option<Checkpoint>, String> {
     match to {
         Destination::File(path) => read_last_from_file(path),

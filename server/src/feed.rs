@@ -241,7 +241,7 @@ impl Reader {
         let mut wake = store::listener(self.store.pool()).await?;
         wake.listen_all([journal::EVENT_CHANNEL, journal::LOG_CHANNEL]).await?;
         self.find_position().await?;
-        // A failed send means that there is no subscriber. This applies to all sends here.
+        // A send fails only without subscribers. This applies to all sends here.
         let _ = self.logs.send(LogGrowth::Unknown);
         let mut soon = HELD_BACK_RETRY;
         loop {

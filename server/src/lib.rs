@@ -16,7 +16,7 @@
 //! Invariants:
 //! * A GET changes nothing. Other methods are accepted from our own pages or from API clients only.
 //! * Tokens, cookies and query strings are never logged.
-//! * Every error is a [`Problem`](api::Problem) with its status, whichever layer returns it.
+//! * Every error is a [`Problem`](api::Problem) with its status, from every layer.
 //! * A stream misses no event ([`feed`]).
 
 // A page is one deeply nested type.

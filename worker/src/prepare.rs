@@ -14,7 +14,7 @@
 //! The run sees [`engine::data::visible`]. It is stored with the run: each value with its source,
 //! secrets as references. References are resolved last, into the copy for the node, if the secret's
 //! descriptor allows the deployment of this run. That deployment counts because the plain text goes
-//! there, whichever noderole's data names the secret. References in [`engine::data::surroundings`]
+//! there, for every noderole whose data names the secret. References in [`engine::data::surroundings`]
 //! are never resolved.
 //!
 //! A step has two content hashes here: the run's row has one, and the node's ledger compares one.

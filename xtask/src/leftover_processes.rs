@@ -3,7 +3,7 @@
 //! Tests start databases, servers and workers. A leftover process uses memory, ports and files. It
 //! is a bug in a test, or in Gantry, which promises that Ctrl-C stops everything. On Linux, a
 //! process can become the reaper of its orphaned descendants. Everything that a step leaves running
-//! then becomes our child, whatever its depth or session, and can be named.
+//! then becomes our child, at any depth and in any session, and can be named.
 
 use std::fs;
 use std::thread;

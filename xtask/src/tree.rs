@@ -20,7 +20,8 @@ impl Tree {
     /// moved.
     pub(crate) fn here() -> anyhow::Result<Self> {
         let manifest = env::var_os("CARGO_MANIFEST_DIR").context("start this as `cargo xtask`")?;
-        let root = Path::new(&manifest).parent().context("xtask lies in no tree")?.to_path_buf();
+        let root =
+            Path::new(&manifest).parent().context("xtask is not in a source tree")?.to_path_buf();
         Ok(Self { root })
     }
 

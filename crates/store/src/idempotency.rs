@@ -74,7 +74,7 @@ struct Row {
     left: f64,
 }
 
-/// Claims a key. Of several concurrent requests, one gets it.
+/// Claims a key. One of several concurrent requests gets it.
 pub async fn claim_key(connection: &mut PgConnection, key: &Key) -> Result<Claimed, StoreError> {
     let claim = Uuid::new_v4();
     // Takes over a key past its retention, or the expired claim of an equal request.

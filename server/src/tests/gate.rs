@@ -303,7 +303,7 @@ async fn every_interface_enforces_the_gate() {
     house.tell(&path, &ada, json!({"version": version + 1})).await.json();
     house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
     assert_eq!(house.count("target").await, 2);
-    // The audit records each rejected person and reason once per minute, whichever interface was
+    // The audit records each rejected person and reason once per minute, no matter which interface was
     // used.
     let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'submission.commit.refused') AS noted";
     assert_eq!(house.count(noted).await, 9);

@@ -396,7 +396,7 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/people/{id}/disable", AdministerInSession, &["victim"], Value::Null),
         post("/api/v1/people/{id}/enable", AdministerInSession, &["victim"], Value::Null),
         get("/api/v1/me/sessions", SignedIn, &[]),
-        // Of another person with viewer permission only. `check_foreign_resources` checks the
+        // Resources of another person with viewer permission only. `check_foreign_resources` checks the
         // results.
         row(delete.clone(), "/api/v1/me/sessions/{id}", Session, &["victim_session"], Value::Null),
         row(put, "/api/v1/me/password", Session, &[], json!({"new": "too short"})),

@@ -173,7 +173,7 @@ impl Stop {
 }
 
 pub trait Jig: Send + Sync {
-    /// Executes the job. Must not panic, whatever a script, a node or a document contains.
+    /// Executes the job. Must not panic for any content of a script, a node or a document.
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, stop: Stop) -> BoxFuture<'a, Ended>;
 
     /// Whether the jig enforces the timeout itself.

@@ -219,7 +219,7 @@ fn restarts(found: &Consequences) -> Option<ImpactLine> {
         ),
         Some(up) => {
             let others = all - up;
-            let beside = match others {
+            let others_text = match others {
                 0 => String::new(),
                 n => format!(" {} again.", also_runs(n)),
             };
@@ -230,7 +230,7 @@ fn restarts(found: &Consequences) -> Option<ImpactLine> {
                     many(up, "noderole"),
                     either(up, "is", "are")
                 ),
-                format!("{}.{beside}", names(Some(true), up)),
+                format!("{}.{others_text}", names(Some(true), up)),
             )
         }
     };

@@ -206,7 +206,7 @@ checks! {
     /// A barclamp for which a newer version is available.
     OlderBarclamp = "older-barclamp", Warning, deployments::older_barclamp;
     /// A role whose version differs from that of the barclamp in use.
-    RoleBesidePin = "role-beside-pin", Warning, deployments::role_version_mismatch;
+    RoleVersionMismatch = "role-version-mismatch", Warning, deployments::role_version_mismatch;
     /// A deployment that the change leaves empty.
     EmptiedDeployment = "emptied-deployment", Warning, deployments::emptied_deployment;
     /// A node that moves away from the noderoles that use it.

@@ -633,11 +633,11 @@ fn outdated_or_mismatched_version_is_warning() {
     trips(
         &world,
         &world.to(beside),
-        Check::RoleBesidePin,
+        Check::RoleVersionMismatch,
         "The role has other content than in \
                                                             house 1",
     );
-    passes(&world, &world.change(&[using(WEB, nine)]), Check::RoleBesidePin);
+    passes(&world, &world.change(&[using(WEB, nine)]), Check::RoleVersionMismatch);
     let without = world.import("2", Vec::new());
     let mut lacks = world.blueprint.clone();
     let mut doc = (*lacks.deployments[&WEB].doc).clone();
@@ -646,7 +646,7 @@ fn outdated_or_mismatched_version_is_warning() {
     trips(
         &world,
         &world.to(lacks),
-        Check::RoleBesidePin,
+        Check::RoleVersionMismatch,
         "The role is not part of house 2, the version in use there",
     );
 }

@@ -1,6 +1,6 @@
 //! Lists of reviews and proposals.
 //!
-//! A page of a list takes a fixed number of statements, whatever its number of rows. A search scans
+//! A page of a list takes a fixed number of statements, independent of its number of rows. A search scans
 //! a window of rows and returns the start of the next window. This bounds the cost of a page.
 
 use std::collections::BTreeSet;

@@ -77,7 +77,7 @@ pub(super) async fn store_facts(
     // Most runs return no facts and need no query.
     let Some(facts) = result.get("facts").and_then(Value::as_object) else { return Ok(Vec::new()) };
     let row: Option<(Uuid, String, String)> = sqlx::query_as(
-        // MATERIALIZED: only the role's body is parsed as JSON, whatever the join plan. Scripts are
+        // MATERIALIZED: only the role's body is parsed as JSON, with any join plan. Scripts are
         // objects too.
         "WITH whose AS MATERIALIZED (
            SELECT n.id, n.fqdn, r.role, o.body FROM step s JOIN noderole r ON r.id = s.noderole_id

@@ -453,7 +453,7 @@ async fn ancestor_edges(
     pool: &PgPool,
     steps: &[Uuid],
 ) -> Result<Vec<(StepId, StepId)>, StoreError> {
-    // OFFSET 0 forces lookups by key, as in `world`, whatever number of edges the planner expects.
+    // OFFSET 0 forces lookups by key, as in `world`, however many edges the planner expects.
     let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(
         "WITH RECURSIVE above (id) AS (
            SELECT * FROM unnest($1::uuid[])

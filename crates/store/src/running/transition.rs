@@ -103,7 +103,7 @@ impl RunEnd {
     }
 
     /// The returned data. An empty result of a successful run is a result; for the other outcomes
-    /// it means that there is none.
+    /// it means that no such step exists.
     fn result(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Succeeded { result, .. } => Some(result),
@@ -171,7 +171,7 @@ struct EndedRow {
 }
 
 impl EndedRow {
-    /// A cancelled run did not fail, whatever its worker reports. A success remains a success.
+    /// A cancelled run did not fail, even if its worker reports a failure. A success remains a success.
     fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
         match (end, &self.cancelled_by) {
             (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
@@ -483,7 +483,7 @@ async fn store_late_result(
 type EndedRun<'e> = (RunId, NodeId, StepId, Cow<'e, RunEnd>);
 
 /// Stores results, outputs and facts, and returns their events. A step gets its latest result,
-/// whatever the outcome. A node stores results within its limits. An output is stored only if it
+/// for every outcome. A node stores results within its limits. An output is stored only if it
 /// was applied.
 async fn store_results(
     transaction: &mut PgConnection,

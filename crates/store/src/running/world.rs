@@ -158,7 +158,7 @@ impl LockSet {
     async fn ahead(connection: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
         let mut lock_set = Self::default();
         let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-        // OFFSET 0 forces lookups by key. The steps are few, whatever the planner expects, and
+        // OFFSET 0 forces lookups by key. The steps are few, even if the planner expects many, and
         // scanning all edges takes longer than everything else.
         let edges = sqlx::query_as(
             "WITH RECURSIVE passed AS (
