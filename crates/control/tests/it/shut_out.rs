@@ -306,19 +306,19 @@ async fn permission_revoked_during_retry_starts_nothing() {
 
 /// Functions that write without reloading the actor, with the reason.
 const BY_NOBODY: [(&str, &str); 13] = [
-    ("begin", "what the others begin with"),
+    ("begin", "the start of the other functions"),
     ("ensure_genesis", "Gantry itself"),
-    ("ensure_way", "whoever has the machine itself and the database"),
-    ("insert_alone", "begins within the transaction of `add_nodes`, which asks"),
-    ("propose_binding", "says whose idea a proposal was; what it calls asks"),
+    ("ensure_connection", "for the person who has the machine and the database"),
+    ("insert_in_savepoint", "runs in the transaction of `add_nodes`, which reloads the actor"),
+    ("propose_binding", "records the author; the function that it calls reloads the actor"),
     ("replan", "Gantry itself"),
-    ("keep_report", "a machine, by its own token"),
-    ("note", "says that somebody was refused, whoever it was"),
-    ("note_refusal", "says that somebody was refused, whoever it was"),
-    ("sign_in", "nobody is signed in yet"),
-    ("try_password", "nobody is signed in yet; the database compares the proof"),
-    ("sign_out", "ends what is one's own, if it is there"),
-    ("sign_out_everywhere", "ends what is one's own, if it is there"),
+    ("append_report", "a machine with its own token"),
+    ("note", "records a rejected request of any actor"),
+    ("audit_refusal", "records a rejected request of any actor"),
+    ("sign_in", "no one is signed in yet"),
+    ("try_password", "no one is signed in yet; the database compares the proof"),
+    ("sign_out", "ends only sessions of the client"),
+    ("sign_out_everywhere", "ends only sessions of the client"),
 ];
 
 /// The async functions of a file without its tests, as name and text. A text ends where the next
@@ -355,7 +355,8 @@ fn writes(text: &str) -> bool {
 #[test]
 fn every_write_reloads_the_actor() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let asks = [".still(", ".case_to_discuss(", ".thread_to_discuss(", ".to_change("];
+    let asks =
+        [".still(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
     let (mut excused, mut asked) = (BTreeSet::new(), 0);
     for folder in [sources.clone(), sources.join("people"), sources.join("board")] {
         for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
