@@ -250,11 +250,11 @@ const SHOWN: [(&str, &str); 42] = [
     ("Hold", "hold"),
     ("ImportBarclamp", "import"),
     ("Judge", "verdict"),
-    ("MakeToken", "make_token"),
-    ("MintNodeToken", "mint_node_token"),
-    ("NewLink", "make_link"),
+    ("CreateToken", "make_token"),
+    ("CreateNodeToken", "mint_node_token"),
+    ("CreateLink", "create_link"),
     ("OpenThread", "comment"),
-    ("Prioritise", "prioritise"),
+    ("SetPriority", "prioritise"),
     ("Propose", "propose"),
     ("ProposeMove", "propose"),
     ("ProposeChange", "propose_on_node"),
@@ -264,7 +264,7 @@ const SHOWN: [(&str, &str); 42] = [
     ("Reply", "reply"),
     ("ResetFactor", "reset_factor"),
     ("ResolveThread", "resolve"),
-    ("Restore", "restore"),
+    ("ProposeRestore", "restore"),
     ("Retry", "retry"),
     ("RevokeNodeToken", "revoke_node_token"),
     ("RevokePasskey", "revoke_passkey"),
@@ -275,7 +275,7 @@ const SHOWN: [(&str, &str); 42] = [
     ("SignOut", "end_session"),
     ("Submit", "submit"),
     ("SetExecution", "execution"),
-    ("TakeOutNode", "take_out_node"),
+    ("DeleteNode", "take_out_node"),
     ("Undo", "undo"),
 ];
 
@@ -309,12 +309,12 @@ fn every_form_action_has_an_equivalent_command() {
                 call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
             let is_named = text.contains(&format!("api::calls::{call}"))
                 || (text.contains("use api::calls;") && text.contains(&format!("calls::{call}(")));
-            assert!(is_named && text.contains("<Same "), "beside {act} there is no {call}");
+            assert!(is_named && text.contains("<Same "), "{act} does not show {call}");
         }
     }
     let told =
         SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
-    assert_eq!(told, found, "what is told and what there is");
+    assert_eq!(told, found, "the table has exactly the actions of the console");
 }
 
 #[test]

@@ -658,11 +658,11 @@ fn documented_limits_match_the_code() {
             shares.patience.as_secs()
         ),
         format!(
-            "| of that for one person: at once; with what waits | all but one; one in {} | 503 |",
+            "| of that for one person: at once; including those that wait | all but one; one in {} | 503 |",
             shares.shares
         ),
         format!(
-            "for one person, with what waits | 1; {}, each {} seconds; {} | 503 |",
+            "for one person, including those that wait | 1; {}, each {} seconds; {} | 503 |",
             shares.waiting,
             shares.patience.as_secs(),
             shares.reviews_per_person
