@@ -593,7 +593,7 @@ mod tests {
             "  requires     runtime, dns (by bind, unbound), x (no provider)\n",
             "  provides     http\n",
             "  required by  proxy, web-ready\n",
-            "\nport       app/port  80                   Where it listens\n",
+            "\nport       app/port  80               Where it listens\n",
             "\nweb         12\n",
             "\n3        same as newest  web\n2        different\n",
         ] {

@@ -1424,7 +1424,7 @@ mod tests {
         );
         assert!(
             text.contains(
-                "  Verdicts that do not count here: bo (approved).\n  The same values change;"
+                "  Verdicts that do not count here: bo (approved).\n  The same values change,"
             ),
             "{text}"
         );

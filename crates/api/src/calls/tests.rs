@@ -154,6 +154,7 @@ fn every_request_matches_the_openapi_document() {
                 assert!(misfits.is_empty(), "{template}: {body}: {misfits:?}");
             }
             (Body::File(_), Some(_)) | (Body::Empty, None) => {}
+            (Body::Empty, Some(_)) if operation["requestBody"]["required"] == false => {}
             (body, schema) => panic!("{template}: sends {body:?}, expected {schema:?}"),
         }
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
