@@ -16,68 +16,34 @@
 //! * The commit transaction evaluates the gate, on facts that it reads under its locks.
 //! * No response contains the text of a database error.
 
-mod asking;
+pub mod runs;
+mod reviews;
+mod proposals;
+pub mod nodes;
+mod deployments;
+mod catalog;
 mod audit;
-mod beside;
+mod compute;
 mod blueprints;
-mod board;
-mod cataloguing;
-mod change;
-pub mod checkpoints;
-mod commit;
-mod connection;
 mod cursor;
-mod deceiving;
-mod discussion;
-mod first_steps;
-mod fitting;
-mod genesis;
-mod graph;
-mod imports;
-mod inventory;
-mod lint;
-mod listing;
-pub mod logs;
-mod machines;
-mod nodes;
-mod opening;
 mod overview;
 pub mod people;
-mod planning;
-mod present;
 mod problems;
-mod proposals;
-pub mod reach;
-mod replanning;
-mod restoring;
-mod review;
-mod roles;
-mod running;
-mod saying;
 mod search;
-mod self_reports;
-mod signatures;
-mod values;
-mod verifying;
-mod versions;
 mod views;
-mod waiting;
-mod weighing;
-mod words;
+mod text;
 mod workers;
 
-pub use beside::Shares;
-pub use change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
-pub use commit::ToCommit;
-pub use genesis::{Demo, DemoDeployment};
-pub use graph::Lost;
-pub use imports::{
-    Imported, MAX_IMPORT, conflicting_versions, disappeared, read_files, read_files_with_findings,
-};
-pub use machines::{LOOKS, Seen};
+pub use crate::compute::Shares;
+pub use crate::proposals::change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
+pub use crate::blueprints::commit::ToCommit;
+pub use crate::blueprints::genesis::{Demo, DemoDeployment};
+pub use crate::deployments::graph::Lost;
+pub use crate::catalog::imports::{Imported, MAX_IMPORT, conflicting_versions, disappeared, read_files, read_files_with_findings};
+pub use crate::nodes::node::{LOOKS, Seen};
 pub use overview::Numbers;
-pub use self_reports::Itself;
-pub use verifying::Verified;
+pub use crate::nodes::self_reports::Itself;
+pub use crate::blueprints::verify::Verified;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -89,10 +55,10 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Postgres, Transaction};
 use store::Store;
 
-use beside::{Beside, PLACES, Places};
+use crate::compute::{Beside, PLACES, Places};
 use people::Actor;
-use present::{Kept, Present};
-use reach::Added;
+use crate::blueprints::current::{Kept, Present};
+use crate::nodes::address_policy::Added;
 
 /// The use cases on one database. Cheap to clone.
 #[derive(Debug, Clone)]

@@ -28,12 +28,12 @@ use store::intent;
 use store::reading::{self, EdgeRow, NoderoleRow, RunFilter, RunRow};
 
 use crate::audit::window;
-use crate::change::{counting, plan_on_pool, would_join};
+use crate::proposals::change::{counting, plan_on_pool, would_join};
 use crate::people::{Actor, Permission};
-use crate::present::Present;
+use crate::blueprints::current::Present;
 use crate::problems::{from_store, no_run};
-use crate::waiting::{DEFAULT_LIMITS, node_named};
-use crate::words::{self, at, count};
+use crate::runs::pending::{DEFAULT_LIMITS, node_named};
+use crate::text::{self, at, count};
 use crate::{Control, cursor};
 
 pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
@@ -136,7 +136,7 @@ impl Control {
             };
             Some((path, summary))
         };
-        let name = words::asked(&query.filter)?.unwrap_or_default();
+        let name = text::asked(&query.filter)?.unwrap_or_default();
         let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
         let wants = |(_, found): &(String, DeploymentSummary)| {
             found.name.as_str().contains(name)
@@ -374,18 +374,18 @@ impl Control {
         }
         let behind = cursor::behind(query.sort, query.before.as_ref())?;
         let present = self.present().await?;
-        let worker = match words::asked(&query.worker)? {
+        let worker = match text::asked(&query.worker)? {
             Some(worker) => Some(self.worker_id(worker).await?),
             None => None,
         };
         let (since, until) = window(query.since, query.until)?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
-            deployment: words::asked(&query.deployment)?
+            deployment: text::asked(&query.deployment)?
                 .map(|name| present.named(name))
                 .transpose()?,
-            node: words::asked(&query.node)?.map(|name| node_named(&present, name)).transpose()?,
-            role: words::asked(&query.role)?,
+            node: text::asked(&query.node)?.map(|name| node_named(&present, name)).transpose()?,
+            role: text::asked(&query.role)?,
             worker,
             since,
             until,
@@ -649,7 +649,7 @@ fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
     let stops = if step.freezes_node { "all steps on its node" } else { "its dependents" };
     let mut said = vec![
         ("Retries", retry_text),
-        ("Time limit", words::lasting(step.timeout_s)),
+        ("Time limit", text::lasting(step.timeout_s)),
         ("An error stops", stops.to_owned()),
     ];
     if step.priority != 0 {

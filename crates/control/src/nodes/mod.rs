@@ -1,0 +1,8 @@
+//! TODO purpose of nodes
+
+pub mod address_policy;
+pub(crate) mod connection;
+pub(crate) mod node;
+pub(crate) mod node_list;
+pub(crate) mod records;
+pub(crate) mod self_reports;
