@@ -20,7 +20,7 @@
 //! * Work never acquires a permit itself. It would wait for tasks that wait for it.
 //!
 //! Work that runs once at a time for the whole process needs no permit:
-//! * the skeleton and the newest blueprint ([`crate::blueprints::current`]),
+//! * the skeleton and the newest blueprint ([`crate::current`]),
 //! * impact calculation ([`crate::reviews::impact`]),
 //! * password hashes.
 

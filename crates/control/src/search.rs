@@ -16,12 +16,11 @@ use store::intent::{self, Became, Find};
 use store::people::SERVICE;
 use store::reading;
 
-use crate::Control;
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::from_store;
-use crate::views::to_run;
-use crate::text;
+use crate::runs::list::to_run;
+use crate::{Control, text};
 
 /// How well a name matches; less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,21 +8,21 @@
 use api::Problem;
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::blueprint::{DocumentChange, change_hash};
+use engine::blueprint::DocumentChange;
 use engine::gate::who::disregarded;
 use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
 use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;
 use serde_json::json;
-use store::intent::{self, NewTarget, SubmissionRow};
+use store::intent::{self, NewTarget};
 use store::running;
 
-use crate::proposals::change::{Planned, counting, plan};
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::{from_store, no_review};
-use crate::reviews::review::{Case, confirmation_name, may_commit, places, review_risks};
+use crate::proposals::change::{Planned, counting, plan};
 use crate::reviews::impact::settle;
+use crate::reviews::review::{Case, confirmation_name, may_commit, places, review_risks};
 use crate::text::capitalize;
 use crate::{Control, done};
 
@@ -259,35 +259,6 @@ fn name_not_confirmed(error: &NameNotConfirmed) -> Problem {
     let mut problem = Problem::new(422, "name_not_typed", "Name not confirmed", detail);
     problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", error.name) });
     problem
-}
-
-/// The differences between the plan and the approved review; `None` if their hashes are equal.
-pub(crate) fn unlike(
-    row: &SubmissionRow,
-    documents: &[DocumentChange],
-    planned: Option<&Planned>,
-) -> Option<String> {
-    let again = || {
-        Some(
-            "On the current target, the change differs from the reviewed one. Submit it again"
-                .to_owned(),
-        )
-    };
-    let Some(planned) = planned else { return again() };
-    if let Some(refused) = planned.effects.refused.first() {
-        return Some(format!(
-            "Edit {} can no longer take effect: {}",
-            refused.edit, refused.reason
-        ));
-    }
-    if planned.effects.is_empty() {
-        return Some("The proposal changes nothing".to_owned());
-    }
-    let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
-        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)
-        && planned.materialised.changes == documents
-        && planned.risks == review_risks(row);
-    if same { None } else { again() }
 }
 
 /// One of the rules that a refused commit breaks. The problem's detail names only the first rule;

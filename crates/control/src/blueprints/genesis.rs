@@ -162,9 +162,8 @@ impl Control {
 
 /// Applies the naming rule for edits to the barclamps of *system*.
 fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result<(), Problem> {
-    let invalid = |error: engine::catalog::CatalogError| {
-        Problem::invalid(text::sentence(&error.to_string()))
-    };
+    let invalid =
+        |error: engine::catalog::CatalogError| Problem::invalid(text::sentence(&error.to_string()));
     for pin in pins.values() {
         let barclamp = catalog.barclamp(*pin).map_err(invalid)?;
         if let Some((other, role)) = twice(catalog, barclamp, &in_sight([pins])).map_err(invalid)? {

@@ -1,7 +1,6 @@
 //! The target history, and the comparison of any two blueprints.
 
 pub(crate) mod commit;
-pub(crate) mod current;
 pub(crate) mod genesis;
 pub(crate) mod restore;
 pub(crate) mod verify;
@@ -17,9 +16,10 @@ use api::console::{
 use api::listing::{Cursor, Key, TargetsWanted};
 use engine::Hash;
 use engine::blueprint::consequences::{self, consequences};
+use engine::blueprint::difference;
 use engine::blueprint::difference::Sides;
 use engine::blueprint::text::Names;
-use engine::blueprint::{compare, difference, project};
+use engine::blueprint::{compare, project};
 use engine::cluster::Blueprint;
 use engine::gate::Policy;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
@@ -28,13 +28,14 @@ use sqlx::PgConnection;
 use store::intent;
 use store::reading::{self, TargetRow};
 
-use crate::compute::Beside;
-use crate::people::{Actor, Permission};
-use crate::blueprints::current::{Present, load};
-use crate::problems::from_store;
 use crate::catalog::version_difference::{self, Side};
-use crate::text::{self, at};
+use crate::compute::Beside;
+use crate::current::{Present, load};
 use crate::{Control, cursor};
+
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::text::{self, at};
 
 impl Control {
     /// A page of the target history, of all deployments or of one.
@@ -97,7 +98,8 @@ impl Control {
             by.work(move || compared(&present, (from, &old), (to, &new), only)).await??;
         found.difference.policy = policy;
         found.contents =
-            version_difference::changes(self, &by, &found.difference, &found.pins, &catalog).await?;
+            version_difference::changes(self, &by, &found.difference, &found.pins, &catalog)
+                .await?;
         found.deceiving =
             self.kept.deceiving.begun(self, &by, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
@@ -303,7 +305,8 @@ fn compared(
     let note = only
         .zip(deployment.as_ref())
         .and_then(|(meant, name)| meant.note(name, (&from, old), (&to, new)));
-    let pins = version_difference::pins(&difference, Side::whole(old), Side::whole(new), &present.catalog);
+    let pins =
+        version_difference::pins(&difference, Side::whole(old), Side::whole(new), &present.catalog);
     Ok(Comparison {
         from,
         to,

@@ -5,7 +5,7 @@
 //! target, not against a draft.
 
 use api::Problem;
-use api::console::{LeftOut, Point, Restored};
+use api::console::{Point, Restored};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::ids::{BlueprintNumber, ProposalId};
@@ -16,9 +16,9 @@ use sqlx::PgConnection;
 use store::intent::{self, EditRow, LeftOutRow, MAX_LEFT_OUT};
 
 use crate::blueprints::side;
-use crate::proposals::change::{counting, proposal_changed};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
+use crate::proposals::change::{counting, proposal_changed};
 use crate::{Control, done, text};
 
 impl Control {
@@ -158,15 +158,6 @@ async fn insert_left_out(
     let left_out = LeftOutRow { target, more: missing.len() - named.len(), missing: named };
     let last = first + u32::try_from(edits).unwrap_or(u32::MAX) - 1;
     intent::insert_omitted_parts(on, proposal, first..=last, &left_out).await.map_err(from_store)
-}
-
-/// The parts of the restored state that a proposal leaves out, if any.
-pub(crate) async fn left_out(
-    on: &mut PgConnection,
-    proposal: ProposalId,
-) -> Result<Option<LeftOut>, Problem> {
-    let found = intent::left_out(on, proposal).await.map_err(from_store)?;
-    Ok(found.map(|LeftOutRow { target, missing, more }| LeftOut { target, missing, more }))
 }
 
 fn not_restorable(error: &RestoreError) -> Problem {

@@ -7,10 +7,9 @@ use engine::cluster::{Blueprint, RootDoc};
 use engine::ids::BlueprintNumber;
 use store::intent::{self, Discrepancy};
 
-use crate::Control;
-use crate::blueprints::current::load_full_blueprint;
+use crate::current::load_full_blueprint;
 use crate::problems::from_store;
-use crate::text;
+use crate::{Control, text};
 
 /// The result of a verification.
 #[derive(Debug, Clone, PartialEq)]

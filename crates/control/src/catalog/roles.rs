@@ -12,7 +12,7 @@ use api::catalog::{
     RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse,
     RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
-use api::console::PAGE_SIZE;
+use api::console::{AttribView, PAGE_SIZE};
 use api::listing::{Cursor, Key};
 use engine::Hash;
 use engine::catalog::version::{newest, order};
@@ -21,13 +21,12 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use serde_json::Value;
 use store::intent;
 
-use crate::Control;
 use crate::catalog::barclamps::missing;
-use crate::cursor;
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::from_store;
 use crate::text::{self, at, quoted};
+use crate::{Control, cursor};
 
 /// A role in the newest version of its barclamp.
 #[derive(Clone, Copy)]
@@ -400,4 +399,20 @@ fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
         RoleVersion { version: version.version.clone(), same: role == known.hash, used_by }
     };
     with_role.into_iter().map(version).collect()
+}
+
+/// A path of keys as a JSON pointer.
+pub(crate) fn pointer(keys: &[String]) -> String {
+    keys.iter().map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
+/// The attributes of a role, with their schemas.
+pub(crate) fn attribs(role: &Role) -> Vec<AttribView> {
+    let view = |attrib: &engine::catalog::Attrib| AttribView {
+        name: attrib.name.to_string(),
+        path: pointer(&attrib.map),
+        description: attrib.description.clone(),
+        schema: attrib.schema.clone(),
+    };
+    role.attribs.iter().map(view).collect()
 }

@@ -30,12 +30,12 @@ use store::reading;
 
 use crate::Control;
 use crate::blueprints::{Once, deployment_at, side};
-use crate::proposals::change::Summary;
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::from_store;
-use crate::reviews::review::{Case, difference_of, sides};
 use crate::reviews::impact::PlannedReview;
+use crate::reviews::review::{Case, difference_of, sides};
+use crate::reviews::submit::Summary;
 
 /// Maximum number of vertices in one picture.
 pub const DRAWN: usize = 1_500;

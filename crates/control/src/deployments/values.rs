@@ -23,8 +23,8 @@ use sqlx::PgConnection;
 use store::reading::{self, NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
 use store::running::{self, SeenStep};
 
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::{from_store, no_run};
 use crate::text::{self, at};
 use crate::{Control, cursor};

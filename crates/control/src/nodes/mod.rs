@@ -1,4 +1,4 @@
-//! TODO purpose of nodes
+//! Nodes: records, connections, lists of new nodes, reports of nodes, and permitted addresses.
 
 pub mod address_policy;
 pub(crate) mod connection;

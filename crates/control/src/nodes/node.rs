@@ -8,20 +8,18 @@
 //! A client that changes a record states the version that it has seen. If the record has changed
 //! since, the request is refused.
 
-use api::Problem;
 use api::console::{PAGE_SIZE, StepState};
-use api::limits;
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
     Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted,
     NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView, Way, WayChange,
 };
+use api::{Problem, limits};
 use engine::alive::Liveness;
 use engine::cluster::Connection;
 use engine::cluster::connection::fingerprint;
-use engine::data::secret;
-use engine::data::{check_user_data, mask};
+use engine::data::{check_user_data, mask, secret};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -34,15 +32,15 @@ use store::running;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::current::Present;
 use crate::nodes::records::{check_macs, check_serial, version_conflict};
+use crate::nodes::{address_policy, connection};
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
-use crate::problems::from_store;
+use crate::problems::{corrupt, from_store};
+use crate::runs::list::to_run;
 use crate::runs::operations::{checked, from_change};
-use crate::views::{corrupt, to_run};
 use crate::text::{self, at};
 use crate::{Control, cursor, done};
-use crate::nodes::{connection, address_policy};
 
 /// Health checks per page.
 pub const LOOKS: usize = 20;
@@ -531,7 +529,7 @@ fn way(transport: &str, address: &Value, connection: &Value) -> Way {
 }
 
 /// The changed fields for the audit, with old and new values.
-fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
+pub(crate) fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
     let pairs = [
         ("description", json!(before.description), json!(after.description)),
         ("macs", json!(before.macs), json!(after.macs)),

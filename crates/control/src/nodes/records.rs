@@ -17,12 +17,12 @@ use store::intent::{self, MachineRow, NewNode};
 use store::reading::{self, NodeFilter};
 use uuid::Uuid;
 
+use crate::nodes::address_policy;
 use crate::nodes::connection;
 use crate::nodes::node::{in_blueprint_problem, tell, write_node};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::{Control, cursor, done, text};
-use crate::nodes::address_policy;
 
 /// The domain of nodes with derived names.
 const DEFAULT_DOMAIN: &str = "nodes.gantry.internal";

@@ -10,10 +10,10 @@ use engine::ids::{DeploymentId, DeploymentName, ReviewId};
 use store::{intent, reading};
 
 use crate::Control;
+use crate::current::Present;
+use crate::deployments::list::tree;
 use crate::people::{Actor, Permission, PersonKind};
-use crate::blueprints::current::Present;
-use crate::problems::from_store;
-use crate::views::{corrupt, tree};
+use crate::problems::{corrupt, from_store};
 
 impl Control {
     /// The progress of the actor. `None` if the actor is not a human or may propose nowhere. The

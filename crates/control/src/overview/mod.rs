@@ -5,6 +5,7 @@
 //! result for a moment.
 
 pub(crate) mod first_steps;
+pub(crate) mod frame;
 
 use std::time::Duration;
 

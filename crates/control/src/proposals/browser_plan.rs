@@ -12,19 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::PlannerView;
-use engine::Hash;
-use engine::canonical;
 use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, ReviewId};
 use engine::plan::ground::{Ground, versions};
 use engine::plan::{Report, report, resolve};
+use engine::{Hash, canonical};
 use store::intent;
 
 use crate::Control;
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::{from_store, no_proposal, no_review};
 use crate::proposals::change::{authors, counting, plan};
 use crate::proposals::lint;
-use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
-use crate::problems::{from_store, no_proposal, no_review};
 
 /// Maximum number of parts (nodes, noderoles, edges and roles) in a ground for browsers, about ten
 /// megabytes.

@@ -17,8 +17,8 @@ use store::intent::EditRow;
 
 use crate::Control;
 use crate::compute::Beside;
+use crate::current::Present;
 use crate::proposals::change::{counting, plan_on_pool};
-use crate::blueprints::current::Present;
 
 /// Maximum number of findings in one response.
 const NAMED: usize = 50;
@@ -153,7 +153,7 @@ fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(Stri
         .iter()
         .filter_map(|attrib| {
             Some((
-                crate::views::pointer(&attrib.map),
+                crate::catalog::roles::pointer(&attrib.map),
                 attrib.name.as_str(),
                 attrib.schema.as_ref()?,
             ))

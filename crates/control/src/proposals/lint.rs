@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use api::Problem;
-use api::problem;
+use api::{Problem, problem};
 use engine::blueprint::{Consequences, consequences};
 use engine::data::secret::KnownSecret;
 use engine::gate::Policy;
 use engine::ids::{JigName, NoderoleId};
 use engine::lint::{self, Finding, Level, Reviewers, Subject};
 
+use crate::current::Present;
 use crate::proposals::change::Planned;
-use crate::blueprints::current::Present;
 use crate::text::sentence;
 
 /// Whether each jig is active.

@@ -22,13 +22,13 @@ use serde_json::json;
 use sqlx::PgConnection;
 use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
+use crate::catalog::version_difference;
+use crate::current::{Present, load_deployments};
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::{Present, load_deployments};
 use crate::problems::{from_store, no_review};
 use crate::reviews::review::{Case, changed, load_pins, policies, require_no_token, shown};
 use crate::text::{self, at};
 use crate::{Control, done};
-use crate::catalog::version_difference;
 
 impl Control {
     /// The discussion of a review's proposal, as seen from this review.
@@ -285,7 +285,8 @@ impl Control {
         let (difference, pins) =
             load_pins(self, &compute, difference, &changed, others, &present).await?;
         let contents =
-            version_difference::changes(self, &compute, &difference, &pins, &present.catalog).await?;
+            version_difference::changes(self, &compute, &difference, &pins, &present.catalog)
+                .await?;
         Ok(SinceLook {
             submission: id,
             before: Some(before),

@@ -1,4 +1,4 @@
-//! Weighing: plans an open submission on the current target, to find its impact.
+//! Impact: plans an open review on the current target, to find its impact.
 //!
 //! Only a new plan shows whether lint finds errors and whether the edits still have the reviewed
 //! effects. The commit does this under its locks ([`settle`]). Pages that show the gate use the
@@ -25,9 +25,9 @@ use std::sync::{Arc, RwLock};
 use api::Problem;
 use api::console::StepState as Shown;
 use engine::anneal::StepState;
-use engine::blueprint::DocumentChange;
 use engine::blueprint::consequences::{Consequences, below, consequences, kept, running};
 use engine::blueprint::projection::StepChange;
+use engine::blueprint::{DocumentChange, change_hash};
 use engine::data::secret::KnownSecret;
 use engine::gate::{Facts, Policy};
 use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, ReviewId, StepId};
@@ -40,13 +40,12 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Control;
 use crate::compute::{MAX_WAIT, Place, Places, WAITING};
-use crate::proposals::change::{self, Planned, counting, plan};
-use crate::blueprints::commit::unlike;
-use crate::proposals::lint::{self, Jigs, On};
+use crate::current::Present;
 use crate::people::Actor;
-use crate::blueprints::current::Present;
 use crate::problems::from_store;
-use crate::reviews::review::{Case, moved_documents};
+use crate::proposals::change::{self, Planned, counting, plan};
+use crate::proposals::lint::{self, Jigs, On};
+use crate::reviews::review::{Case, moved_documents, review_risks};
 
 /// Maximum number of noderoles whose states are loaded. Larger changes show no information about
 /// interruptions.
@@ -229,23 +228,23 @@ impl Control {
         case: &Case,
     ) -> Result<Arc<PlannedReview>, Problem> {
         let id = case.row.id;
-        if let Some(kept) = self.kept.weighed.plan(ground, id) {
+        if let Some(kept) = self.plans.plan(ground, id) {
             return Ok(kept);
         }
-        let turn = self.kept.weighed.turn(Some(actor.person)).await?;
-        if let Some(kept) = self.kept.weighed.plan(ground, id) {
+        let turn = self.plans.turn(Some(actor.person)).await?;
+        if let Some(kept) = self.plans.plan(ground, id) {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
         let edits = intent::edits(&mut connection, case.row.proposal).await.map_err(from_store)?;
         drop(connection);
         let (row, documents) = (case.row.clone(), case.documents.clone());
-        let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
+        let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
         turn.work(move || {
-            kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
+            plans.worked_out.fetch_add(1, Ordering::Relaxed);
             let weighed = Arc::new(PlannedReview::of(&ground, &row, &documents, &edits));
-            kept.weighed.insert_plan(&ground, id, &weighed);
-            kept.weighed.insert_facts(&ground, id, weighed.said.clone());
+            plans.insert_plan(&ground, id, &weighed);
+            plans.insert_facts(&ground, id, weighed.said.clone());
             weighed
         })
         .await
@@ -259,11 +258,11 @@ impl Control {
         ground: &Arc<Ground>,
         id: ReviewId,
     ) -> Result<Arc<Said>, Problem> {
-        if let Some(kept) = self.kept.weighed.said(ground, id) {
+        if let Some(kept) = self.plans.said(ground, id) {
             return Ok(kept);
         }
-        let turn = self.kept.weighed.turn(who).await?;
-        if let Some(kept) = self.kept.weighed.said(ground, id) {
+        let turn = self.plans.turn(who).await?;
+        if let Some(kept) = self.plans.said(ground, id) {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
@@ -274,10 +273,10 @@ impl Control {
         let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
         let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
-        let (kept, ground) = (Arc::clone(&self.kept), Arc::clone(ground));
+        let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
         turn.work(move || {
             let moved_documents = moved_documents(&ground.present, &documents);
-            kept.weighed.worked_out.fetch_add(1, Ordering::Relaxed);
+            plans.worked_out.fetch_add(1, Ordering::Relaxed);
             let said = match moved_documents.is_empty() {
                 true => {
                     let planned = plan(&ground.present, &counting(&edits)).ok();
@@ -285,7 +284,7 @@ impl Control {
                 }
                 false => Said { moved_documents, ..Said::default() },
             };
-            kept.weighed.insert_facts(&ground, id, said)
+            plans.insert_facts(&ground, id, said)
         })
         .await
     }
@@ -293,12 +292,12 @@ impl Control {
     /// The number of submissions planned for pages since the start of the process. Used for
     /// metrics.
     pub fn worked_out(&self) -> u64 {
-        self.kept.weighed.count()
+        self.plans.count()
     }
 
     /// The cached facts of a submission, without planning.
     pub(crate) fn cached_plan_facts(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
-        self.kept.weighed.said(ground, id)
+        self.plans.said(ground, id)
     }
 
     /// Weighs these submissions in the background and waits until `end` at most. Only one call does
@@ -310,8 +309,8 @@ impl Control {
             if missing.is_empty() {
                 return;
             }
-            let Ok(walk) = Arc::clone(&self.kept.weighed.walk).try_lock_owned() else {
-                match timeout_at(end, self.kept.weighed.walk.lock()).await {
+            let Ok(walk) = Arc::clone(&self.plans.walk).try_lock_owned() else {
+                match timeout_at(end, self.plans.walk.lock()).await {
                     Ok(_) => continue,
                     Err(_) => return,
                 }
@@ -320,7 +319,7 @@ impl Control {
             let task = tokio::spawn(async move {
                 let _lock = walk;
                 for id in missing {
-                    if control.kept.weighed.is_over(&ground) {
+                    if control.plans.is_over(&ground) {
                         break;
                     }
                     if let Err(problem) = control.said(None, &ground, id).await {
@@ -523,4 +522,33 @@ impl Kept {
             }
         });
     }
+}
+
+/// The differences between the plan and the approved review; `None` if their hashes are equal.
+pub(crate) fn unlike(
+    row: &SubmissionRow,
+    documents: &[DocumentChange],
+    planned: Option<&Planned>,
+) -> Option<String> {
+    let again = || {
+        Some(
+            "On the current target, the change differs from the reviewed one. Submit it again"
+                .to_owned(),
+        )
+    };
+    let Some(planned) = planned else { return again() };
+    if let Some(refused) = planned.effects.refused.first() {
+        return Some(format!(
+            "Edit {} can no longer take effect: {}",
+            refused.edit, refused.reason
+        ));
+    }
+    if planned.effects.is_empty() {
+        return Some("The proposal changes nothing".to_owned());
+    }
+    let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
+        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)
+        && planned.materialised.changes == documents
+        && planned.risks == review_risks(row);
+    if same { None } else { again() }
 }

@@ -27,12 +27,12 @@ use sqlx::PgConnection;
 use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
 use tokio::time::Instant;
 
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::from_store;
 use crate::proposals::proposal::scope_view;
-use crate::reviews::review::{commits, parse_risks, require_no_token, state_of};
 use crate::reviews::impact::Ground;
+use crate::reviews::review::{commits, parse_risks, require_no_token, state_of};
 use crate::text::{self, at};
 use crate::{Control, cursor};
 

@@ -1,4 +1,4 @@
-//! TODO purpose of reviews
+//! Reviews: submitted proposals, the gate, verdicts, discussion, and planning again after a commit.
 
 pub(crate) mod discussion;
 pub(crate) mod impact;
@@ -6,5 +6,5 @@ pub(crate) mod lists;
 pub(crate) mod replan;
 pub(crate) mod review;
 pub(crate) mod signatures;
-pub(crate) mod summary;
+pub(crate) mod submit;
 pub(crate) mod viewed;

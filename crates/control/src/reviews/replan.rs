@@ -31,10 +31,11 @@ use sqlx::PgConnection;
 use store::intent::{self, EditRow, NewSubmission, ReplanRow, SubmissionRow};
 
 use crate::compute::Beside;
-use crate::proposals::change::{Asked, Planned, counting, plan_on_pool, tell};
-use crate::blueprints::current::Present;
+use crate::current::Present;
 use crate::problems::from_store;
+use crate::proposals::change::{Planned, counting, plan_on_pool, tell};
 use crate::reviews::review::{changed, moved_base, moved_documents, named, review_risks};
+use crate::reviews::submit::Asked;
 use crate::{Control, done, text};
 
 /// How long after a commit further submissions are replanned. The caller waits for the last one
@@ -281,9 +282,8 @@ fn refused(
             |row| format!("edit {seq}, by {}", row.actor_name),
         )
     };
-    let mut findings: Vec<Finding> = refusals
-        .map(|r| Finding { at: name(r.edit), detail: text::sentence(&r.reason) })
-        .collect();
+    let mut findings: Vec<Finding> =
+        refusals.map(|r| Finding { at: name(r.edit), detail: text::sentence(&r.reason) }).collect();
     if findings.is_empty() {
         findings = problem.errors;
     }

@@ -8,8 +8,9 @@ use api::console::{PinChange, Replanned, ReviewState, ReviewView, VerdictView};
 use api::live::{Live, Topic};
 use api::people::Signature;
 use api::{Problem, limits};
+use engine::blueprint::difference;
 use engine::blueprint::difference::Sides;
-use engine::blueprint::{Difference, DocumentChange, difference};
+use engine::blueprint::{Difference, DocumentChange};
 use engine::cluster::Blueprint;
 use engine::gate::access::Access;
 use engine::gate::standing::Standing;
@@ -21,20 +22,20 @@ use engine::gate::{
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PersonId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::StoreError;
 use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
-use store::reading;
+use store::{StoreError, reading};
 use time::OffsetDateTime;
 
+use crate::catalog::version_difference;
 use crate::compute::Beside;
-use crate::proposals::change::Summary;
+use crate::current::{Present, load_deployments};
+use crate::{Control, done};
+
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::{Present, load_deployments};
 use crate::problems::{from_store, no_review};
 use crate::reviews::signatures::{Given, Signed, sign};
+use crate::reviews::submit::Summary;
 use crate::text::{self, at};
-use crate::{Control, done};
-use crate::catalog::version_difference;
 
 /// A submission with all facts that the gate evaluates.
 pub(crate) struct Case {
@@ -84,7 +85,7 @@ impl Control {
             submission: id,
             newest: proposal.state == "open" && proposal.version == row.version,
             unresolved: None,
-            // Requires a plan: see `weighing`.
+            // Requires a plan: see [`crate::reviews::impact`].
             lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
             moved_documents: moved_documents(present, &documents),
@@ -139,7 +140,8 @@ impl Control {
         )
         .await?;
         let contents =
-            version_difference::changes(self, &compute, &difference, &pins, &present.catalog).await?;
+            version_difference::changes(self, &compute, &difference, &pins, &present.catalog)
+                .await?;
         let deceiving =
             self.kept.deceiving.begun(self, &compute, &difference, &pins, &present.catalog).await?;
         let (came_from, became) = self.replanned(&compute, id).await?;

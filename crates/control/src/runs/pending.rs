@@ -17,13 +17,12 @@ use sqlx::PgConnection;
 use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
 
-use crate::cursor;
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
-use crate::problems::from_store;
-use crate::views::{corrupt, reason_text};
+use crate::problems::{corrupt, from_store};
+use crate::runs::list::reason_text;
 use crate::text::{at, count};
-use crate::{Control, done};
+use crate::{Control, cursor, done};
 
 /// The global run limit is a setting of the workers and unknown here, so only their capacity
 /// counts.

@@ -6,11 +6,11 @@ use engine::ids::RoleName;
 use store::{intent, reading};
 
 use crate::deployments::board::{Scene, load_states};
-use crate::Control;
-use crate::proposals::change::{counting, plan_on_pool};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::text::{self, Names};
+use crate::proposals::change::{counting, plan_on_pool};
+use crate::proposals::edit_text::Names;
+use crate::{Control, text};
 
 impl Control {
     /// All chips of a role on a deployment's board, without the board's limit. The role belongs to

@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, Chip, ClashView, EditView, HoldView, JigView,
-    MAX_NODEROLES_PER_CELL, PlaceChoice, ProposalView, RoleChoice, StateCounts, StepState,
-    TrayNode,
+    Board, BoardGroup, BoardRole, Chip, HoldView, JigView, MAX_NODEROLES_PER_CELL, PlaceChoice,
+    ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
@@ -20,24 +19,23 @@ use engine::cluster::NoderoleKey;
 use engine::ids::{
     BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName,
 };
-use engine::plan::clash::{Before, Signed};
+use engine::plan::Effects;
 use engine::plan::effects::Bound;
 use engine::plan::lift::brought;
-use engine::plan::{Along, Clash, Effects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, EditRow, ProposalRow};
+use store::intent::{self};
 use store::reading;
 
 use crate::Control;
 use crate::catalog::barclamps;
-use crate::proposals::change::{Planned, counting, of_others, plan_on_pool, would_join};
+use crate::catalog::roles::attribs;
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::blueprints::current::Present;
 use crate::problems::from_store;
-use crate::blueprints::restore::left_out;
-use crate::views::attribs;
-use crate::text::{Names, at};
+use crate::proposals::change::{Planned, counting, plan_on_pool};
+use crate::proposals::edit_text::Names;
+use crate::proposals::proposal::{left_out, proposal_view};
 
 /// Nodes that the tray lists; further nodes are only counted.
 const MAX_TRAY_NODES: usize = 1_000;
@@ -235,99 +233,6 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     };
     let deployment = DeploymentName::parse(&row.name).map_err(|_| Problem::internal())?;
     Ok(Some(HoldView { deployment, by, reason }))
-}
-
-/// An open proposal, as this person sees it. The caller fills in `submission`, `sent_back` and
-/// `left_out`.
-pub(crate) fn proposal_view(
-    actor: &Actor,
-    present: &Present,
-    names: &Names<'_>,
-    open: &ProposalRow,
-    rows: &[EditRow],
-    planned: &Planned,
-) -> ProposalView {
-    let text = |row: &EditRow| names.edit(&row.edit.edit);
-    let last = rows.iter().rev().find(|r| !r.undone);
-    let first_undone =
-        rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
-    let names_of_authors =
-        rows.iter().flat_map(|r| r.toggled_by_names.iter().chain([&r.actor_name]));
-    let authors: BTreeSet<&str> = names_of_authors.map(String::as_str).collect();
-    let reruns = planned
-        .projection
-        .steps
-        .iter()
-        .filter(|s| matches!(s.change, StepChange::Rerun(_)))
-        .count();
-    let view = |row: &EditRow| EditView {
-        seq: row.edit.seq,
-        text: text(row),
-        actor: row.actor_name.clone(),
-        at: at(row.at),
-        undone: row.undone,
-        touched_by: row.toggled_by_names.clone(),
-    };
-    ProposalView {
-        id: open.id,
-        version: open.version,
-        title: open.title.clone(),
-        authors: authors.into_iter().map(str::to_owned).collect(),
-        would_join: would_join(actor, rows),
-        of_others: of_others(actor, open, rows),
-        edits: rows.iter().map(view).collect(),
-        undo: last.map(text),
-        redo: first_undone.map(text),
-        added: planned.effects.bound.len(),
-        removed: planned.projection.removed.len(),
-        reruns,
-        refused: planned.effects.refused.clone(),
-        clashes: clash_views(present, names, rows, planned),
-        submission: None,
-        sent_back: None,
-        left_out: None,
-    }
-}
-
-/// The current desired state and the side effects of edits, for the description of conflicting
-/// edits.
-struct Meant<'a>(&'a Present, &'a Planned);
-
-impl Before for Meant<'_> {
-    fn along(&self, edit: u32) -> Option<&Along> {
-        self.1.along.get(&edit)
-    }
-
-    fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value> {
-        Some(self.0.blueprint.deployments.get(&deployment)?.doc.roles.get(role)?.data.clone())
-    }
-
-    fn noderole_data(&self, node: NodeId, noderole: &NoderoleKey) -> Option<Value> {
-        Some(self.0.blueprint.noderole(node, noderole)?.1.data.clone())
-    }
-}
-
-pub(crate) fn clash_views(
-    present: &Present,
-    names: &Names<'_>,
-    rows: &[EditRow],
-    planned: &Planned,
-) -> Vec<ClashView> {
-    let counting = rows.iter().filter(|row| !row.undone);
-    let authored: Vec<Signed<'_>> =
-        counting.map(|row| Signed { edit: &row.edit, by: row.actor }).collect();
-    let people: BTreeMap<u32, &str> =
-        rows.iter().map(|row| (row.edit.seq, row.actor_name.as_str())).collect();
-    let by = |seq: u32| people.get(&seq).copied().unwrap_or_default().to_owned();
-    let view = |clash: Clash| ClashView {
-        earlier: clash.earlier,
-        earlier_by: by(clash.earlier),
-        later: clash.later,
-        later_by: by(clash.later),
-        about: names.over(&clash.over),
-        over: clash.over,
-    };
-    clashes(&authored, &Meant(present, planned)).into_iter().map(view).collect()
 }
 
 impl<'a> Scene<'a> {

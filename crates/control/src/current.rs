@@ -60,9 +60,7 @@ pub(crate) struct Kept {
     catalog: RwLock<Arc<Catalog>>,
     skeleton: Arc<Mutex<Option<CachedSkeleton>>>,
     /// Scripts with hidden characters.
-    pub deceiving: crate::catalog::hidden_characters::Known,
-    /// The impact of open submissions.
-    pub weighed: crate::reviews::impact::Kept,
+    pub deceiving: crate::hidden_characters::Known,
 }
 
 /// The skeleton of a root and of the nodes without a document. It depends on nothing else, so it

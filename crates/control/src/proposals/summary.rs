@@ -15,9 +15,10 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::plan::effects::{NodeMove, Why};
 use engine::plan::{Effects, NumberedEdit};
 
+use crate::current::Present;
 use crate::proposals::change::Planned;
-use crate::blueprints::current::Present;
-use crate::text::{self, Names, some_of};
+use crate::proposals::edit_text::Names;
+use crate::text::{self, some_of};
 
 /// Maximum number of reasons for re-runs in a summary.
 const MAX_REASONS: usize = 5;
@@ -92,10 +93,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
     let reruns: Vec<String> =
         consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
     if !reruns.is_empty() {
-        rest.push(format!(
-            "Runs again: {}.",
-            text::first_of(&reruns, consequences.restarts.count)
-        ));
+        rest.push(format!("Runs again: {}.", text::first_of(&reruns, consequences.restarts.count)));
     }
     let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
     if downstream > 0 {
@@ -431,8 +429,7 @@ fn lacks(consequences: &Consequences) -> Vec<String> {
 fn waits(effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     if !effects.rewired.is_empty() {
-        lines
-            .push(format!("{} for other parents than before.", text::wait(effects.rewired.len())));
+        lines.push(format!("{} for other parents than before.", text::wait(effects.rewired.len())));
     }
     let on = effects.jigs.iter().filter(|switch| switch.active);
     lines.extend(on.map(|switch| {
@@ -446,7 +443,7 @@ fn waits(effects: &Effects) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::reviews::summary::*;
+    use crate::proposals::summary::*;
 
     fn lines(n: usize) -> Vec<String> {
         (1..=n).map(|n| format!("line {n}")).collect()
