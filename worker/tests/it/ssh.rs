@@ -164,8 +164,15 @@ async fn run_survives_broken_connection_with_complete_log() {
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
-    let pieces =
-        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces = store::running::read_log_range(
+        bed.cluster.server(),
+        run,
+        0,
+        2 * worker::log::MAX_LOG,
+        100_000,
+    )
+    .await
+    .expect("a log");
     let mut log = Vec::new();
     for piece in pieces {
         assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
@@ -265,8 +272,15 @@ async fn flood_of_output_is_cut_with_notice() {
     worker.stop().await;
     let run = bed.cluster.runs(0, "floods").await.remove(0);
     let run = engine::ids::RunId(run.id);
-    let pieces =
-        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces = store::running::read_log_range(
+        bed.cluster.server(),
+        run,
+        0,
+        2 * worker::log::MAX_LOG,
+        100_000,
+    )
+    .await
+    .expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
     assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();

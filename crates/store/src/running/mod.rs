@@ -39,7 +39,7 @@ pub use job::{
     visible_steps,
 };
 pub use locks::lock_apply_shared;
-pub use log::{LogPiece, append_log, read_log, read_log_range};
+pub use log::{LogPiece, append_log, read_log_range};
 pub use looking::{
     AsOf, DueNode, Looked, due_nodes, orphaned_attempts, reached_addresses, record_health_check,
 };
