@@ -364,7 +364,7 @@ pub(crate) async fn side(
 
 pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Problem> {
     let corrupt = || {
-        tracing::error!(target_number = row.number, "cannot read the row of a target");
+        tracing::error!(blueprint = row.number, "cannot read the row of a blueprint");
         Problem::internal()
     };
     let kind = match row.kind.as_str() {
