@@ -492,7 +492,7 @@ impl Preparing {
         if approval.objecting > 0 || approval.approving < i64::from(needed) {
             return Err(broken(format!(
                 "review {} of target {target} has {} of {}, and {}",
-                approval.submission.unwrap_or_default(),
+                approval.review.unwrap_or_default(),
                 approval.approving,
                 many(i64::from(needed), "approval"),
                 many(approval.objecting, "objection")

@@ -185,7 +185,7 @@ async fn audit_is_listed_verified_and_exported() {
     let held = proven.chain;
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
     assert!(
-        proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1,
+        proven.whole && proven.totals.blueprints == 2 && proven.totals.verdicts == 1,
         "{proven:?}"
     );
     let later = house.send_get("/api/v1/audit/export?after=2", &ada).await;

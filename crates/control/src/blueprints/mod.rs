@@ -399,7 +399,7 @@ pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Prob
         enabled: row.enabled,
         at: at(row.at),
         by: row.by.clone(),
-        submission: row.submission.map(ReviewId),
+        submission: row.review.map(ReviewId),
         title,
         deployment: row.deployment.clone(),
         authors: row.authors.clone(),

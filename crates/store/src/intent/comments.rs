@@ -154,7 +154,7 @@ pub async fn set_resolved(
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
-         WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2 IS NOT NULL)",
+         WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2::uuid IS NOT NULL)",
     )
     .bind(thread.0)
     .bind(by.map(|p| p.0))

@@ -93,7 +93,7 @@ pub async fn set_hold(
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
         "UPDATE deployment SET held_by = $2, held_reason = $3, held_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
-         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2 IS NOT NULL)",
+         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2::uuid IS NOT NULL)",
     )
     .bind(deployment.0)
     .bind(hold.map(|(by, _)| by.0))

@@ -393,7 +393,7 @@ pub async fn find_proposals(
     find: &FindProposals,
 ) -> Result<Vec<ProposalLine>, StoreError> {
     let (sign, direction) = if find.order.descending { ("<", "DESC") } else { (">", "ASC") };
-    let (compared, order_by) = match find.order.by {
+    let (after_cursor, order_by) = match find.order.by {
         ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {direction}")),
         ProposalSort::Deployment => (
             format!("(d.name, p.id) {sign} ($6, $1)"),
@@ -405,7 +405,7 @@ pub async fn find_proposals(
         Some([Key::Number(id)]) => (None, Some(*id)),
         _ => (None, None),
     };
-    let compared = if id.is_some() { compared } else { "true".to_owned() };
+    let after_cursor = if id.is_some() { after_cursor } else { "true".to_owned() };
     type Row =
         (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
     let query = format!(
@@ -414,7 +414,7 @@ pub async fn find_proposals(
          ARRAY(SELECT DISTINCT w.name FROM edit e JOIN person w ON w.id = e.actor WHERE e.proposal_id = p.id ORDER BY w.name), s.id \
          FROM proposal p JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id \
          LEFT JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
-         WHERE p.state = 'open' AND {compared} AND ($2::uuid IS NULL OR p.deployment_id = $2) \
+         WHERE p.state = 'open' AND {after_cursor} AND ($2::uuid IS NULL OR p.deployment_id = $2) \
          AND ($3::uuid IS NULL OR p.created_by = $3 OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $3)) \
          AND NOT ($4 AND s.id IS NOT NULL) \
          AND ($5::text IS NULL OR position(lower($5) IN lower(d.name)) > 0 OR position(lower($5) IN lower(n.fqdn)) > 0) \

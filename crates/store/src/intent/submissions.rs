@@ -345,7 +345,7 @@ pub async fn able(
 ) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
         "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
-           THEN ARRAY(SELECT w FROM unnest($1) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
+           THEN ARRAY(SELECT w FROM unnest($1::text[]) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
          FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
     let able = sqlx::query_as(sqlx::AssertSqlSafe(sql));

@@ -12,7 +12,7 @@ pub struct FirstStepsRow {
     /// They edited a proposal other than the demo's initial change.
     pub edited: bool,
     /// Their latest review.
-    pub submission: Option<i64>,
+    pub review: Option<i64>,
     /// Another person gave a verdict on one of their reviews.
     pub judged: bool,
     /// A review of theirs was committed.

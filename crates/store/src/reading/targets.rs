@@ -27,7 +27,7 @@ pub struct TargetRow {
     /// Who committed it.
     pub by: Option<String>,
     /// The review that it commits.
-    pub submission: Option<i64>,
+    pub review: Option<i64>,
     /// The title of the review.
     pub title: Option<String>,
     /// The deployment of the proposal.

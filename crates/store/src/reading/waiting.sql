@@ -122,5 +122,5 @@ SELECT c.wait, c.total, c.place, EXISTS (SELECT FROM cut WHERE cut.state = c.sta
 FROM counted c JOIN step s ON s.id = c.id JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id
 JOIN deployment d ON d.id = r.deployment_id
 LEFT JOIN run o ON o.step_id = s.id AND o.ended_at IS NULL LEFT JOIN worker w ON w.id = o.worker_id
-WHERE c.place <= CASE WHEN c.wait = $9 THEN $10 ELSE $11 END
+WHERE c.place <= CASE WHEN c.wait = $9 THEN $10::bigint ELSE $11::bigint END
 ORDER BY c.wait, c.place

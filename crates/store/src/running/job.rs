@@ -243,7 +243,7 @@ pub struct Approval {
     /// genesis, change or switch.
     pub kind: String,
     /// The review of a change.
-    pub submission: Option<i64>,
+    pub review: Option<i64>,
     /// The number of approvals that it needed.
     pub needed: Option<i32>,
     pub risk: Option<Vec<String>>,

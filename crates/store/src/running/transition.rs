@@ -382,7 +382,9 @@ async fn end_row(
     let (result, bytes) = end.returned();
     // The server ends runs that no worker has leased, and has no privilege to write results.
     let returned = match &result {
-        Some(_) => "result = CASE WHEN nd.removed_in IS NULL THEN $7 END, result_bytes = $8,",
+        Some(_) => {
+            "result = CASE WHEN nd.removed_in IS NULL THEN $7::jsonb END, result_bytes = $8,"
+        }
         None => "",
     };
     let sql = format!(
@@ -461,7 +463,7 @@ async fn store_late_result(
 ) -> Result<(), StoreError> {
     let (result, bytes) = end.returned();
     let node: Option<Uuid> = sqlx::query_scalar(
-        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3 END, result_bytes = $5,
+        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3::jsonb END, result_bytes = $5,
            error = coalesce($4, r.error)
          FROM node nd WHERE r.id = $1 AND r.worker_id = $2 AND r.state = 'ended' AND r.outcome = 'lost' AND nd.id = r.node_id
          RETURNING r.node_id",
