@@ -422,16 +422,16 @@ impl Preparing {
         row_check.expect_equal("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
         let exclusive = role.run.exclusive && !node.phantom;
         row_check.expect_equal("step", "exclusive", rows.step_exclusive, exclusive)?;
-        row_check.expect_equal("step", "instant", rows.instant, is_immediate(&role))?;
+        row_check.expect_equal("step", "immediate", rows.immediate, is_immediate(&role))?;
         row_check.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
         row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
         row_check.expect_equal("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
         row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (lane, _, _) = role.lane();
-        row_check.expect_equal("lane", "name", rows.lane.as_str(), lane.as_str())?;
+        row_check.expect_equal("concurrency_group", "name", rows.lane.as_str(), lane.as_str())?;
         row_check.expect_equal(
-            "lane",
+            "concurrency_group",
             "deployment_id",
             rows.lane_deployment,
             noderole.deployment.0,
@@ -439,7 +439,7 @@ impl Preparing {
         // A run keeps the values that its step had at the claim.
         if facts.head_root == facts.target_root {
             row_check.expect_equal("run", "exclusive", facts.exclusive, exclusive)?;
-            row_check.expect_equal("run", "lane_id", rows.same_lane, true)?;
+            row_check.expect_equal("run", "concurrency_group_id", rows.same_lane, true)?;
         }
         let parents = |of: &[(NoderoleId, EdgeKind)]| {
             of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>()
@@ -472,7 +472,7 @@ impl Preparing {
             let node = self.objects.node(*node).await?;
             let Some(noderole) = node.noderoles.get(&key) else { continue };
             let role = self.objects.role(noderole.role).await?;
-            row_check.expect_equal("step", "instant", parent.instant, is_immediate(&role))?;
+            row_check.expect_equal("step", "immediate", parent.immediate, is_immediate(&role))?;
         }
         Ok(())
     }
@@ -491,8 +491,8 @@ impl Preparing {
         let needed = required_approvals(&self.objects, &approval).await?;
         if approval.objecting > 0 || approval.approving < i64::from(needed) {
             return Err(broken(format!(
-                "submission {} of target {target} has {} of {}, and {}",
-                approval.submission.unwrap_or_default(),
+                "review {} of target {target} has {} of {}, and {}",
+                approval.review.unwrap_or_default(),
                 approval.approving,
                 many(i64::from(needed), "approval"),
                 many(approval.objecting, "objection")
@@ -631,7 +631,7 @@ impl VisibleNoderole {
                 system: &self.step.system_data,
                 user: &self.documents.noderole.data,
             },
-            wall: Wall { value: &self.step.wall, run: self.step.wall_run },
+            wall: Wall { value: &self.step.output, run: self.step.output_run },
         }
     }
 
@@ -699,7 +699,7 @@ struct ParentRow {
     fqdn: String,
     kind: EdgeKind,
     state: String,
-    instant: bool,
+    immediate: bool,
     skipped: bool,
 }
 
@@ -843,7 +843,7 @@ pub(crate) async fn required_approvals(
     let risks = risks
         .collect::<Result<BTreeSet<_>, _>>()
         .map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-    let current = approval.policy.as_ref().ok_or_else(|| broken("a submission has no policy"))?;
+    let current = approval.policy.as_ref().ok_or_else(|| broken("a review has no policy"))?;
     let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
     for hash in std::iter::once(current).chain(&approval.new_policy) {
         let hash = Hash::from_bytes(hash)

@@ -11,35 +11,35 @@
 CREATE OR REPLACE FUNCTION is_listed(kind text, id uuid) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
-  SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
-                 LEFT JOIN submission_document d ON d.submission_id = t.submission_id
+  SELECT EXISTS (SELECT FROM blueprint t JOIN head h ON h.epoch = t.epoch
+                 LEFT JOIN review_document d ON d.review_id = t.review_id
                    AND d.kind = is_listed.kind AND d.id = is_listed.id
                  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR d.id IS NOT NULL))
 $$;
 
 -- Roles whose data in a deployment the review changes.
-CREATE OR REPLACE FUNCTION told_roles(submission bigint)
+CREATE OR REPLACE FUNCTION told_roles(review bigint)
 RETURNS TABLE (deployment_id uuid, role text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
 SET jit = off AS $$
-  SELECT d.id, o.key FROM submission_document d
+  SELECT d.id, o.key FROM review_document d
   CROSS JOIN LATERAL (SELECT
     (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
     (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o
       WHERE o.hash = d.new_hash) AS is_now) doc
   CROSS JOIN LATERAL jsonb_each(doc.was -> 'roles') o
-  WHERE d.submission_id = submission AND d.kind = 'deployment' AND doc.is_now -> 'roles' ? o.key
+  WHERE d.review_id = review AND d.kind = 'deployment' AND doc.is_now -> 'roles' ? o.key
     AND doc.is_now -> 'roles' -> o.key -> 'data' IS DISTINCT FROM o.value -> 'data'
 $$;
 
 -- Returns nothing outside a commit, where guard_intent rejects the change. No search path of its
 -- own, because every statement on steps calls it.
-CREATE OR REPLACE FUNCTION committed_here(OUT number bigint, OUT submission bigint,
+CREATE OR REPLACE FUNCTION committed_here(OUT number bigint, OUT review bigint,
   OUT genesis boolean) LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  SELECT t.number, t.submission_id, t.kind OPERATOR(pg_catalog.=) 'genesis' INTO number, submission,
+  SELECT t.number, t.review_id, t.kind OPERATOR(pg_catalog.=) 'genesis' INTO number, review,
     genesis
-  FROM public.target t JOIN public.head h ON h.epoch OPERATOR(pg_catalog.=) t.epoch
+  FROM public.blueprint t JOIN public.head h ON h.epoch OPERATOR(pg_catalog.=) t.epoch
   WHERE t.xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned()
     AND t.kind OPERATOR(pg_catalog.<>) 'switch';
 END $$;
@@ -73,7 +73,7 @@ BEGIN
   END IF;
   IF TG_OP = 'INSERT' THEN
     SELECT n.id INTO named FROM is_now n WHERE NOT EXISTS (
-      SELECT FROM submission_document d WHERE d.submission_id = here.submission AND d.kind = 'node'
+      SELECT FROM review_document d WHERE d.review_id = here.review AND d.kind = 'node'
         AND d.id = n.node_id) LIMIT 1;
   ELSE
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
@@ -82,15 +82,15 @@ BEGIN
            (o.deployment_id, o.disposition, o.role_hash, o.data, o.doc) AND (
              -- Documents do not contain removed noderoles.
              o.disposition = 'gone' AND n.disposition = 'gone' OR NOT EXISTS (
-             SELECT FROM submission_document d WHERE d.submission_id = here.submission
+             SELECT FROM review_document d WHERE d.review_id = here.review
                AND d.kind = 'node' AND d.id = n.node_id))) LIMIT 1;
   END IF;
   IF named IS NULL THEN
     -- A row may not name a deployment or role that differs from the documents.
     WITH doc AS MATERIALIZED (
       SELECT d.id, convert_from(o.body, 'UTF8')::jsonb -> 'noderoles' AS carried
-      FROM submission_document d JOIN object o ON o.hash = d.new_hash
-      WHERE d.submission_id = here.submission AND d.kind = 'node'
+      FROM review_document d JOIN object o ON o.hash = d.new_hash
+      WHERE d.review_id = here.review AND d.kind = 'node'
         AND d.id IN (SELECT x.node_id FROM is_now x))
     SELECT n.id INTO named FROM is_now n JOIN doc d ON d.id = n.node_id
     WHERE n.disposition = 'in_service'
@@ -116,7 +116,7 @@ RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, e
   needs text, place text, freezes_node boolean,
                retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint,
                  join_after text, priority int,
-               lane text, max_running bigint, mode text, keeps boolean)
+               concurrency_group text, max_running bigint, mode text, keeps boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
 SET jit = off AS $$
   SELECT r.b ->> 'jig', r.b ->> 'jig_class' = 'noop',
@@ -144,15 +144,15 @@ $$;
 -- The first of these steps whose columns differ from its role. NULL if all match.
 CREATE OR REPLACE FUNCTION step_unlike_role(steps uuid[]) RETURNS uuid LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
-  WITH said AS MATERIALIZED (
+  WITH written AS MATERIALIZED (
     SELECT s.*, r.role_hash, d.phantom FROM step s JOIN noderole r ON r.id = s.noderole_id
       JOIN node d ON d.id = s.node_id
     WHERE s.id = ANY(steps)),
   roles AS MATERIALIZED (
-    SELECT x.role_hash, c.* FROM (SELECT DISTINCT role_hash FROM said) x
+    SELECT x.role_hash, c.* FROM (SELECT DISTINCT role_hash FROM written) x
       CROSS JOIN LATERAL role_columns(x.role_hash) c)
-  SELECT s.id FROM said s JOIN roles o ON o.role_hash = s.role_hash
-  WHERE (s.jig, s.destructive, s.instant, s.exclusive, s.needs, s.place, s.freezes_node, s.retries,
+  SELECT s.id FROM written s JOIN roles o ON o.role_hash = s.role_hash
+  WHERE (s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.place, s.freezes_node, s.retries,
     s.backoff_s, s.timeout_s,
          s.join_kind, s.join_n, s.join_after, s.priority) IS DISTINCT FROM
         (o.jig, o.destructive, o.milestone AND o.noop, o.exclusive AND NOT s.phantom, o.needs,
@@ -174,10 +174,10 @@ BEGIN
     SELECT n.id INTO named FROM is_now n
     WHERE n.state NOT IN ('blocked', 'todo') OR n.applied_generation <> 0 OR n.failures <> 0
       OR n.generation <> here.number
-       OR n.cause IS NOT NULL OR n.error IS NOT NULL OR n.wall IS NOT NULL OR n.wall_run IS NOT NULL
+       OR n.cause IS NOT NULL OR n.error IS NOT NULL OR n.output IS NOT NULL OR n.output_run IS NOT NULL
           OR n.results IS NOT NULL
        OR NOT here.genesis AND NOT EXISTS (
-         SELECT FROM submission_document d WHERE d.submission_id = here.submission
+         SELECT FROM review_document d WHERE d.review_id = here.review
            AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
   ELSE
     SELECT o.id INTO named FROM was o LEFT JOIN is_now n ON n.id = o.id
@@ -188,22 +188,22 @@ BEGIN
       OR o.state = 'gone' AND n.state = 'gone'
         AND to_jsonb(n) - ARRAY['node_fits', 'node_up']
           IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
-      OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}'
+      OR n.disruption_budget_ids <> o.disruption_budget_ids AND n.disruption_budget_ids <> '{}'
          OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
-      OR ((n.lane_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.instant, n.needs,
-        n.place, n.budget_ids, n.freezes_node,
+      OR ((n.concurrency_group_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.immediate, n.needs,
+        n.place, n.disruption_budget_ids, n.freezes_node,
            n.retries, n.backoff_s, n.timeout_s, n.join_kind, n.join_n, n.join_after, n.skipped,
              n.state = 'gone') IS DISTINCT FROM
-          (o.lane_id, o.rank, o.priority, o.jig, o.exclusive, o.destructive, o.instant, o.needs,
-            o.place, o.budget_ids, o.freezes_node,
+          (o.concurrency_group_id, o.rank, o.priority, o.jig, o.exclusive, o.destructive, o.immediate, o.needs,
+            o.place, o.disruption_budget_ids, o.freezes_node,
            o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.skipped,
              o.state = 'gone')
           OR (n.generation, n.content_hash) <> (o.generation, o.content_hash) AND NOT EXISTS (
-            SELECT FROM noderole r JOIN told_roles(here.submission) t
+            SELECT FROM noderole r JOIN told_roles(here.review) t
               ON t.deployment_id = r.deployment_id AND t.role = r.role
             WHERE r.id = n.noderole_id))
         AND NOT here.genesis AND NOT EXISTS (
-          SELECT FROM submission_document d WHERE d.submission_id = here.submission
+          SELECT FROM review_document d WHERE d.review_id = here.review
             AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
   END IF;
   IF named IS NOT NULL THEN
@@ -216,23 +216,23 @@ BEGIN
   ELSE
     SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> 'gone'
-      AND (n.jig, n.exclusive, n.destructive, n.instant, n.needs, n.place, n.freezes_node,
+      AND (n.jig, n.exclusive, n.destructive, n.immediate, n.needs, n.place, n.freezes_node,
         n.retries, n.backoff_s, n.timeout_s,
            n.join_kind, n.join_n, n.join_after, n.priority) IS DISTINCT FROM
-          (o.jig, o.exclusive, o.destructive, o.instant, o.needs, o.place, o.freezes_node,
+          (o.jig, o.exclusive, o.destructive, o.immediate, o.needs, o.place, o.freezes_node,
             o.retries, o.backoff_s, o.timeout_s,
            o.join_kind, o.join_n, o.join_after, o.priority);
     IF named IS NULL THEN
       -- An immediate step becomes ACTIVE only with all the parents that its document names.
       SELECT n.id INTO named FROM is_now n JOIN was o ON o.id = n.id
         JOIN noderole r ON r.id = n.noderole_id
-      JOIN submission_document d ON d.submission_id = here.submission AND d.kind = 'node'
+      JOIN review_document d ON d.review_id = here.review AND d.kind = 'node'
         AND d.id = n.node_id
       JOIN object b ON b.hash = d.new_hash
       CROSS JOIN LATERAL jsonb_array_elements(
         convert_from(b.body, 'UTF8')::jsonb #> ARRAY['noderoles', noderole_key(r.role, r.instance),
           'parents']) w
-      WHERE n.instant AND n.state = 'active' AND o.state <> 'active' AND NOT EXISTS (
+      WHERE n.immediate AND n.state = 'active' AND o.state <> 'active' AND NOT EXISTS (
         SELECT FROM edge e JOIN step p ON p.id = e.parent
         WHERE e.child = n.id AND p.noderole_id = (w ->> 'parent')::uuid AND e.kind = w ->> 'kind')
           LIMIT 1;
@@ -262,8 +262,8 @@ BEGIN
   END IF;
   SELECT e.child INTO named FROM (SELECT DISTINCT child FROM touched) e
     JOIN step s ON s.id = e.child
-  WHERE NOT EXISTS (SELECT FROM submission_document d
-                    WHERE d.submission_id = here.submission AND d.kind = 'node'
+  WHERE NOT EXISTS (SELECT FROM review_document d
+                    WHERE d.review_id = here.review AND d.kind = 'node'
                       AND d.id = s.node_id) LIMIT 1;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('an edge of step ' || named);
@@ -288,9 +288,9 @@ CREATE TRIGGER guard_never AFTER DELETE ON noderole FOR EACH STATEMENT
 CREATE TRIGGER guard_never AFTER DELETE ON step FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON deployment FOR EACH STATEMENT
   EXECUTE FUNCTION guard_never();
-CREATE TRIGGER guard_never AFTER DELETE ON lane FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
+CREATE TRIGGER guard_never AFTER DELETE ON concurrency_group FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 -- Documents do not contain disruption budgets yet.
-CREATE TRIGGER guard_never AFTER INSERT OR UPDATE OR DELETE ON budget FOR EACH STATEMENT
+CREATE TRIGGER guard_never AFTER INSERT OR UPDATE OR DELETE ON disruption_budget FOR EACH STATEMENT
   EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never AFTER DELETE ON jig FOR EACH STATEMENT EXECUTE FUNCTION guard_never();
 CREATE TRIGGER guard_never_class AFTER UPDATE ON jig FOR EACH ROW
@@ -319,16 +319,16 @@ CREATE TRIGGER guard_written AFTER UPDATE OF fqdn, deployment_id, phantom, remov
 CREATE TRIGGER guard_written_insert AFTER INSERT ON node FOR EACH ROW
   EXECUTE FUNCTION guard_listed_document();
 
--- A blueprint adds rows to the target history with its own number only.
+-- A blueprint lists its deployments with its own number only.
 CREATE OR REPLACE FUNCTION guard_line() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NEW.number IS DISTINCT FROM (committed_here()).number THEN
-    PERFORM refuse_unlisted('the target history of deployment ' || NEW.deployment_id);
+  IF NEW.blueprint_number IS DISTINCT FROM (committed_here()).number THEN
+    PERFORM refuse_unlisted('the blueprint history of deployment ' || NEW.deployment_id);
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_line BEFORE INSERT ON target_deployment FOR EACH ROW
+CREATE TRIGGER guard_line BEFORE INSERT ON blueprint_deployment FOR EACH ROW
   EXECUTE FUNCTION guard_line();
 
 CREATE OR REPLACE FUNCTION guard_head_no() RETURNS trigger
@@ -347,20 +347,20 @@ CREATE TRIGGER guard_written_head AFTER UPDATE OF head_no, removed_in ON deploym
 -- *system* switches jigs off. Both are checked at the end of the transaction, or earlier on request
 -- (SET CONSTRAINTS). Every statement compares noderoles with the documents, so they match at that
 -- moment too.
-CREATE OR REPLACE FUNCTION guard_lane_role() RETURNS trigger
+CREATE OR REPLACE FUNCTION guard_concurrency_group_role() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   -- Fast path: usually the group's name is a role's name and there is no limit.
   IF NOT EXISTS (SELECT FROM noderole n CROSS JOIN LATERAL role_columns(n.role_hash) r
                  WHERE n.deployment_id = NEW.deployment_id AND n.role = NEW.name
                    AND n.disposition = 'in_service'
-                   AND (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name,
+                   AND (r.concurrency_group, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name,
                      NEW.max_running::bigint, NEW.mode))
      AND NOT EXISTS (SELECT FROM (SELECT DISTINCT n.role_hash FROM noderole n
                                   WHERE n.deployment_id = NEW.deployment_id
                                     AND n.disposition = 'in_service') x
                      CROSS JOIN LATERAL role_columns(x.role_hash) r
-                     WHERE (r.lane, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name,
+                     WHERE (r.concurrency_group, r.max_running, r.mode) IS NOT DISTINCT FROM (NEW.name,
                        NEW.max_running::bigint, NEW.mode))
      AND NOT owns_tables() THEN
     RAISE EXCEPTION 'No role of the deployment defines these limits for concurrency group %',
@@ -368,9 +368,9 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER guard_lane_role AFTER INSERT OR UPDATE ON lane
+CREATE CONSTRAINT TRIGGER guard_concurrency_group_role AFTER INSERT OR UPDATE ON concurrency_group
   DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_lane_role();
+  FOR EACH ROW EXECUTE FUNCTION guard_concurrency_group_role();
 
 CREATE OR REPLACE FUNCTION guard_jig_active() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -389,10 +389,10 @@ CREATE OR REPLACE FUNCTION note_projected(number bigint) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   -- A commit that has been compared stays compared until it ends.
   DELETE FROM projected WHERE xid <> pg_current_xact_id();
-  INSERT INTO projected (number, xid)
-  SELECT t.number, t.xid FROM target t WHERE t.number = note_projected.number
+  INSERT INTO projected (blueprint_number, xid)
+  SELECT t.number, t.xid FROM blueprint t WHERE t.number = note_projected.number
     AND t.xid = pg_current_xact_id()
-    AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number)
+    AND NOT EXISTS (SELECT FROM projected p WHERE p.blueprint_number = t.number)
 $$;
 
 -- At the end of the commit, every row of a listed document matches that document.
@@ -405,8 +405,8 @@ BEGIN
     RETURN NULL;
   END IF;
   WITH listed AS MATERIALIZED (
-    SELECT d.kind, d.id, d.old_hash, d.new_hash FROM submission_document d
-      WHERE d.submission_id = NEW.submission_id
+    SELECT d.kind, d.id, d.old_hash, d.new_hash FROM review_document d
+      WHERE d.review_id = NEW.review_id
     UNION ALL
     SELECT r.kind, r.id, NULL, r.hash FROM root_documents(NEW.root) r WHERE NEW.kind = 'genesis'),
   doc AS MATERIALIZED (
@@ -414,7 +414,7 @@ BEGIN
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = l.old_hash) AS was,
       (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = l.new_hash) AS is_now
     FROM listed l),
-  told AS MATERIALIZED (SELECT t.deployment_id, t.role FROM told_roles(NEW.submission_id) t),
+  told AS MATERIALIZED (SELECT t.deployment_id, t.role FROM told_roles(NEW.review_id) t),
   carried AS MATERIALIZED (
     SELECT doc.id AS node_id, k.key, split_part(k.key, '/', 1) AS role,
       CASE WHEN k.key LIKE '%/%' THEN split_part(k.key, '/', 2)::int ELSE 0 END AS instance,
@@ -466,10 +466,10 @@ BEGIN
     UNION ALL SELECT * FROM (
       SELECT 'step of ' || c.key || ' on ' || c.node_id
         FROM step_of c JOIN roles o ON o.role = c.nr ->> 'role'
-      LEFT JOIN step s ON s.id = c.step_id LEFT JOIN lane l ON l.id = s.lane_id
-      WHERE s.id IS NULL OR s.state = 'gone' OR s.skipped IS NOT NULL OR s.budget_ids <> '{}'
+      LEFT JOIN step s ON s.id = c.step_id LEFT JOIN concurrency_group l ON l.id = s.concurrency_group_id
+      WHERE s.id IS NULL OR s.state = 'gone' OR s.skipped IS NOT NULL OR s.disruption_budget_ids <> '{}'
         OR s.node_id <> c.node_id
-        OR (s.rank, s.jig, s.destructive, s.instant, s.exclusive, s.needs, s.place, s.freezes_node)
+        OR (s.rank, s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.place, s.freezes_node)
            IS DISTINCT FROM ((c.nr ->> 'rank')::int, o.jig, o.destructive, o.milestone
              AND o.noop, o.exclusive AND NOT c.phantom,
                              o.needs, o.place, o.freezes_node)
@@ -477,7 +477,7 @@ BEGIN
            IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n,
              o.join_after, o.priority)
         OR (l.deployment_id, l.name, l.max_running::bigint, l.mode)
-           IS DISTINCT FROM ((c.nr ->> 'deployment')::uuid, o.lane, o.max_running, o.mode)
+           IS DISTINCT FROM ((c.nr ->> 'deployment')::uuid, o.concurrency_group, o.max_running, o.mode)
         -- Exactly the new and changed steps get the generation of this blueprint.
         OR (s.generation = NEW.number) IS DISTINCT FROM (c.before IS NULL
              OR c.before -> 'reruns' IS DISTINCT FROM c.nr -> 'reruns'
@@ -534,11 +534,11 @@ BEGIN
     UNION ALL SELECT * FROM (
       SELECT 'head_no of ' || d.name FROM deployment d
       WHERE d.head_no = NEW.number AND NEW.kind = 'change' AND d.id NOT IN (SELECT w.deployment_id
-        FROM written_by(NEW.submission_id) w)
+        FROM written_by(NEW.review_id) w)
       LIMIT 5) i
     UNION ALL SELECT * FROM (
-      SELECT 'the target history of deployment ' || coalesce(t.deployment_id, d.id)
-        FROM (SELECT * FROM target_deployment t WHERE t.number = NEW.number) t
+      SELECT 'the blueprint history of deployment ' || coalesce(t.deployment_id, d.id)
+        FROM (SELECT * FROM blueprint_deployment t WHERE t.blueprint_number = NEW.number) t
       FULL JOIN (SELECT * FROM deployment d WHERE d.head_no = NEW.number) d
         ON d.id = t.deployment_id
       WHERE d.id IS NULL OR t.deployment_id IS NULL LIMIT 5) k
@@ -546,11 +546,11 @@ BEGIN
       SELECT 'noderoles' WHERE NEW.kind = 'genesis'
         AND (SELECT count(*) FROM noderole) <> (SELECT count(*) FROM carried)) j) x;
   IF named IS NOT NULL AND NOT owns_tables() THEN
-    RAISE EXCEPTION 'Target % leaves rows that differ from its documents: %', NEW.number, named
+    RAISE EXCEPTION 'Blueprint % leaves rows that differ from its documents: %', NEW.number, named
       USING ERRCODE = 'GY054', HINT = 'The rows of a commit must match its documents.';
   END IF;
   PERFORM note_projected(NEW.number);
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER guard_rows AFTER INSERT ON target DEFERRABLE INITIALLY DEFERRED
+CREATE CONSTRAINT TRIGGER guard_rows AFTER INSERT ON blueprint DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_rows();

@@ -530,7 +530,7 @@ impl Cluster {
     }
 
     pub async fn wall(&self, node: usize, role: &str) -> Option<Value> {
-        sqlx::query_scalar("SELECT wall FROM step WHERE id = $1")
+        sqlx::query_scalar("SELECT output FROM step WHERE id = $1")
             .bind(self.step(node, role).0)
             .fetch_one(self.pool())
             .await

@@ -106,7 +106,7 @@ async fn aliveness_changes_after_several_health_checks() {
     let of_node =
         "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
     assert_eq!(bed.cluster.count(of_node).await, 1);
-    let looks = bed.cluster.count("node_look WHERE reached AND address LIKE '127.%'").await;
+    let looks = bed.cluster.count("health_check WHERE reached AND address LIKE '127.%'").await;
     assert!(looks >= 1);
 
     bed.testbed.node(0).stop();
@@ -120,11 +120,11 @@ async fn aliveness_changes_after_several_health_checks() {
         panic!("it never came to: {condition}");
     };
     until("node WHERE transport = 'ssh' AND NOT alive").await;
-    let failed = bed.cluster.count("node_look WHERE NOT reached").await;
+    let failed = bed.cluster.count("health_check WHERE NOT reached").await;
     assert!(failed >= i64::from(engine::alive::FAILURE_THRESHOLD), "{failed} looks");
     let refused = bed
         .cluster
-        .count("node_look WHERE NOT reached AND said LIKE '%Cannot reach the node: 127.%refused%'")
+        .count("health_check WHERE NOT reached AND detail LIKE '%Cannot reach the node: 127.%refused%'")
         .await;
     assert!(refused >= 1, "what is kept says where and why");
     bed.testbed.node(0).restart().expect("it comes back");

@@ -67,7 +67,10 @@ impl Control {
         let layered = layers(
             step,
             data.own(role),
-            row.step.wall.as_ref().map(|value| Wall { value, run: row.step.wall_run.map(RunId) }),
+            row.step
+                .output
+                .as_ref()
+                .map(|value| Wall { value, run: row.step.output_run.map(RunId) }),
         )
         .map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
@@ -91,11 +94,11 @@ impl Control {
             applied: (row.step.applied_generation > 0)
                 .then_some(BlueprintNumber(row.step.applied_generation)),
             role_hash: role_hash.short(),
-            layers: data.layers(role, row.step.wall.as_ref()),
+            layers: data.layers(role, row.step.output.as_ref()),
             merged: mask(&layered.value),
             provenance: sources.take(MAX_VALUES).collect(),
             values: layered.sources.len(),
-            wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
+            wall: row.step.output.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
             parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,

@@ -147,7 +147,7 @@ impl Control {
         intent::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
         let id = intent::insert_submission(on, new).await.map_err(from_store)?;
         let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
-        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail)
+        intent::append_audit(on, actor, "review.submit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;

@@ -262,7 +262,7 @@ async fn run_of_removed_noderole_is_not_applied() {
     };
     running::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
-        sqlx::query_as("SELECT state, applied_generation, wall FROM step")
+        sqlx::query_as("SELECT state, applied_generation, output FROM step")
             .fetch_all(&pool)
             .await
             .unwrap();
@@ -518,9 +518,9 @@ async fn board_shows_states_among_many_steps() {
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash) \
          SELECT gen_random_uuid(), r.node_id, r.role, n, r.deployment_id, r.role_hash \
          FROM noderole r, generate_series(1, 30000) n WHERE r.role = 'app'",
-        "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state) \
-         SELECT r.id, r.id, r.node_id, s.lane_id, s.rank, s.jig, 1, s.content_hash, 'gone' \
-         FROM noderole r, (SELECT lane_id, rank, jig, content_hash FROM step ORDER BY id LIMIT 1) s WHERE r.instance > 0",
+        "INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state) \
+         SELECT r.id, r.id, r.node_id, s.concurrency_group_id, s.rank, s.jig, 1, s.content_hash, 'gone' \
+         FROM noderole r, (SELECT concurrency_group_id, rank, jig, content_hash FROM step ORDER BY id LIMIT 1) s WHERE r.instance > 0",
         "UPDATE step SET state = 'error', error = 'no space left', pending = 0 FROM noderole r \
          WHERE r.id = noderole_id AND r.instance = 0 AND r.role = 'app'",
         "UPDATE step SET state = 'active', pending = 0, applied_generation = generation FROM noderole r \

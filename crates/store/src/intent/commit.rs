@@ -99,7 +99,7 @@ async fn insert_target(
         None => ("genesis", None),
     };
     sqlx::query(
-        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by) \
+        "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(number.0)
@@ -127,7 +127,7 @@ pub async fn insert_switch(
     let root =
         head.root.ok_or_else(|| StoreError::corrupt("head", "the first target does not exist"))?;
     sqlx::query(
-        "INSERT INTO target (number, parent, kind, root, enabled, epoch, reason, committed_by) \
+        "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, reason, committed_by) \
          VALUES ($1, $2, 'switch', $3, $4, $5, $6, $7)",
     )
     .bind(number.0)
@@ -155,7 +155,7 @@ pub async fn close_committed_proposal(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
-         WHERE id = (SELECT proposal_id FROM submission WHERE id = $1)",
+         WHERE id = (SELECT proposal_id FROM review WHERE id = $1)",
     )
     .bind(submission.0)
     .execute(on)
@@ -236,7 +236,7 @@ async fn remove_noderoles(
     sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query(
         "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
-           skipped = NULL, budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)",
+           skipped = NULL, disruption_budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)",
     )
     .bind(&gone)
     .bind(number.0)
@@ -282,7 +282,7 @@ async fn append_deployment_history(
 ) -> Result<(), StoreError> {
     let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
     sqlx::query(
-        "INSERT INTO target_deployment (deployment_id, number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
+        "INSERT INTO blueprint_deployment (deployment_id, blueprint_number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
     )
     .bind(written)
     .bind(number.0)
@@ -347,8 +347,8 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
            connection = CASE WHEN d.moved THEN d.written -> 'connection' ELSE n.connection END, \
            hints = CASE WHEN d.known THEN d.hints ELSE n.hints END, \
            version = n.version + (d.moved OR d.known AND d.hints <> n.hints)::int, \
-           looked_at = CASE WHEN d.moved THEN NULL ELSE n.looked_at END, \
-           look_against = CASE WHEN d.moved THEN 0 ELSE n.look_against END, way_no = n.way_no + d.moved::int \
+           health_checked_at = CASE WHEN d.moved THEN NULL ELSE n.health_checked_at END, \
+           contradicting_checks = CASE WHEN d.moved THEN 0 ELSE n.contradicting_checks END, connection_no = n.connection_no + d.moved::int \
          FROM (SELECT u.*, o.doc IS NOT NULL AND u.written IS NOT NULL AS known, \
                  o.doc IS NOT NULL AND u.written IS NOT NULL AND node_connection(o.transport, o.address, o.connection) \
                    IS DISTINCT FROM node_connection(u.written ->> 'transport', u.written -> 'address', u.written -> 'connection') AS moved \
@@ -452,10 +452,10 @@ async fn project_concurrency_groups(
 ) -> Result<(), StoreError> {
     let groups: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
     sqlx::query(
-        "INSERT INTO lane (deployment_id, name, max_running, mode) \
+        "INSERT INTO concurrency_group (deployment_id, name, max_running, mode) \
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::text[]) ON CONFLICT (deployment_id, name) \
          DO UPDATE SET max_running = excluded.max_running, mode = excluded.mode \
-         WHERE (lane.max_running, lane.mode) IS DISTINCT FROM (excluded.max_running, excluded.mode)",
+         WHERE (concurrency_group.max_running, concurrency_group.mode) IS DISTINCT FROM (excluded.max_running, excluded.mode)",
     )
     .bind(groups.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
     .bind(groups.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
@@ -499,20 +499,20 @@ async fn project_steps(
 const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
     $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
     $19::text[], $20::int[], $21::text[], $22::bool[], $24::int[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
-    destructive, instant, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
-    JOIN lane l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
+    destructive, immediate, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
+    JOIN concurrency_group l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
 
 /// New steps are blocked until the same transaction sets their states.
-const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, exclusive, destructive, instant, \
+const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, exclusive, destructive, immediate, \
     needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, generation, state, \
-    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
+    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.immediate, d.needs, \
     d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, d.priority, $23, 'blocked', 1, \
     n.phantom OR n.alive FROM ";
 
 /// A restored step starts from scratch. An attempt from before its removal may still run. Then the
 /// step stays in TRANSITION until that attempt ends, like any step that changes during a run.
-const RESTORE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
+const RESTORE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
     join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
     since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
@@ -520,8 +520,8 @@ const RESTORE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, ji
 
 /// The generation rises only for re-runs. The result of an attempt that still runs is then not
 /// applied.
-const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
+const UPDATE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
     join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
 
@@ -582,8 +582,8 @@ pub(super) fn intent_columns(step: &StepIntent) -> Value {
         .collect();
     json!({
         "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
-        "lane": step.lane.name, "max_running": step.lane.max_running, "mode": concurrency_mode_name(step.lane.mode), "rank": step.rank,
-        "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "instant": step.instant,
+        "concurrency_group": step.lane.name, "max_running": step.lane.max_running, "mode": concurrency_mode_name(step.lane.mode), "rank": step.rank,
+        "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "immediate": step.instant,
         "needs": needs(step.needs()), "place": place(step.place()), "content": step.content.to_string(),
         "freezes_node": step.freezes_node(), "retries": seconds(step.run.retries), "backoff": seconds(step.run.backoff),
         "timeout": seconds(step.run.timeout.max(1)), "join": [kind, n, join_after(step.join().after)], "priority": step.run.priority,

@@ -50,7 +50,7 @@ pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
                  min(queued_at) FILTER (WHERE state = 'queued') AS oldest FROM run WHERE ended_at IS NULL) r, \
          (SELECT count(*) AS workers, coalesce(sum(capacity), 0)::bigint AS capacity FROM worker \
           WHERE phase = 'confirmed' AND lease_until > now()) w, \
-         (SELECT count(*) AS open_reviews FROM (SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         (SELECT count(*) AS open_reviews FROM (SELECT 1 FROM proposal p JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
           WHERE p.state = 'open' LIMIT 1000) s) o",
     )
     .fetch_one(connection)
@@ -84,7 +84,7 @@ pub async fn blueprint_step_counts(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
          count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
          count(*) FILTER (WHERE state = 'error'), \
-         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR instant OR skipped IS NOT NULL)) \
+         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) \
          FROM step WHERE generation = $1",
     )
     .bind(blueprint.0)
@@ -166,7 +166,7 @@ pub async fn policy_origin(
     number: i64,
 ) -> Result<Option<(OffsetDateTime, Option<String>, i64)>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT p.created_at, w.name, p.target FROM policy p LEFT JOIN person w ON w.id = p.created_by WHERE p.number = $1",
+        "SELECT p.created_at, w.name, p.blueprint_number FROM policy p LEFT JOIN person w ON w.id = p.created_by WHERE p.number = $1",
     )
     .bind(number)
     .fetch_optional(connection)

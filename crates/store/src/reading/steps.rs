@@ -255,8 +255,8 @@ pub async fn unreached(
 ) -> Result<Vec<(NodeId, String)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, bool, String)> = sqlx::query_as(
-        "SELECT n.id, l.reached, l.said FROM unnest($1) n (id), \
-         LATERAL (SELECT reached, said FROM node_look WHERE node_id = n.id ORDER BY at DESC LIMIT 1) l",
+        "SELECT n.id, l.reached, l.detail FROM unnest($1::uuid[]) n (id), \
+         LATERAL (SELECT reached, detail FROM health_check WHERE node_id = n.id ORDER BY at DESC LIMIT 1) l",
     )
     .bind(ids)
     .fetch_all(connection)
