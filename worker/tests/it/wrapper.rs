@@ -69,8 +69,11 @@ impl Bench {
 
     fn job(&self, run: i64, generation: i64, content: &str) -> Job {
         let mut role = role("bench", JigClass::Script);
-        role.scripts =
-            vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
+        role.scripts = vec![Script {
+            name: "it.sh".to_owned(),
+            hash: Hash::of_bytes(self.script.as_bytes()),
+            action: ActionName::run(),
+        }];
         role.run.timeout = 60;
         Job {
             run: RunId(run),

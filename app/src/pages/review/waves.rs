@@ -90,6 +90,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
             <details>
                 <summary>
                     <b>{group.role.to_string()}</b>
+                    {(!group.action.is_run()).then(|| view! { <span class="pill flat">{group.action.to_string()}</span> })}
                     <span class="muted">{place}</span>
                     {pace.map(|pace| view! { <span class="pill flat">{pace}</span> })}
                     {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Delete)} "destroys data"</span> })}

@@ -153,7 +153,7 @@ fn history_with(void_to: i64) -> Export {
     let roles: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
     let run = json!({"id": 1, "step_id": StepId::of(key.id(doc.id), &ActionName::run()), "node_id": NODE, "generation": 2,
         "target_number": 2, "epoch": 1,
-        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role)).unwrap())});
+        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role), &ActionName::run()).unwrap())});
     let ended = merged(&run, &json!({"outcome": "succeeded"}));
     e.row(Table::Run, &ended);
 
