@@ -721,6 +721,7 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
+        action: ActionName::parse(&row.step.action).map_err(corrupt)?,
         fqdn: present.in_full(&row.fqdn),
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
         state: run_state(row),
