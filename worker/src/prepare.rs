@@ -659,7 +659,7 @@ impl Preparing {
     ) -> Result<Resolved, Refusal> {
         let mut wanted: BTreeMap<SecretRef, bool> = BTreeMap::new();
         for (secret, source) in layered.references() {
-            *wanted.entry(secret).or_default() |= source.step == facts.step;
+            *wanted.entry(secret).or_default() |= source.step == own_step(facts);
         }
         let (mut resolved, mut withheld) = (BTreeMap::new(), Vec::new());
         for (secret, is_own) in wanted {
@@ -882,7 +882,7 @@ fn see(
             .iter()
             .filter_map(|seen| Some((seen.distance?, seen.contribution())))
             .collect(),
-        step: facts.step,
+        step: own_step(facts),
         own: OwnData {
             template: &role.template,
             profiles: &[],
@@ -891,6 +891,11 @@ fn see(
             user: &meant.noderole.data,
         },
     })
+}
+
+/// The step that values of the run's own noderole name as their source.
+fn own_step(facts: &RunFacts) -> StepId {
+    StepId::of(facts.noderole, &ActionName::run())
 }
 
 fn noderole_key(facts: &RunFacts) -> Result<NoderoleKey, Refusal> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::Hash;
 use engine::catalog::{JigClass, Role, Script};
-use engine::ids::{BlueprintNumber, Fqdn, NodeId, RunId, StepId};
+use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RunId, StepId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -78,6 +78,7 @@ impl Bench {
         Job {
             run: RunId(run),
             step: self.step,
+            action: ActionName::run(),
             epoch: 1,
             generation: BlueprintNumber(generation),
             content: Hash::of_bytes(content.as_bytes()),
