@@ -230,6 +230,14 @@ BEGIN
       OR o.state = 'gone' AND n.state = 'gone'
         AND to_jsonb(n) - ARRAY['node_fits', 'node_up']
           IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
+      -- A removal step changes only when it is added, and goes only with the binding of its noderole
+      -- or with its node.
+      OR n.action = 'remove' AND o.state <> 'gone' AND CASE n.state WHEN 'gone' THEN EXISTS (
+          SELECT FROM noderole r JOIN submission_document d ON d.submission_id = here.submission
+            AND d.kind = 'node' AND d.id = r.node_id JOIN object b ON b.hash = d.new_hash
+          WHERE r.id = n.noderole_id AND (convert_from(b.body, 'UTF8')::jsonb -> 'noderoles'
+            ? noderole_key(r.role, r.instance)) IS NOT TRUE)
+        ELSE (n.generation, n.content_hash, n.rank) <> (o.generation, o.content_hash, o.rank) END
       OR n.budget_ids <> o.budget_ids AND n.budget_ids <> '{}'
          OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
       OR ((n.lane_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.instant, n.needs,
@@ -304,12 +312,14 @@ BEGIN
   END IF;
   SELECT e.child INTO named FROM (SELECT DISTINCT child, parent FROM touched) e
     JOIN step s ON s.id = e.child
-  -- A removal on any node no longer waits for one that a listed document drops.
-  WHERE NOT (TG_OP = 'DELETE' AND s.action = 'remove'
-      AND EXISTS (SELECT FROM step p WHERE p.id = e.parent AND p.state = 'gone'))
-    AND NOT EXISTS (SELECT FROM submission_document d
-                    WHERE d.submission_id = here.submission AND d.kind = 'node'
-                      AND d.id = s.node_id) LIMIT 1;
+  -- The edges of a removal step are added with it. They go when one of their steps goes, also if
+  -- the other step is on a node that is not listed.
+  WHERE CASE WHEN s.action <> 'remove' THEN NOT EXISTS (
+        SELECT FROM submission_document d WHERE d.submission_id = here.submission
+          AND d.kind = 'node' AND d.id = s.node_id)
+      WHEN TG_OP = 'INSERT' THEN s.generation <> here.number
+      ELSE s.state <> 'gone'
+        AND NOT EXISTS (SELECT FROM step p WHERE p.id = e.parent AND p.state = 'gone') END LIMIT 1;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('an edge of step ' || named);
   END IF;
