@@ -17,7 +17,7 @@ use engine::catalog::{
     MAX_SCRIPT_BYTES, Needs, OnChange, OnError, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
-use engine::ids::ConcurrencyGroupName;
+use engine::ids::{ActionName, ConcurrencyGroupName};
 use proptest::prelude::*;
 use serde_json::json;
 
