@@ -725,6 +725,8 @@ pub fn consequences() -> Consequences {
     };
     Consequences {
         nodes: 4,
+        undone: Counted::default(),
+        left: Counted::default(),
         kept: Counted::default(),
         starts: all([6, 7, 8]
             .iter()

@@ -10,6 +10,7 @@ use store::running::{self, RunEnd};
 
 use super::change_flow::under_way;
 use super::*;
+use crate::http::permits;
 
 /// Size of a stored chunk, with lines of 128 bytes.
 const CHUNK_BYTES: i64 = 8192;
@@ -161,7 +162,7 @@ async fn search_reads_large_log_in_bounded_parts() {
             format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
         let found = search(&house, run, &cookie, &query).await;
         assert!(
-            found.searched - searched <= control::logs::MAX_SEARCHED as i64,
+            found.searched - searched <= control::runs::logs::MAX_SEARCHED as i64,
             "one request searches so much"
         );
         (asked, searched, after) = (asked + 1, found.searched, found.next);
@@ -204,7 +205,7 @@ async fn search_hits_are_paged() {
     let (mut after, mut lines) = (String::new(), Vec::new());
     loop {
         let found = search(&house, run, &cookie, &format!("text=line&after={after}")).await;
-        assert!(found.hits.len() <= control::logs::HITS);
+        assert!(found.hits.len() <= control::runs::logs::HITS);
         lines.extend(found.hits.iter().map(|hit| hit.line));
         after = found.next;
         if !found.more {
@@ -288,7 +289,7 @@ async fn interrupted_download_resumes_exactly() {
 async fn downloads_are_limited() {
     let mut known = None;
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.downloads = crate::places::Places::new(2, 1);
+        state.downloads = permits::Places::new(2, 1);
         known = Some(state.downloads.clone());
     })
     .await;
