@@ -1149,8 +1149,9 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_removal AFTER UPDATE OF disposition ON noderole FOR EACH ROW
   WHEN (OLD.disposition = 'in_service' AND NEW.disposition <> 'in_service') EXECUTE FUNCTION guard_removal();
+-- A removal step goes when its noderole is bound again, which removes nothing.
 CREATE TRIGGER guard_removal AFTER UPDATE OF state ON step FOR EACH ROW
-  WHEN (OLD.state <> 'gone' AND NEW.state = 'gone') EXECUTE FUNCTION guard_removal();
+  WHEN (OLD.state <> 'gone' AND NEW.state = 'gone' AND NEW.action = 'run') EXECUTE FUNCTION guard_removal();
 CREATE TRIGGER guard_removal AFTER UPDATE OF removed_in ON deployment FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removal();
 -- A bare record is not intent, so its removal needs no commit.

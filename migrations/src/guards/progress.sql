@@ -292,6 +292,11 @@ BEGIN
           'a failed step blocks its node'
         WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)
           THEN 'a parent of its step is not done'
+        WHEN EXISTS (SELECT FROM step o JOIN run a ON a.step_id = o.id AND a.ended_at IS NULL
+          WHERE o.noderole_id = s.noderole_id AND o.id <> s.id)
+          THEN 'another action of its noderole is running'
+        WHEN s.action <> 'run' AND EXISTS (SELECT FROM noderole b WHERE b.id = s.noderole_id
+          AND b.disposition = 'in_service') THEN 'its noderole is bound'
       END AS what
     FROM added r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig
       JOIN node n ON n.id = s.node_id

@@ -3,6 +3,9 @@
 -- its end, these rows match the documents exactly, by the rules of engine::blueprint::projection.
 -- Genesis lists every document.
 --
+-- Removal steps follow from the change: a noderole that a listed document loses has one if its role
+-- has the action `remove` and it may have run. See engine::blueprint::projection.
+--
 -- One exception: noderoles on other nodes whose deployment changes the data of their role. Their
 -- steps get a new content hash and generation. Only the worker compares content_hash, because SQL
 -- has no canonical JSON.
@@ -59,6 +62,42 @@ CREATE OR REPLACE FUNCTION noderole_key(role text, instance int) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
   SELECT role OPERATOR(pg_catalog.||) CASE WHEN instance OPERATOR(pg_catalog.>) 0
     THEN '/' OPERATOR(pg_catalog.||) instance::pg_catalog.text ELSE '' END
+$$;
+
+-- Whether a noderole may have changed its node.
+CREATE OR REPLACE FUNCTION may_have_run(noderole uuid) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+  SELECT EXISTS (SELECT FROM step s WHERE s.noderole_id = may_have_run.noderole AND s.action = 'run'
+    AND (s.applied_generation > 0 OR EXISTS (
+      SELECT FROM run r WHERE r.step_id = s.id AND r.started_at IS NOT NULL
+        AND r.outcome IS DISTINCT FROM 'unstarted')))
+$$;
+
+-- The hard parents that a removed noderole had in its last document.
+CREATE OR REPLACE FUNCTION last_parents(noderole uuid) RETURNS TABLE (parent uuid) LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+  SELECT (e.value ->> 'parent')::uuid FROM noderole r
+  JOIN step s ON s.noderole_id = r.id AND s.action = 'run' AND s.state = 'gone'
+  JOIN blueprint t ON t.number = s.generation
+  JOIN review_document d ON d.review_id = t.review_id AND d.kind = 'node'
+    AND d.id = r.node_id
+  JOIN object o ON o.hash = d.old_hash
+  CROSS JOIN LATERAL jsonb_array_elements(convert_from(o.body, 'UTF8')::jsonb
+    #> ARRAY['noderoles', noderole_key(r.role, r.instance), 'parents']) e
+  WHERE r.id = last_parents.noderole AND e.value ->> 'kind' = 'hard'
+$$;
+
+-- Unfinished removal steps of noderoles that depended on these, over any number of removed ones.
+CREATE OR REPLACE FUNCTION unfinished_removals_below(noderoles uuid[])
+RETURNS TABLE (parent uuid, step uuid, rank int) LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET jit = off AS $$
+  WITH RECURSIVE above AS (
+    SELECT s.id, s.rank, s.noderole_id FROM step s
+    WHERE s.action = 'remove' AND s.state IN ('blocked', 'todo', 'transition', 'error')
+      AND s.noderole_id <> ALL (noderoles)
+    UNION
+    SELECT a.id, a.rank, p.parent FROM above a CROSS JOIN LATERAL last_parents(a.noderole_id) p)
+  SELECT a.noderole_id, a.id, a.rank FROM above a WHERE a.noderole_id = ANY (noderoles)
 $$;
 
 CREATE OR REPLACE FUNCTION guard_listed_noderole() RETURNS trigger
@@ -155,9 +194,12 @@ SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit =
   WHERE (s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.place, s.freezes_node, s.retries,
     s.backoff_s, s.timeout_s,
          s.join_kind, s.join_n, s.join_after, s.priority) IS DISTINCT FROM
-        (o.jig, o.destructive, o.milestone AND o.noop, o.exclusive AND NOT s.phantom, o.needs,
-          o.place, o.freezes_node, o.retries,
-         o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.priority) LIMIT 1
+        -- The join and these flags are those of `run`. A removal waits for all its children.
+        (o.jig, o.destructive AND s.action = 'run', o.milestone AND o.noop AND s.action = 'run',
+          o.exclusive AND NOT s.phantom, o.needs, o.place, o.freezes_node, o.retries,
+         o.backoff_s, o.timeout_s, CASE s.action WHEN 'run' THEN o.join_kind ELSE 'all' END,
+         CASE s.action WHEN 'run' THEN o.join_n END,
+         CASE s.action WHEN 'run' THEN o.join_after ELSE 'success' END, o.priority) LIMIT 1
 $$;
 
 CREATE OR REPLACE FUNCTION guard_listed_step() RETURNS trigger
@@ -188,6 +230,14 @@ BEGIN
       OR o.state = 'gone' AND n.state = 'gone'
         AND to_jsonb(n) - ARRAY['node_fits', 'node_up']
           IS DISTINCT FROM to_jsonb(o) - ARRAY['node_fits', 'node_up']
+      -- A removal step changes only when it is added, and goes only with the binding of its noderole
+      -- or with its node.
+      OR n.action = 'remove' AND o.state <> 'gone' AND CASE n.state WHEN 'gone' THEN EXISTS (
+          SELECT FROM noderole r JOIN review_document d ON d.review_id = here.review
+            AND d.kind = 'node' AND d.id = r.node_id JOIN object b ON b.hash = d.new_hash
+          WHERE r.id = n.noderole_id AND (convert_from(b.body, 'UTF8')::jsonb -> 'noderoles'
+            ? noderole_key(r.role, r.instance)) IS NOT TRUE)
+        ELSE (n.generation, n.content_hash, n.rank) <> (o.generation, o.content_hash, o.rank) END
       OR n.disruption_budget_ids <> o.disruption_budget_ids AND n.disruption_budget_ids <> '{}'
          OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
       OR ((n.concurrency_group_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.immediate, n.needs,
@@ -201,7 +251,7 @@ BEGIN
           OR (n.generation, n.content_hash) <> (o.generation, o.content_hash) AND NOT EXISTS (
             SELECT FROM noderole r JOIN told_roles(here.review) t
               ON t.deployment_id = r.deployment_id AND t.role = r.role
-            WHERE r.id = n.noderole_id))
+            WHERE r.id = n.noderole_id AND n.action = 'run'))
         AND NOT here.genesis AND NOT EXISTS (
           SELECT FROM review_document d WHERE d.review_id = here.review
             AND d.kind = 'node' AND d.id = n.node_id) LIMIT 1;
@@ -260,11 +310,16 @@ BEGIN
   IF here.number IS NULL OR here.genesis THEN
     RETURN NULL;
   END IF;
-  SELECT e.child INTO named FROM (SELECT DISTINCT child FROM touched) e
+  SELECT e.child INTO named FROM (SELECT DISTINCT child, parent FROM touched) e
     JOIN step s ON s.id = e.child
-  WHERE NOT EXISTS (SELECT FROM review_document d
-                    WHERE d.review_id = here.review AND d.kind = 'node'
-                      AND d.id = s.node_id) LIMIT 1;
+  -- The edges of a removal step are added with it. They go when one of their steps goes, also if
+  -- the other step is on a node that is not listed.
+  WHERE CASE WHEN s.action <> 'remove' THEN NOT EXISTS (
+        SELECT FROM review_document d WHERE d.review_id = here.review
+          AND d.kind = 'node' AND d.id = s.node_id)
+      WHEN TG_OP = 'INSERT' THEN s.generation <> here.number
+      ELSE s.state <> 'gone'
+        AND NOT EXISTS (SELECT FROM step p WHERE p.id = e.parent AND p.state = 'gone') END LIMIT 1;
   IF named IS NOT NULL THEN
     PERFORM refuse_unlisted('an edge of step ' || named);
   END IF;
@@ -433,7 +488,19 @@ BEGIN
     FROM step_of c CROSS JOIN LATERAL jsonb_array_elements(c.nr -> 'parents') e
     LEFT JOIN step p ON p.noderole_id = (e.value ->> 'parent')::uuid AND p.action = 'run'
       AND p.state <> 'gone'),
-  there AS (SELECT e.child, e.parent, e.kind FROM step_of c JOIN edge e ON e.child = c.step_id)
+  there AS (SELECT e.child, e.parent, e.kind FROM step_of c JOIN edge e ON e.child = c.step_id),
+  -- Noderoles that nodes lose which stay.
+  unbound AS MATERIALIZED (
+    SELECT k.key, k.value AS nr, doc.id AS node_id, r.id AS noderole_id, r.role_hash, r.data,
+      r.deployment_id, s.id AS step_id,
+      coalesce(s.state <> 'gone' AND s.generation = NEW.number, false) AS has_removal,
+      may_have_run(r.id) AND coalesce((SELECT convert_from(o.body, 'UTF8')::jsonb -> 'actions' ? 'remove'
+        FROM object o WHERE o.hash = decode(k.value ->> 'role', 'hex')), false) AS needs_removal
+    FROM doc CROSS JOIN LATERAL jsonb_each(doc.was -> 'noderoles') k
+    JOIN noderole r ON r.node_id = doc.id AND noderole_key(r.role, r.instance) = k.key
+    LEFT JOIN step s ON s.noderole_id = r.id AND s.action = 'remove'
+    WHERE doc.kind = 'node' AND doc.is_now IS NOT NULL
+      AND NOT (doc.is_now -> 'noderoles' ? k.key))
   SELECT string_agg(x.what, ', ') INTO named FROM (
     SELECT * FROM (
       SELECT 'deployment ' || doc.id AS what FROM doc LEFT JOIN deployment d ON d.id = doc.id
@@ -497,7 +564,8 @@ BEGIN
                         FROM deployment x
                       JOIN object o ON o.hash = x.doc WHERE x.id = (c.nr ->> 'deployment')::uuid),
                         '{}') END))
-        OR EXISTS (SELECT FROM step x WHERE x.noderole_id = c.noderole_id AND x.id <> s.id)
+        OR EXISTS (SELECT FROM step x WHERE x.noderole_id = c.noderole_id AND x.id <> s.id
+          AND (x.action <> 'remove' OR x.state <> 'gone'))
       LIMIT 5) d
     UNION ALL SELECT * FROM (
       SELECT 'role of ' || c.key || ' on ' || c.node_id FROM step_of c
@@ -507,11 +575,14 @@ BEGIN
       FROM ((TABLE wanted EXCEPT TABLE there) UNION ALL (TABLE there EXCEPT TABLE wanted)) f
         LIMIT 5) f
     UNION ALL SELECT * FROM (
-      -- Steps of removed noderoles are gone and have no edges.
+      -- Steps of removed noderoles are gone and have no edges, except removal steps on nodes that
+      -- stay. Removal steps of bound noderoles are gone and have no edges.
       SELECT 'step ' || s.id FROM doc JOIN noderole r ON r.node_id = doc.id
         JOIN step s ON s.noderole_id = r.id
       WHERE doc.kind = 'node'
-        AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
+        AND CASE WHEN s.action = 'run' OR doc.is_now IS NULL
+          THEN (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
+          ELSE doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance) END
         AND (s.state <> 'gone' OR EXISTS (SELECT FROM edge e WHERE e.child = s.id)
           OR EXISTS (SELECT FROM edge e WHERE e.parent = s.id))
       LIMIT 5) g
@@ -521,11 +592,33 @@ BEGIN
         AND (doc.is_now -> 'noderoles' ? noderole_key(r.role, r.instance)) IS NOT TRUE
       LIMIT 5) l
     UNION ALL SELECT * FROM (
+      -- Removal steps are exactly those that the listed documents imply, with the old content.
+      SELECT 'removal of ' || u.key || ' on ' || u.node_id FROM unbound u
+      WHERE u.has_removal <> u.needs_removal OR u.needs_removal AND
+        (u.deployment_id, encode(u.role_hash, 'hex'), u.data) IS DISTINCT FROM
+        ((u.nr ->> 'deployment')::uuid, u.nr ->> 'role', u.nr -> 'data')
+      UNION ALL
+      SELECT 'removal step ' || s.id FROM doc JOIN step s ON s.node_id = doc.id
+      WHERE doc.kind = 'node' AND s.action = 'remove' AND s.state <> 'gone' AND s.generation = NEW.number
+        AND NOT EXISTS (SELECT FROM unbound u WHERE u.step_id = s.id)
+      UNION ALL
+      -- The removal of a child comes first.
+      SELECT 'order of removal step ' || p.step_id FROM unbound c
+        CROSS JOIN LATERAL jsonb_array_elements(c.nr -> 'parents') e
+        JOIN unbound p ON p.noderole_id = (e.value ->> 'parent')::uuid
+      WHERE c.has_removal AND p.has_removal AND e.value ->> 'kind' = 'hard'
+        AND NOT EXISTS (SELECT FROM edge x WHERE x.child = p.step_id AND x.parent = c.step_id)
+      UNION ALL
+      SELECT 'an edge of removal step ' || u.step_id FROM unbound u
+        JOIN edge x ON x.child = u.step_id OR x.parent = u.step_id
+        JOIN step o ON (o.id = x.child OR o.id = x.parent) AND o.action <> 'remove'
+      LIMIT 5) m
+    UNION ALL SELECT * FROM (
       -- Nodes whose own documents stay unchanged.
       SELECT 'step ' || s.id FROM told t JOIN noderole r ON r.deployment_id = t.deployment_id
         AND r.role = t.role
         AND r.disposition = 'in_service'
-      JOIN step s ON s.noderole_id = r.id CROSS JOIN LATERAL (
+      JOIN step s ON s.noderole_id = r.id AND s.action = 'run' CROSS JOIN LATERAL (
         SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' = 'keep' AS keeps
           FROM object o WHERE o.hash = r.role_hash) o
       WHERE (s.generation = NEW.number) = coalesce(o.keeps, false)

@@ -94,7 +94,7 @@ impl Bed {
                 .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
         assert_eq!(look.address, self.real(node).to_string());
-        look.tried.0
+        look.attempts.0
     }
 }
 

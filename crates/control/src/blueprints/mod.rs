@@ -279,6 +279,7 @@ fn compared(
     };
     if let Some(ids) = only.map(Meant::ids) {
         projection.steps.retain(|step| ids.contains(&step.deployment));
+        projection.removals.retain(|step| ids.contains(&step.deployment));
         let here =
             difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let here: BTreeSet<NoderoleId> = here.collect();

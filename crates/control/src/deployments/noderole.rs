@@ -32,6 +32,22 @@ use crate::runs::pending::DEFAULT_LIMITS;
 use crate::text::at;
 
 impl Control {
+    /// The problem of a noderole that is not part of the target.
+    async fn removed(&self, id: NoderoleId, row: &NoderoleRow) -> Result<Problem, Problem> {
+        let mut connection = self.connection().await?;
+        let removal = reading::removal_state(&mut connection, id).await.map_err(from_store)?;
+        let progress = match removal.as_deref() {
+            Some("blocked" | "todo" | "transition") => " Its remove still has to run on the node.",
+            Some("error") => " Its remove failed on the node. Retry it.",
+            _ => "",
+        };
+        Ok(Problem::not_found(format!(
+            "Noderole {} on {} was removed by target {}.{progress} Its runs are in the list of \
+             runs.",
+            row.noderole.role, row.node.fqdn, row.step.generation
+        )))
+    }
+
     /// The details of a noderole.
     pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         actor.require(Permission::Viewer)?;
@@ -44,10 +60,7 @@ impl Control {
             )
         })?;
         if row.noderole.disposition != "in_service" {
-            return Err(Problem::not_found(format!(
-                "Noderole {} on {} was removed by target {}. Its runs are in the list of runs.",
-                row.noderole.role, row.node.fqdn, row.step.generation
-            )));
+            return Err(self.removed(id, &row).await?);
         }
         let step = StepId::of(id, &ActionName::run());
         let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;

@@ -294,10 +294,14 @@ fn waves(consequences: &Consequences) -> Vec<WaveView> {
             None if group.instant => ", immediate".to_owned(),
             None => String::new(),
         };
+        let step = match group.action.is_run() {
+            true => group.role.to_string(),
+            false => format!("{} of {}", group.action, group.role),
+        };
         if group.is_phantom() {
-            return format!("{} for {} as a whole{suffix}", group.role, group.deployment);
+            return format!("{step} for {} as a whole{suffix}", group.deployment);
         }
-        format!("{} on {}{suffix}", group.role, text::count(group.nodes, "node"))
+        format!("{step} on {}{suffix}", text::count(group.nodes, "node"))
     };
     let view = |wave: &Wave| WaveView {
         number: wave.number,

@@ -454,6 +454,9 @@ pub struct Check {
     before: Option<Before>,
     /// Numbers of the blueprints that changed documents.
     generations: BTreeSet<i64>,
+    /// The removal steps of the noderoles that the newest target does not contain: the number of the
+    /// target that removed it, and the content from before.
+    removals: HashMap<StepId, (i64, Hash)>,
 }
 
 fn wrong(what: impl Into<String>, why: impl Into<String>) -> Broken {
@@ -941,11 +944,44 @@ impl Check {
         for change in &changed {
             self.check_documents(change, &what)?;
         }
+        if let Some(before) = &before {
+            self.note_removals(row.number, &before.root, &changed)?;
+        }
         if row.kind != "switch" {
             self.generations.insert(row.number);
         }
         self.before =
             Some(Before { number: row.number, root_hash: row.root, root, epoch: row.epoch });
+        Ok(())
+    }
+
+    /// Records the removal steps that a target allows, and drops those of noderoles that are bound
+    /// again.
+    fn note_removals(
+        &mut self,
+        number: i64,
+        before: &RootDoc,
+        changed: &[DocumentChange],
+    ) -> Result<(), Broken> {
+        let action = ActionName::remove();
+        for change in changed {
+            let DocumentChange::Node { id, old, new: Some(new) } = change else { continue };
+            let Some(new) = self.nodes.get(new).map(Arc::clone) else { continue };
+            for key in new.noderoles.keys() {
+                self.removals.remove(&StepId::of(key.id(*id), &action));
+            }
+            let Some(old) = old.and_then(|old| self.nodes.get(&old)) else { continue };
+            let removed = old.noderoles.iter().filter(|(key, _)| !new.noderoles.contains_key(key));
+            for (key, noderole) in removed {
+                let deployment = before.deployments.get(&noderole.deployment);
+                let role = deployment
+                    .and_then(|hash| self.deployments.get(hash))
+                    .and_then(|deployment| deployment.roles.get(&key.role));
+                let content = projection::content(noderole, role, &action)
+                    .map_err(|error| wrong(format!("target {number}"), error.to_string()))?;
+                self.removals.insert(StepId::of(key.id(*id), &action), (number, content));
+            }
+        }
         Ok(())
     }
 
@@ -1184,6 +1220,15 @@ impl Check {
                 format!("its epoch is earlier than that of blueprint {}", blueprint.number),
             ));
         }
+        if let Some((generation, content)) = self.removals.get(&row.step_id) {
+            return match (*generation, *content) == (row.generation, row.content_hash) {
+                true => Ok(()),
+                false => Err(wrong(
+                    what(),
+                    format!("it ran other content than blueprint {generation} removes"),
+                )),
+            };
+        }
         let node = blueprint.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
         let noderole = node.and_then(|node| {
             let is_its = |key: &crate::cluster::NoderoleKey| {
@@ -1203,7 +1248,7 @@ impl Check {
             .get(&noderole.deployment)
             .and_then(|hash| self.deployments.get(hash));
         let role = deployment.and_then(|doc| doc.roles.get(&key.role));
-        let content = projection::content(noderole, role)
+        let content = projection::content(noderole, role, &ActionName::run())
             .map_err(|error| wrong(what(), error.to_string()))?;
         if content != row.content_hash {
             return Err(wrong(

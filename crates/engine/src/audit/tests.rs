@@ -153,7 +153,7 @@ fn history_with(void_to: i64) -> Export {
     let roles: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
     let run = json!({"id": 1, "step_id": StepId::of(key.id(doc.id), &ActionName::run()), "node_id": NODE, "generation": 2,
         "blueprint_number": 2, "epoch": 1,
-        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role)).unwrap())});
+        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role), &ActionName::run()).unwrap())});
     let ended = merged(&run, &json!({"outcome": "succeeded"}));
     e.row(Table::Run, &ended);
 
@@ -166,6 +166,67 @@ fn history_with(void_to: i64) -> Export {
     e.entry("run.start", "1", &run);
     e.entry("run.end", "1", &ended);
     e
+}
+
+/// The history, then a reviewed removal of the noderole and a run of its removal step. The run has
+/// the content that `content` makes of the approved one.
+fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
+    let mut e = history();
+    let body = |line: &Line| match line {
+        Line::Object { body: Some(body), .. } => serde_json::from_str::<Value>(body).unwrap(),
+        _ => panic!("an object"),
+    };
+    let [node, root, deployment] = [ObjectKind::Node, ObjectKind::Root, ObjectKind::Deployment]
+        .map(|kind| body(&e.rest[last_of(&e, object_of(kind))]));
+    let empty = merged(&node, &json!({"noderoles": {}}));
+    let hash_of = |value: &Value| crate::canonical::hash(value).unwrap();
+    let change = DocumentChange::Node {
+        id: NODE.parse().unwrap(),
+        old: Some(hash_of(&node)),
+        new: Some(hash_of(&empty)),
+    };
+    let submission = json!({"id": 2, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
+        "approvals_needed": 1, "epoch": 1, "risk": ["removal"], "authors": [ADA], "created_by": ADA,
+        "created_at": "2026-01-03T00:00:00+00:00"});
+    let verdict = json!({"id": 2, "review_id": 2, "person_id": BO, "kind": "approve", "at": "2026-01-03T01:00:00+00:00"});
+    let line = |table, row: &Value, documents| {
+        let Value::Object(row) = row.clone() else { panic!("an object") };
+        Line::Row { table, row, documents }
+    };
+    // Reviews come before the targets.
+    let at = last_of(&e, row_of(Table::Verdict)) + 1;
+    e.rest.insert(at, line(Table::Verdict, &verdict, None));
+    e.rest.insert(at, line(Table::Review, &submission, Some(vec![change])));
+
+    let mut root: RootDoc = serde_json::from_value(root).unwrap();
+    root.nodes.insert(NODE.parse().unwrap(), hash_of(&empty));
+    let root = e.object(ObjectKind::Root, &serde_json::to_value(root).unwrap());
+    e.object(ObjectKind::Node, &empty);
+    let target = json!({"number": 3, "parent": 2, "kind": "change", "root": bytea(root), "review_id": 2, "enabled": true,
+        "epoch": 1, "committed_by": ADA});
+    e.row(Table::Blueprint, &target);
+    let doc: NodeDoc = serde_json::from_value(node).unwrap();
+    let deployment: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
+    let (key, noderole) = doc.noderoles.iter().next().unwrap();
+    let action = ActionName::remove();
+    let approved = projection::content(noderole, deployment.roles.get(&key.role), &action).unwrap();
+    let run = json!({"id": 2, "step_id": StepId::of(key.id(doc.id), &action), "node_id": NODE, "generation": 3,
+        "blueprint_number": 3, "epoch": 1, "content_hash": bytea(content(approved))});
+    let ended = merged(&run, &json!({"outcome": "succeeded"}));
+    e.row(Table::Run, &ended);
+    e.entry("review.insert", "2", &submission);
+    e.entry("verdict.insert", "2", &verdict);
+    e.entry("blueprint.insert", "3", &target);
+    e.entry("run.start", "2", &run);
+    e.entry("run.end", "2", &ended);
+    e
+}
+
+#[test]
+fn approved_removal_is_verified_with_its_content() {
+    history_with_removal(|approved| approved).verify().unwrap();
+    let other = history_with_removal(|_| Hash::of_bytes(b"other"));
+    assert_named(&other, "run 2: it ran other content than blueprint 3 removes");
 }
 
 fn merged(value: &Value, other: &Value) -> Value {

@@ -8,11 +8,12 @@
 //!
 //! Removals come before additions, so that names are free. The rows of removed steps stay, because
 //! runs reference them. Their state is *gone* until the same noderole is bound again, and they have
-//! no edges. A queued run of such a step ends unstarted. A running one continues to its end; its
+//! no edges. The commit adds the removal steps of noderoles that may have run. They stay ACTIVE when
+//! they are done, until the noderole is bound again. A queued run of a removed step ends unstarted. A running one continues to its end; its
 //! result is stored and not applied. On an expunged node, its runs end at once, because nothing can
 //! run there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::anneal::{Change, Committed, Why};
@@ -20,7 +21,7 @@ use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
 use engine::catalog::{ConcurrencyGroupMode, JoinAfter, JoinNeed, Needs, Place};
-use engine::cluster::{Blueprint, Connection, NoderoleDoc, Ssh};
+use engine::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, Ssh};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId, StepId,
 };
@@ -72,13 +73,15 @@ pub async fn commit_change(
         insert_policy(on, number, hash, new.by).await?;
     }
     remove_documents(on, number, new).await?;
+    let unblocked = drop_removal_steps(on, number, new).await?;
     remove_noderoles(on, number, new).await?;
     project_deployments(on, number, new).await?;
     append_deployment_history(on, number, new).await?;
     project_nodes(on, new).await?;
     project_noderoles(on, new).await?;
-    let existing = project_steps(on, number, new).await?;
-    set_step_states(on, number, new, &existing).await?;
+    let removals = removal_steps(on, new).await?;
+    let existing = project_steps(on, number, new, &removals).await?;
+    set_step_states(on, number, new, &removals, unblocked, &existing).await?;
     project_jigs(on, new).await?;
     sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
         .bind(number.0)
@@ -200,6 +203,107 @@ async fn remove_documents(
     Ok(())
 }
 
+/// Drops the removal steps of noderoles that are bound again and of nodes that leave. Returns the
+/// removal steps that waited for them, with the steps that they still wait for.
+async fn drop_removal_steps(
+    on: &mut PgConnection,
+    number: BlueprintNumber,
+    new: &NewTarget<'_>,
+) -> Result<Vec<Committed>, StoreError> {
+    let bound: Vec<Uuid> = new.projection.steps.iter().map(|step| step.noderole.0).collect();
+    let left: Vec<Uuid> = new
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            DocumentChange::Node { id, new: None, .. } => Some(id.0),
+            _ => None,
+        })
+        .collect();
+    let dropped: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM step WHERE action <> 'run' AND state <> 'gone' \
+           AND (noderole_id = ANY($1) OR node_id = ANY($2)) ORDER BY rank, id FOR UPDATE",
+    )
+    .bind(bound)
+    .bind(left)
+    .fetch_all(&mut *on)
+    .await?;
+    if dropped.is_empty() {
+        return Ok(Vec::new());
+    }
+    let steps: Vec<StepId> = dropped.iter().map(|id| StepId(*id)).collect();
+    end_removed_runs(on, &steps, &[]).await?;
+    sqlx::query(GONE_STEPS).bind(&dropped).bind(number.0).execute(&mut *on).await?;
+    let waiting: Vec<Uuid> = sqlx::query_scalar(
+        "WITH cut AS (DELETE FROM edge WHERE child = ANY($1) OR parent = ANY($1) RETURNING child) \
+         SELECT DISTINCT child FROM cut WHERE child <> ALL($1)",
+    )
+    .bind(&dropped)
+    .fetch_all(&mut *on)
+    .await?;
+    let rest: Vec<(Uuid, Uuid)> =
+        sqlx::query_as("SELECT child, parent FROM edge WHERE child = ANY($1)")
+            .bind(&waiting)
+            .fetch_all(on)
+            .await?;
+    let unblocked = waiting.into_iter().map(|step| Committed {
+        step: StepId(step),
+        rerun: None,
+        parents: Some(
+            rest.iter()
+                .filter(|(child, _)| *child == step)
+                .map(|(_, parent)| (StepId(*parent), EdgeKind::Hard))
+                .collect(),
+        ),
+    });
+    Ok(unblocked.collect())
+}
+
+/// The removal steps of noderoles that may have run. Each waits for those of its children, and for
+/// unfinished ones of former children that earlier commits removed.
+async fn removal_steps(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+) -> Result<Vec<StepIntent>, StoreError> {
+    let removals = &new.projection.removals;
+    if removals.is_empty() {
+        return Ok(Vec::new());
+    }
+    let noderoles: Vec<Uuid> = removals.iter().map(|step| step.noderole.0).collect();
+    let ran: Vec<Uuid> =
+        sqlx::query_scalar("SELECT id FROM unnest($1::uuid[]) AS n (id) WHERE may_have_run(id)")
+            .bind(&noderoles)
+            .fetch_all(&mut *on)
+            .await?;
+    let ran: BTreeSet<Uuid> = ran.into_iter().collect();
+    let earlier: Vec<(Uuid, Uuid, i32)> =
+        sqlx::query_as("SELECT parent, step, rank FROM unfinished_removals_below($1)")
+            .bind(ran.iter().copied().collect::<Vec<_>>())
+            .fetch_all(on)
+            .await?;
+    let mut ranks: BTreeMap<StepId, u32> =
+        earlier.iter().map(|(_, step, rank)| (StepId(*step), rank.unsigned_abs())).collect();
+    let mut steps = Vec::new();
+    // Children come first. Ranks rise along edges, also from the removals of earlier commits.
+    for step in removals.iter().filter(|step| ran.contains(&step.noderole.0)) {
+        let own = step.parents.iter().map(|(parent, _)| *parent);
+        let of_earlier = earlier.iter().filter(|(parent, ..)| *parent == step.noderole.0);
+        let parents: BTreeSet<StepId> = own
+            .chain(of_earlier.map(|(_, child, _)| StepId(*child)))
+            .filter(|parent| ranks.contains_key(parent))
+            .collect();
+        let lowest = parents.iter().filter_map(|parent| ranks.get(parent)).max();
+        let rank = lowest.map_or(0, |rank| rank + 1).max(step.rank);
+        ranks.insert(step.id, rank);
+        let parents = parents.into_iter().map(|parent| (parent, EdgeKind::Hard)).collect();
+        steps.push(StepIntent { rank, parents, ..step.clone() });
+    }
+    Ok(steps)
+}
+
+/// Sets steps to *gone*.
+const GONE_STEPS: &str = "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
+    skipped = NULL, disruption_budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)";
+
 /// Marks noderoles as removed that the new blueprint does not contain.
 async fn remove_noderoles(
     on: &mut PgConnection,
@@ -211,7 +315,7 @@ async fn remove_noderoles(
         return Ok(());
     }
     let gone: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE",
+        "SELECT id FROM step WHERE noderole_id = ANY($1) AND action = 'run' ORDER BY rank, id FOR UPDATE",
     )
     .bind(&removed)
     .fetch_all(&mut *on)
@@ -234,14 +338,7 @@ async fn remove_noderoles(
     end_removed_runs(on, &removed_steps, &[]).await?;
     sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
-    sqlx::query(
-        "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
-           skipped = NULL, disruption_budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)",
-    )
-    .bind(&gone)
-    .bind(number.0)
-    .execute(&mut *on)
-    .await?;
+    sqlx::query(GONE_STEPS).bind(&gone).bind(number.0).execute(&mut *on).await?;
     sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)")
         .bind(&removed)
         .execute(on)
@@ -466,15 +563,17 @@ async fn project_concurrency_groups(
     Ok(())
 }
 
-/// Writes the intent columns. Returns the steps that existed before.
+/// Writes the intent columns. Returns the steps that existed before. A removal step uses the jig and
+/// the concurrency group of the noderole's `run`.
 async fn project_steps(
     on: &mut PgConnection,
     number: BlueprintNumber,
     new: &NewTarget<'_>,
+    removals: &[StepIntent],
 ) -> Result<BTreeSet<Uuid>, StoreError> {
-    let steps = &new.projection.steps;
-    ensure_jigs(on, steps).await?;
-    project_concurrency_groups(on, steps).await?;
+    ensure_jigs(on, &new.projection.steps).await?;
+    project_concurrency_groups(on, &new.projection.steps).await?;
+    let steps: Vec<&StepIntent> = new.projection.steps.iter().chain(removals).collect();
     let rows: Vec<(Uuid, bool)> = sqlx::query_as(
         "SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
     )
@@ -485,13 +584,13 @@ async fn project_steps(
         |is_gone: bool| rows.iter().filter(move |(_, gone)| *gone == is_gone).map(|(id, _)| *id);
     let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
     let (old, others): (Vec<&StepIntent>, Vec<&StepIntent>) =
-        steps.iter().partition(|s| known.contains(&s.id.0));
+        steps.iter().copied().partition(|s| known.contains(&s.id.0));
     let (restored, created): (Vec<&StepIntent>, Vec<&StepIntent>) =
         others.into_iter().partition(|s| gone.contains(&s.id.0));
     write_steps(on, number, &created, INSERT_STEPS).await?;
     write_steps(on, number, &restored, RESTORE_STEPS).await?;
     write_steps(on, number, &old, UPDATE_STEPS).await?;
-    project_edges(on, new, &known).await?;
+    project_edges(on, new, &steps, &known).await?;
     Ok(known)
 }
 
@@ -634,9 +733,9 @@ fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
 async fn project_edges(
     on: &mut PgConnection,
     new: &NewTarget<'_>,
+    steps: &[&StepIntent],
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
-    let steps = &new.projection.steps;
     let changed: Vec<Uuid> = steps
         .iter()
         .filter(|s| known.contains(&s.id.0) && rewired(new, s))
@@ -666,13 +765,15 @@ async fn set_step_states(
     on: &mut PgConnection,
     number: BlueprintNumber,
     new: &NewTarget<'_>,
+    removals: &[StepIntent],
+    unblocked: Vec<Committed>,
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
     let why = |cause: RerunCause| match cause {
         RerunCause::Asked => Why::Slice,
         RerunCause::RoleChanged | RerunCause::DataChanged => Why::Changed,
     };
-    let committed = new.projection.steps.iter().filter_map(|step| {
+    let committed = new.projection.steps.iter().chain(removals).filter_map(|step| {
         let is_new = !known.contains(&step.id.0);
         let rerun = match step.change {
             StepChange::Rerun(cause) => Some((number, why(cause))),
@@ -685,7 +786,7 @@ async fn set_step_states(
             parents,
         })
     });
-    let committed: Vec<Committed> = committed.collect();
+    let committed: Vec<Committed> = committed.chain(unblocked).collect();
     if committed.is_empty() {
         return Ok(());
     }

@@ -9,7 +9,7 @@
 //! audit contains equal entries for the rows that prove it.
 //!
 //! It does not compare what it cannot rebuild: progress (states, outputs, generations) and history
-//! (removed nodes, deployments and noderoles, unused concurrency groups).
+//! (removed nodes, deployments and noderoles with their removal steps, unused concurrency groups).
 
 use std::collections::BTreeMap;
 
@@ -231,7 +231,7 @@ const STEP_QUERY: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole
     'content', encode(s.content_hash, 'hex'), 'freezes_node', s.freezes_node, 'retries', s.retries, 'backoff', s.backoff_s, \
     'timeout', s.timeout_s, 'join', jsonb_build_array(s.join_kind, s.join_n, s.join_after), 'priority', s.priority, \
     'parents', coalesce((SELECT jsonb_object_agg(e.parent, e.kind) FROM edge e WHERE e.child = s.id), '{}')) \
-    FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id WHERE s.state <> 'gone'";
+    FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id WHERE s.state <> 'gone' AND s.action = 'run'";
 
 fn expected_steps(projection: &Projection) -> Rows {
     projection.steps.iter().map(|step| (step.id.0, intent_columns(step))).collect()
@@ -247,7 +247,7 @@ const WRONG_COUNT_QUERY: &str = "WITH parent AS ( \
           AND p.state IN ('blocked', 'todo', 'transition')) AS ahead \
       FROM edge e JOIN step p ON p.id = e.parent JOIN step c ON c.id = e.child GROUP BY e.child), \
     counted AS ( \
-      SELECT s.id, s.state, s.pending, n.disposition, coalesce(ahead, 0) + CASE s.join_kind \
+      SELECT s.id, s.action, s.state, s.pending, n.disposition, coalesce(ahead, 0) + CASE s.join_kind \
           WHEN 'all' THEN coalesce(of_join - there, 0) \
           WHEN 'any' THEN CASE WHEN of_join > 0 AND there = 0 THEN 1 ELSE 0 END \
           ELSE greatest(0, s.join_n - coalesce(there, 0)) END AS counts, \
@@ -255,4 +255,5 @@ const WRONG_COUNT_QUERY: &str = "WITH parent AS ( \
       FROM step s JOIN noderole n ON n.id = s.noderole_id LEFT JOIN parent ON parent.child = s.id) \
     SELECT id, jsonb_build_object('state', state, 'disposition', disposition, 'pending', array[pending, counts], \
       'satisfied', array[satisfied, satisfying]) FROM counted \
-    WHERE (state = 'gone') <> (disposition <> 'in_service') OR (state <> 'gone' AND (pending, satisfied) <> (counts, satisfying))";
+    WHERE (CASE action WHEN 'run' THEN (state = 'gone') = (disposition = 'in_service') \
+        ELSE state <> 'gone' AND disposition = 'in_service' END) OR (state <> 'gone' AND (pending, satisfied) <> (counts, satisfying))";

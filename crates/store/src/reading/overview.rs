@@ -57,12 +57,14 @@ pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
     .await?)
 }
 
-/// All steps by state.
+/// All steps by state. An ACTIVE removal step belongs to a noderole that is gone, so it does not
+/// count.
 pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, StoreError> {
-    let rows: Vec<(String, i64)> =
-        sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state")
-            .fetch_all(connection)
-            .await?;
+    let rows: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT state, count(*) FROM step WHERE action = 'run' OR state <> 'active' GROUP BY state",
+    )
+    .fetch_all(connection)
+    .await?;
     let of =
         |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
@@ -100,7 +102,7 @@ pub async fn deployment_step_counts(
 ) -> Result<StateCounts, StoreError> {
     let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
-         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
          count(*) FILTER (WHERE s.state = 'error') \
          FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
     )

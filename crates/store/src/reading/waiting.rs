@@ -52,6 +52,7 @@ pub struct WaitingRow {
     pub since: OffsetDateTime,
     pub noderole: Uuid,
     pub role: String,
+    pub action: String,
     pub node: Uuid,
     /// The node's name.
     pub fqdn: String,

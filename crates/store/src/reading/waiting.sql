@@ -115,7 +115,7 @@ counted AS MATERIALIZED (
   FROM waiting WHERE wait IS NOT NULL
 )
 SELECT c.wait, c.total, c.place, EXISTS (SELECT FROM cut WHERE cut.state = c.state) AS more,
-  c.id AS step, c.state, c.since, s.noderole_id AS noderole, r.role, s.node_id AS node, n.fqdn, d.name AS deployment,
+  c.id AS step, c.state, c.since, s.noderole_id AS noderole, r.role, s.action, s.node_id AS node, n.fqdn, d.name AS deployment,
   s.failures, s.retries, s.error, CASE WHEN isfinite(s.not_before) THEN s.not_before END AS not_before,
   o.id AS run, o.state AS run_state, o.queued_at, w.name AS worker,
   CASE WHEN c.state = 'error' THEN (SELECT max(x.id) FROM run x WHERE x.step_id = c.id) END AS last_run

@@ -57,6 +57,10 @@ candidate AS MATERIALIZED (
                OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)))
       AND NOT (s.exclusive AND EXISTS (
         SELECT FROM running r WHERE r.node_id = s.node_id AND r.exclusive))
+      -- One action of a noderole at a time.
+      AND NOT EXISTS (
+        SELECT FROM step o JOIN run r ON r.step_id = o.id AND r.ended_at IS NULL
+        WHERE o.noderole_id = s.noderole_id AND o.id <> s.id)
       AND NOT EXISTS (
         SELECT FROM step e WHERE e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node AND e.id <> s.id)
       AND (s.disruption_budget_ids = '{}' OR NOT EXISTS (

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use engine::Hash;
 use engine::data::ancestor_distances;
-use engine::ids::{BlueprintNumber, DeploymentId, NodeId, NoderoleId, ReviewId, RunId, StepId};
+use engine::ids::{
+    ActionName, BlueprintNumber, DeploymentId, NodeId, NoderoleId, ReviewId, RunId, StepId,
+};
 use serde_json::Value;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -21,6 +23,7 @@ use crate::StoreError;
 pub struct RunFacts {
     pub run: RunId,
     pub step: StepId,
+    pub action: ActionName,
     pub noderole: NoderoleId,
     pub role: String,
     pub instance: u32,
@@ -46,6 +49,9 @@ pub struct RunFacts {
     pub epoch: i64,
     /// The current epoch.
     pub epoch_now: i64,
+    /// The blueprint before `generation`, if the run removes its noderole. It is the last one that
+    /// contains the noderole.
+    pub before: Option<Before>,
     /// The content hash in the run's row, which the node's ledger compares.
     pub content: Hash,
     /// Whether no other exclusive run may use the node.
@@ -68,6 +74,16 @@ pub struct RunFacts {
     pub head_root: Hash,
     /// Intent in the rows, and conditions that prevent a start.
     pub rows: RunRows,
+}
+
+/// The last blueprint with a noderole that a run removes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Before {
+    pub root: Hash,
+    /// The last reviewed blueprint with this root.
+    pub reviewed: BlueprintNumber,
+    /// The input of the noderole's last run, with its sources. `None` if no run got an input.
+    pub input: Option<Value>,
 }
 
 /// Rows around a run, read in one snapshot with [`RunFacts::head_root`].
@@ -120,6 +136,7 @@ pub struct RunRows {
 struct FactsRow {
     id: i64,
     step_id: Uuid,
+    action: String,
     noderole_id: Uuid,
     role: String,
     instance: i32,
@@ -132,6 +149,9 @@ struct FactsRow {
     reviewed: i64,
     reviewed_root: Vec<u8>,
     generation_root: Vec<u8>,
+    before_root: Option<Vec<u8>>,
+    before_reviewed: Option<i64>,
+    before_input: Option<Value>,
     epoch: i64,
     epoch_now: i64,
     content_hash: Vec<u8>,
@@ -152,9 +172,21 @@ struct FactsRow {
 impl FactsRow {
     fn into_details(self) -> Result<RunFacts, StoreError> {
         let run = RunId(self.id);
+        let before = match self.before_root.as_deref().zip(self.before_reviewed) {
+            None => None,
+            Some((root, reviewed)) => Some(Before {
+                root: hash(run, root)?,
+                reviewed: BlueprintNumber(reviewed),
+                input: self.before_input,
+            }),
+        };
+        let action = ActionName::parse(&self.action)
+            .map_err(|error| StoreError::corrupt(format!("run {run}"), error))?;
         Ok(RunFacts {
             run,
             step: StepId(self.step_id),
+            action,
+            before,
             noderole: NoderoleId(self.noderole_id),
             role: self.role,
             instance: self.instance.unsigned_abs(),
@@ -196,9 +228,9 @@ pub async fn run_details(
     runs: &[RunId],
 ) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
     let rows: Vec<FactsRow> = sqlx::query_as(
-        "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
+        "SELECT r.id, r.step_id, s.action, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
            r.generation, r.blueprint_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
-           g.root AS generation_root, r.epoch,
+           g.root AS generation_root, b.root AS before_root, b.reviewed AS before_reviewed, b.input AS before_input, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            node_connection(n.transport, n.address, n.connection) AS connection,
            d.name AS home, n.facts, n.hints, h.number AS head, ht.root AS head_root,
@@ -218,6 +250,12 @@ pub async fn run_details(
          CROSS JOIN head h JOIN blueprint ht ON ht.number = h.number
          CROSS JOIN LATERAL (SELECT number, root FROM blueprint WHERE number <= r.blueprint_number AND kind <> 'switch'
                              ORDER BY number DESC LIMIT 1) m
+         LEFT JOIN LATERAL (SELECT p.root, p.number AS reviewed, (
+             SELECT i.input FROM step o JOIN run i ON i.step_id = o.id
+             WHERE o.noderole_id = s.noderole_id AND o.action = 'run' AND i.generation < r.generation
+               AND i.input IS NOT NULL ORDER BY i.id DESC LIMIT 1) AS input
+           FROM blueprint p WHERE p.number < r.generation AND p.kind <> 'switch' AND s.action <> 'run'
+           ORDER BY p.number DESC LIMIT 1) b ON true
          WHERE r.id = ANY($1)",
     )
     .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
@@ -516,7 +554,8 @@ async fn step_data_rows(
            SELECT * FROM unnest($1::uuid[]) AS s (id)
            UNION
            SELECT s.id FROM unnest($2::uuid[]) AS o (id)
-           CROSS JOIN LATERAL (SELECT id FROM step WHERE node_id = o.id AND state = 'active' OFFSET 0) s)
+           CROSS JOIN LATERAL (
+             SELECT id FROM step WHERE node_id = o.id AND state = 'active' AND action = 'run' OFFSET 0) s)
          SELECT s.id, s.rank, s.state = 'active' AS active,
            s.skipped IS NOT NULL AS skipped, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id,
            n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.output END AS output, s.output_run,

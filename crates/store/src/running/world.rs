@@ -144,6 +144,11 @@ pub(super) async fn decide_each(
         .await
 }
 
+/// The steps that a change of their node affects. What an ACTIVE removal step removed stays removed
+/// when the node dies or starts again.
+const STEPS_ON_NODE: &str = "SELECT id FROM step WHERE node_id = $1 AND state <> 'gone' \
+    AND NOT (action <> 'run' AND state = 'active')";
+
 /// The locks of a round. Edges are read once: only a commit changes them, and APPLY excludes
 /// commits.
 #[derive(Default)]
@@ -212,10 +217,7 @@ impl LockSet {
         }
         for node in missing.by_node {
             let steps: Vec<(Uuid,)> =
-                sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
-                    .bind(node.0)
-                    .fetch_all(&mut *connection)
-                    .await?;
+                sqlx::query_as(STEPS_ON_NODE).bind(node.0).fetch_all(&mut *connection).await?;
             self.steps.extend(steps.iter().map(|(id,)| *id));
             self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
         }
