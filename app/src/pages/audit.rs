@@ -91,7 +91,7 @@ impl ListPage for Entries {
     /// Most entries accompany an event of another object. Sign-ins and changes to people have no
     /// event. They appear with the next one.
     fn follow(self, feed: Feed<AuditPage>) {
-        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| {
+        use_live().hear(vec![Topic::Blueprints, Topic::Reviews, Topic::Nodes], NOW, move |_| {
             feed.eventually()
         });
     }

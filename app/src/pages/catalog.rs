@@ -71,7 +71,7 @@ impl ListPage for Versions {
         (BarclampSort::Imported, "imported"),
         (BarclampSort::Roles, "roles"),
     ];
-    const TOPICS: &'static [Topic] = &[Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Blueprints];
     const SAME: List = List::Barclamps;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
 
@@ -119,7 +119,7 @@ impl ListPage for Versions {
         let which = view! {
             <span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span>
             " "
-            {move || warnings::hidden_characters_in_version(&version.read().deceiving)}
+            {move || warnings::hidden_characters_in_version(&version.read().hidden_characters)}
         };
         let imported = view! { <span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span> };
         view! {
@@ -173,7 +173,7 @@ fn import_button(may_import: bool, dialog: DialogHandle) -> AnyView {
 
 /// The parts of the previous version that this version lacks.
 fn lacks(version: &BarclampVersion) -> AnyView {
-    let Some(before) = &version.before else {
+    let Some(before) = &version.previous else {
         return view! { <span class="muted">"first version"</span> }.into_any();
     };
     if version.disappeared.is_empty() {

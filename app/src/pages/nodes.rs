@@ -67,7 +67,7 @@ impl ListPage for AllNodes {
         (NodeSort::State, "state"),
         (NodeSort::Deployment, "deployment"),
     ];
-    const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Blueprints];
     const SAME: List = List::Nodes;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
     const COMMANDS: Option<&'static str> = Some("Actions");
@@ -209,7 +209,7 @@ fn pending_link(node: &NodeSummary) -> impl IntoView + use<> {
     let steps = node.steps;
     let waits = steps.blocked + steps.todo + steps.error > 0;
     waits.then(
-        || view! { <small><a href=places::waiting_on(&node.fqdn)>"pending steps"</a></small> },
+        || view! { <small><a href=places::pending_on(&node.fqdn)>"pending steps"</a></small> },
     )
 }
 

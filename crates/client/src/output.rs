@@ -233,7 +233,7 @@ pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
 }
 
 /// Names of fields that contain times.
-const TIME_FIELDS: [&str; 20] = [
+const TIME_FIELDS: [&str; 19] = [
     "at",
     "since",
     "seen",
@@ -249,9 +249,8 @@ const TIME_FIELDS: [&str; 20] = [
     "added",
     "alive_since",
     "joined_since",
-    "heard",
+    "last_heartbeat",
     "lease_until",
-    "made",
     "until",
     "oldest",
 ];

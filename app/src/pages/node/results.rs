@@ -8,7 +8,7 @@ use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 
-use super::kept::{self, Whose};
+use super::stored::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
@@ -22,7 +22,7 @@ columns_of!(Part {
     Of "of" "Noderole",
     Ended "ended" "Outcome",
     Result "result" "Result",
-    Target "target" "Target",
+    Target "blueprint" "Blueprint",
     When "when" "When",
 });
 
@@ -104,7 +104,7 @@ impl ListPage for ResultsOn {
                 {with.cell(Part::Of, "", of)}
                 {with.cell(Part::Ended, "", line.outcome)}
                 {with.cell(Part::Result, "", result)}
-                {with.cell(Part::Target, "", line.target.0)}
+                {with.cell(Part::Target, "", line.blueprint.0)}
                 {with.cell(Part::When, "muted", view! { <Moment at=line.at/> })}
             </tr>
         }
@@ -119,5 +119,5 @@ pub fn ResultsPage() -> impl IntoView {
     let title = |name: &str| format!("Results on {name}");
     let about = "Results that runs on this node returned, for use by later attempts. Gantry stores \
                  the newest ten per step.";
-    kept::page(node_param, title, about, list.view())
+    stored::page(node_param, title, about, list.view())
 }

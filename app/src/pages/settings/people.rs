@@ -2,7 +2,7 @@
 
 use api::calls::List;
 use api::listing::PersonSort;
-use api::people::{AccountKind, Grant, PeopleWanted, PersonMade, PersonPage, PersonView};
+use api::people::{AccountKind, CreatedPerson, Grant, PeopleWanted, PersonPage, PersonView};
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -45,7 +45,7 @@ struct AllAccounts {
 }
 
 /// The added account and its grants.
-type Added = (PersonMade, Vec<Grant>);
+type Added = (CreatedPerson, Vec<Grant>);
 
 impl ListPage for AllAccounts {
     type Sort = PersonSort;

@@ -44,7 +44,7 @@ impl Control {
             ran: row.ran,
             retried: row.retried,
             deployment,
-            submission: row.submission.map(ReviewId),
+            review: row.submission.map(ReviewId),
         }))
     }
 }

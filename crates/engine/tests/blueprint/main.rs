@@ -2,9 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
-mod consequences;
 mod difference;
+mod impact;
 mod lint;
-mod opened;
 mod secret_uses;
+mod viewed;
 mod world;

@@ -344,7 +344,7 @@ impl Connections {
         kept.silent = Some(address.clone());
         let said = format!("no data after the login: {why}");
         let each = vec![Attempt {
-            address: TriedAddress { address: address.clone(), reached: false, said },
+            address: TriedAddress { address: address.clone(), reached: false, error },
             reveals: false,
         }];
         kept.tries = Some(Attempts { ended: Instant::now(), each, failed: None });
@@ -446,7 +446,7 @@ impl Connections {
 }
 
 fn let_in(address: &str) -> TriedAddress {
-    TriedAddress { address: address.to_owned(), reached: true, said: String::new() }
+    TriedAddress { address: address.to_owned(), reached: true, error: String::new() }
 }
 
 /// The result of one address.
@@ -476,7 +476,7 @@ impl Came {
             Self::Failed(SshError::AuthenticationFailed { .. } | SshError::Refused { .. })
         );
         Attempt {
-            address: TriedAddress { address: address.to_owned(), reached: false, said },
+            address: TriedAddress { address: address.to_owned(), reached: false, error: said },
             reveals,
         }
     }

@@ -3,10 +3,10 @@
 
 use api::At;
 use api::calls::{Call, List, list_of};
-use api::nodes::{HealthCheckSort, LookPage, LookView, LooksWanted};
+use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecksWanted};
 use leptos::prelude::*;
 
-use super::kept::{self, Whose};
+use super::stored::{self, Whose};
 use super::{came, check_details};
 use crate::calls;
 use crate::clock::Moment;
@@ -31,7 +31,7 @@ struct LooksAt(Whose);
 impl ListPage for LooksAt {
     type Sort = HealthCheckSort;
     type Part = Part;
-    type Page = LookPage;
+    type Page = HealthCheckPage;
     // Two workers may check in the same millisecond.
     type Key = (At, String);
 
@@ -49,23 +49,26 @@ impl ListPage for LooksAt {
     const SAME: List = List::HealthChecks;
 
     fn path(self) -> String {
-        places::node_looks(&self.0.name())
+        places::node_health_checks(&self.0.name())
     }
 
-    async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<LookPage> {
+    async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<HealthCheckPage> {
         let name = self.0.name_untracked();
         let reached = address
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = address.stretch()?;
-        calls::node_looks(name, LooksWanted { reached, text: address.word("text"), sort, before })
-            .await
+        calls::node_looks(
+            name,
+            HealthChecksWanted { reached, text: address.word("text"), sort, before },
+        )
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(HealthCheckSort, bool)> {
         (column == Part::When).then_some((HealthCheckSort::At, true))
     }
 
-    fn key(check: &LookView) -> (At, String) {
+    fn key(check: &HealthCheckView) -> (At, String) {
         (check.at, check.by.clone())
     }
 
@@ -73,7 +76,7 @@ impl ListPage for LooksAt {
         list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
     }
 
-    fn follow(self, feed: Feed<LookPage>) {
+    fn follow(self, feed: Feed<HealthCheckPage>) {
         pulse(feed);
     }
 
@@ -82,7 +85,7 @@ impl ListPage for LooksAt {
             .into_any()
     }
 
-    fn row(self, check: Memo<LookView>, with: With<Self>) -> AnyView {
+    fn row(self, check: Memo<HealthCheckView>, with: With<Self>) -> AnyView {
         // A result never changes.
         let check = check.get_untracked();
         view! {
@@ -103,7 +106,7 @@ pub fn HealthChecksPage() -> impl IntoView {
     let node = Whose::read();
     let list = ListOf::new(LooksAt(node));
     let title = |name: &str| format!("Health checks of {name}");
-    kept::page(
+    stored::page(
         node,
         title,
         "Workers check the node every ten seconds. Gantry stores the last 50 health checks.",
