@@ -45,7 +45,7 @@ columns_of!(Part {
     Version "version" "Version",
     Roles "roles" "Roles",
     UsedBy "used_by" "Used by",
-    Lacks "lacks" "Dropped parts",
+    DroppedParts "dropped_parts" "Dropped parts",
     Imported "imported" "Imported",
 });
 
@@ -89,7 +89,7 @@ impl ListPage for Versions {
             Part::Barclamp => Some((BarclampSort::Name, false)),
             Part::Roles => Some((BarclampSort::Roles, true)),
             Part::Imported => Some((BarclampSort::Imported, true)),
-            Part::Version | Part::UsedBy | Part::Lacks => None,
+            Part::Version | Part::UsedBy | Part::DroppedParts => None,
         }
     }
 
@@ -128,7 +128,7 @@ impl ListPage for Versions {
                 {with.cell(Part::Version, "", which)}
                 {with.cell(Part::Roles, "", move || version.read().roles)}
                 {with.cell(Part::UsedBy, "", view! { <span>{used}</span> })}
-                {with.cell(Part::Lacks, "", move || lacks(&version.read()))}
+                {with.cell(Part::DroppedParts, "", move || lacks(&version.read()))}
                 {with.cell(Part::Imported, "muted", imported)}
             </tr>
         }

@@ -26,7 +26,7 @@ columns_of!(Part {
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
     Nodes "nodes" "Nodes",
-    UnderWay "under_way" "Open changes",
+    OpenChanges "open_changes" "Open changes",
     Changed "changed" "Last change",
 });
 
@@ -116,7 +116,7 @@ impl ListPage for AllDeployments {
             Part::Steps => Some((DeploymentSort::Errors, true)),
             Part::Nodes => Some((DeploymentSort::Nodes, true)),
             Part::Changed => Some((DeploymentSort::Blueprint, true)),
-            Part::UnderWay => None,
+            Part::OpenChanges => None,
         }
     }
 
@@ -171,7 +171,7 @@ impl ListPage for AllDeployments {
                 </td>
                 {with.cell(Part::Steps, "", move || view! { <Counts counts=deployment.read().steps/> })}
                 {with.cell(Part::Nodes, "", move || deployment.read().nodes)}
-                {with.cell(Part::UnderWay, "", view! { <span class="buttons">{under_way}</span> })}
+                {with.cell(Part::OpenChanges, "", view! { <span class="buttons">{under_way}</span> })}
                 {with.cell(Part::Changed, "muted", changed)}
             </tr>
         }

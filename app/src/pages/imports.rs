@@ -21,9 +21,9 @@ const FIRST: usize = 5;
 
 columns_of!(Part {
     Imported "imported" "Imported",
-    Brought "brought" "Versions",
-    Lacks "lacks" "Dropped parts",
-    Found "found" "Findings",
+    Versions "versions" "Versions",
+    DroppedParts "dropped_parts" "Dropped parts",
+    Findings "findings" "Findings",
 });
 
 #[derive(Clone, Copy)]
@@ -88,9 +88,9 @@ impl ListPage for AllImports {
         view! {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
-                {with.cell(Part::Brought, "", some(required_by, "none"))}
-                {with.cell(Part::Lacks, "", some(lines(report.disappeared), "none"))}
-                {with.cell(Part::Found, "", view! { <div>{found} {left_out}</div> })}
+                {with.cell(Part::Versions, "", some(required_by, "none"))}
+                {with.cell(Part::DroppedParts, "", some(lines(report.disappeared), "none"))}
+                {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}
             </tr>
         }
         .into_any()

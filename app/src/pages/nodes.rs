@@ -26,10 +26,10 @@ use crate::reader::OPERATOR;
 
 columns_of!(Part {
     Name "name" "Node",
-    Life "life" "State",
+    State "state" "State",
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
-    Reached "reached" "Connection",
+    Connection "connection" "Connection",
 });
 
 /// The list, and the commands for readers with the permission.
@@ -86,9 +86,9 @@ impl ListPage for AllNodes {
     fn sorted_by(column: Part) -> Option<(NodeSort, bool)> {
         match column {
             Part::Name => Some((NodeSort::Name, false)),
-            Part::Life => Some((NodeSort::State, false)),
+            Part::State => Some((NodeSort::State, false)),
             Part::Deployment => Some((NodeSort::Deployment, false)),
-            Part::Steps | Part::Reached => None,
+            Part::Steps | Part::Connection => None,
         }
     }
 
@@ -119,10 +119,10 @@ impl ListPage for AllNodes {
         view! {
             <tr>
                 <td>{name}</td>
-                {with.cell(Part::Life, "", move || life(&node.read()))}
+                {with.cell(Part::State, "", move || life(&node.read()))}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Steps, "", steps)}
-                {with.cell(Part::Reached, "muted", move || reached(&node.read()))}
+                {with.cell(Part::Connection, "muted", move || reached(&node.read()))}
                 {with.may.then(|| changes(node, self))}
             </tr>
         }

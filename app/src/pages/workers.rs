@@ -25,7 +25,7 @@ columns_of!(Part {
     State "state" "State",
     Runs "runs" "Leased runs",
     Jigs "jigs" "Jigs",
-    Heard "heard" "Last contact",
+    Heartbeat "heartbeat" "Last contact",
     Started "started" "Started",
 });
 
@@ -117,7 +117,7 @@ impl ListPage for AllWorkers {
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
         match column {
             Part::Worker => Some((WorkerSort::Name, false)),
-            Part::Heard => Some((WorkerSort::Heartbeat, true)),
+            Part::Heartbeat => Some((WorkerSort::Heartbeat, true)),
             Part::Started => Some((WorkerSort::Started, true)),
             Part::State | Part::Runs | Part::Jigs => None,
         }
@@ -157,7 +157,7 @@ impl ListPage for AllWorkers {
                 {with.cell(Part::State, "", state)}
                 {with.cell(Part::Runs, "", move || runs(&worker.read()))}
                 {with.cell(Part::Jigs, "", move || worker.read().jigs.join(", "))}
-                {with.cell(Part::Heard, "muted", move || view! { <Moment at=worker.read().last_heartbeat/> })}
+                {with.cell(Part::Heartbeat, "muted", move || view! { <Moment at=worker.read().last_heartbeat/> })}
                 {with.cell(Part::Started, "muted", move || view! { <Moment at=worker.read().started/> })}
             </tr>
         }

@@ -480,20 +480,20 @@ async fn headers_sort_and_keep_the_filter() {
         "href=\"/nodes?sort=state\"",
     ]);
     plain.says_not(&["filter=&", "sort=name\"", "Clear"]);
-    let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=life").await;
+    let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=state").await;
     narrow.says(&[
         "aria-sort=\"descending\"",
         "value=\"web\"",
         "Clear",
-        "href=\"/nodes?sort=-name&amp;columns=name%2Clife\"",
+        "href=\"/nodes?sort=-name&amp;columns=name%2Cstate\"",
     ]);
     narrow.says(&[
-        "href=\"/nodes?filter=web&amp;columns=name%2Clife\"",
-        "name=\"columns\" value=\"name,life\"",
+        "href=\"/nodes?filter=web&amp;columns=name%2Cstate\"",
+        "name=\"columns\" value=\"name,state\"",
     ]);
     narrow.says(&["data-label=\"State\""]);
     narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Connection\""]);
-    let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Clife&amp;after=";
+    let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Cstate&amp;after=";
     narrow.says(&[next]);
 }
 

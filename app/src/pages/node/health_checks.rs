@@ -18,11 +18,11 @@ use crate::parts::{Empty, Feed, Icon};
 use crate::places;
 
 columns_of!(Part {
-    When "when" "When",
+    Time "time" "When",
     Result "result" "Result",
-    Where "where" "Address and error",
-    Durations "took" "Duration",
-    By "by" "Worker",
+    Address "address" "Address and error",
+    Duration "duration" "Duration",
+    Worker "worker" "Worker",
 });
 
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl ListPage for LooksAt {
         }),
         Field::text("text", "Address or error", "address or error contains"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Durations];
+    const NUMBERS: &'static [Part] = &[Part::Duration];
     const SORTS: &'static [(HealthCheckSort, &'static str)] = &[(HealthCheckSort::At, "when")];
     const SAME: List = List::HealthChecks;
 
@@ -65,7 +65,7 @@ impl ListPage for LooksAt {
     }
 
     fn sorted_by(column: Part) -> Option<(HealthCheckSort, bool)> {
-        (column == Part::When).then_some((HealthCheckSort::At, true))
+        (column == Part::Time).then_some((HealthCheckSort::At, true))
     }
 
     fn key(check: &HealthCheckView) -> (At, String) {
@@ -92,9 +92,9 @@ impl ListPage for LooksAt {
             <tr>
                 <td data-label="When"><Moment at=check.at/></td>
                 {with.cell(Part::Result, "", came(check.reached))}
-                {with.cell(Part::Where, "", view! { <div>{check_details(&check)}</div> })}
-                {with.cell(Part::Durations, "", format!("{} ms", check.took_ms))}
-                {with.cell(Part::By, "muted", check.by)}
+                {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
+                {with.cell(Part::Duration, "", format!("{} ms", check.took_ms))}
+                {with.cell(Part::Worker, "muted", check.by)}
             </tr>
         }
         .into_any()

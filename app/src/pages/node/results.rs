@@ -19,11 +19,11 @@ use crate::places;
 
 columns_of!(Part {
     Run "run" "Run",
-    Of "of" "Noderole",
-    Ended "ended" "Outcome",
+    Noderole "noderole" "Noderole",
+    Outcome "outcome" "Outcome",
     Result "result" "Result",
-    Target "blueprint" "Blueprint",
-    When "when" "When",
+    Blueprint "blueprint" "Blueprint",
+    Time "time" "When",
 });
 
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl ListPage for ResultsOn {
         }),
         Field::text("role", "Role", "role is"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Target];
+    const NUMBERS: &'static [Part] = &[Part::Blueprint];
     const SORTS: &'static [(ResultSort, &'static str)] = &[(ResultSort::Run, "run")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
     const SAME: List = List::Results;
@@ -101,11 +101,11 @@ impl ListPage for ResultsOn {
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>
-                {with.cell(Part::Of, "", of)}
-                {with.cell(Part::Ended, "", line.outcome)}
+                {with.cell(Part::Noderole, "", of)}
+                {with.cell(Part::Outcome, "", line.outcome)}
                 {with.cell(Part::Result, "", result)}
-                {with.cell(Part::Target, "", line.blueprint.0)}
-                {with.cell(Part::When, "muted", view! { <Moment at=line.at/> })}
+                {with.cell(Part::Blueprint, "", line.blueprint.0)}
+                {with.cell(Part::Time, "muted", view! { <Moment at=line.at/> })}
             </tr>
         }
         .into_any()
