@@ -812,7 +812,7 @@ pub struct NoderoleDraft {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DataLayer {
-    /// `role template`, `deployment role`, `user`, `system` or `wall`.
+    /// `role template`, `deployment role`, `user`, `system` or `output`.
     pub source: String,
     /// Values of the layer.
     pub value: Value,
@@ -1010,7 +1010,7 @@ pub struct RunPage {
     pub next: Option<Cursor>,
 }
 
-/// A blueprint in the target history.
+/// A blueprint in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BlueprintSummary {
@@ -1396,10 +1396,10 @@ pub struct ReviewView {
     /// Description of the change, most important first.
     pub summary: Vec<String>,
     /// Number of leading lines of `summary` that pages must always show. The same limit applies to
-    /// `asked`.
+    /// `requested`.
     #[serde(default)]
     pub always_shown: usize,
-    /// Lines of `summary` about the requested changes. Their impact is in `consequences`.
+    /// Lines of `summary` about the requested changes. Their impact is in `impact`.
     #[serde(default)]
     pub requested: Vec<String>,
     /// Risk classes of the change.
@@ -1437,11 +1437,11 @@ pub struct ReviewView {
     pub clashes: Vec<ClashView>,
     /// Execution order in waves.
     pub waves: Vec<WaveView>,
-    /// Impact of the change: on the current states of steps if `fresh` is true, otherwise at
+    /// Impact of the change: on the current states of steps if `current` is true, otherwise at
     /// submission.
     #[serde(default)]
     pub impact: Impact,
-    /// Lint findings: current ones if `fresh` is true, otherwise those at submission.
+    /// Lint findings: current ones if `current` is true, otherwise those at submission.
     #[serde(default)]
     pub checks: Vec<Finding>,
     /// Whether the view is based on the current state. Closed, replaced and stale reviews are shown
@@ -1530,7 +1530,7 @@ pub struct Replanned {
     pub after: Option<ReviewId>,
     /// The blueprint that the new plan is based on.
     pub blueprint: BlueprintNumber,
-    /// Changes of the base, for example `web (target 12)`.
+    /// Changes of the base, for example `web (blueprint 12)`.
     pub moved: Vec<String>,
     /// People whose verdicts on the earlier review no longer count.
     pub dropped: Vec<String>,

@@ -34,7 +34,7 @@ pub struct ValueView {
     pub path: String,
     /// The value as text, with secrets masked, at most 500 characters.
     pub value: String,
-    /// `template`, `profile`, `deployment_role`, `system`, `wall` or `user`.
+    /// `template`, `profile`, `deployment_role`, `system`, `output` or `user`.
     pub layer: String,
     /// Description of the layer and its owner.
     pub source: String,

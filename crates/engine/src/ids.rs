@@ -361,7 +361,7 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// The number of a target in the global target history. A step's generation is such a number
+    /// The number of a blueprint in the global history. A step's generation is such a number
     /// too.
     BlueprintNumber = "target";
     /// A proposal.

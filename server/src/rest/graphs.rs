@@ -60,7 +60,7 @@ struct GraphWanted {
     longest: String,
     /// `trail`: show only the highlighted vertices, expanded into single noderoles.
     only: String,
-    /// Show a deployment as of this target.
+    /// Show a deployment as of this blueprint.
     #[schemars(range(min = 1))]
     blueprint: Option<i64>,
 }
@@ -173,7 +173,7 @@ async fn of_review(
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
     if wanted.blueprint.is_some() {
-        let detail = "Invalid `target`: a review always changes the current target. Omit it, or \
+        let detail = "Invalid `blueprint`: a review always changes the current target. Omit it, or \
             request the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }

@@ -9,7 +9,7 @@
 //!   ones, newest first.
 //! * `nodes`: the nodes of the run's ancestors (over hard edges), nearest first. Each has its
 //!   addresses and, for each such noderole, data and output.
-//! * `left_out`: how much did not fit.
+//! * `omitted`: how much did not fit.
 //!
 //! The document is bounded ([`MAX_RESULTS`], [`NODES`], [`MAX_NODE_DATA_BYTES`],
 //! [`MAX_RESULTS_BYTES`], [`MAX_FACTS_BYTES`]). Omissions are counted and never silent, because a
