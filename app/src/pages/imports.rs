@@ -88,7 +88,7 @@ impl ListPage for AllImports {
         view! {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
-                {with.cell(Part::Versions, "", some(required_by, "none"))}
+                {with.cell(Part::Versions, "", some(brought, "none"))}
                 {with.cell(Part::DroppedParts, "", some(lines(report.disappeared), "none"))}
                 {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}
             </tr>

@@ -283,7 +283,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
     let row = |target: Memo<BlueprintSummary>| {
         let BlueprintSummary { number, kind, at, by, review, title, deployment, .. } =
             target.get_untracked();
-        let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
+        let place = review.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
         let title = if title.is_empty() { format!("Blueprint {number}") } else { title };
         let by = actor_name(by.as_deref()).to_owned();
         let on =

@@ -474,7 +474,7 @@ async fn propose(
 ) -> CreatedWithLocation<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
-    Ok(proposal_created(proposal, Proposed { proposal: proposal }))
+    Ok(proposal_created(proposal, Proposed { proposal }))
 }
 
 async fn propose_on_node(
@@ -484,7 +484,7 @@ async fn propose_on_node(
     Perhaps(_): Perhaps<Nothing>,
 ) -> CreatedWithLocation<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
-    Ok(proposal_created(proposal, Proposed { proposal: proposal }))
+    Ok(proposal_created(proposal, Proposed { proposal }))
 }
 
 async fn proposals(

@@ -220,7 +220,7 @@ async fn reconnecting_stream_gets_each_event_once() {
     let mut numbers: Vec<i64> = got
         .iter()
         .map(|live| match live {
-            Live::Blueprint { blueprint } => target.0,
+            Live::Blueprint { blueprint } => blueprint.0,
             other => panic!("{other:?}"),
         })
         .collect();
