@@ -1,4 +1,4 @@
-// The target history, comparing targets, restoring a deployment with a proposal, and previewing
+// The blueprint history, comparing blueprints, restoring a deployment with a proposal, and previewing
 // another version of a barclamp.
 
 import assert from 'node:assert/strict';
@@ -28,7 +28,7 @@ after(async () => {
   await gantry.stop();
 });
 
-const line = (page) => page.getByRole('region', { name: 'Target history' });
+const line = (page) => page.getByRole('region', { name: 'Blueprint history' });
 const comparison = (page) => page.getByRole('region', { name: 'Comparison' });
 
 async function goodLooking(page, name) {
@@ -37,15 +37,15 @@ async function goodLooking(page, name) {
   await screenshot(page, name);
 }
 
-test('history shows author, reason and changes of each target', { timeout: 120_000 }, async () => {
+test('history shows author, reason and changes of each blueprint', { timeout: 120_000 }, async () => {
   await visit(ada, '/blueprints');
-  const third = line(ada).locator('tr[data-target="3"]');
+  const third = line(ada).locator('tr[data-blueprint="3"]');
   await third.getByRole('link', { name: 'The second answer' }).waitFor();
   const people = (await third.innerText()).replace(/\s+/g, ' ');
   for (const who of gantry.signIns.map(({ person }) => person)) assert.ok(people.includes(who), `${who} in ${people}`);
   await goodLooking(ada, 'blueprints');
 
-  await third.getByRole('link', { name: 'Changes of target 3' }).click();
+  await third.getByRole('link', { name: 'Changes of blueprint 3' }).click();
   await ada.waitForURL(/from=2&to=3/);
   await comparison(ada).getByText('"well"').waitFor();
   await comparison(ada).getByText('"fine"').waitFor();
@@ -53,9 +53,9 @@ test('history shows author, reason and changes of each target', { timeout: 120_0
 
   await comparison(ada).getByRole('link', { name: 'Swap sides' }).click();
   await ada.waitForURL(/from=3&to=2/);
-  await ada.getByRole('heading', { name: 'From target 3 to target 2' }).waitFor();
+  await ada.getByRole('heading', { name: 'From blueprint 3 to blueprint 2' }).waitFor();
   const text = await (await ada.request.get(await comparison(ada).getByRole('link', { name: 'As text' }).getAttribute('href'))).text();
-  assert.match(text, /^from target 3 \([0-9a-f]{8}\)\nto   target 2 /);
+  assert.match(text, /^from blueprint 3 \([0-9a-f]{8}\)\nto   blueprint 2 /);
   const json = await (await ada.request.get(await comparison(ada).getByRole('link', { name: 'As JSON' }).getAttribute('href'))).json();
   assert.equal(json.difference.deployments[0].name, 'web');
   assertQuiet(ada);
@@ -63,10 +63,10 @@ test('history shows author, reason and changes of each target', { timeout: 120_0
 
 test('two blueprints are compared, also without JavaScript', { timeout: 120_000 }, async () => {
   await visit(ada, '/blueprints');
-  await ada.getByRole('link', { name: 'Compare from target 1' }).click();
+  await ada.getByRole('link', { name: 'Compare from blueprint 1' }).click();
   await ada.getByText('From 1: select the blueprint to compare it to.').waitFor();
-  await ada.getByRole('link', { name: 'Compare to target 2' }).click();
-  await ada.getByRole('heading', { name: 'From target 1 to target 2' }).waitFor();
+  await ada.getByRole('link', { name: 'Compare to blueprint 2' }).click();
+  await ada.getByRole('heading', { name: 'From blueprint 1 to blueprint 2' }).waitFor();
   assertQuiet(ada);
 
   const plain = await openPage(browser, { address: gantry.address, scripts: false });
@@ -76,9 +76,9 @@ test('two blueprints are compared, also without JavaScript', { timeout: 120_000 
   await plain.getByLabel('From', { exact: true }).fill('3');
   await plain.getByLabel('To', { exact: true }).fill('1');
   await plain.getByRole('button', { name: 'Filter' }).click();
-  await plain.getByRole('heading', { name: 'From target 3 to target 1' }).waitFor();
-  await plain.getByRole('heading', { name: 'Targets that changed web' }).waitFor();
-  await plain.getByRole('button', { name: 'Restore web as of target 1' }).waitFor();
+  await plain.getByRole('heading', { name: 'From blueprint 3 to blueprint 1' }).waitFor();
+  await plain.getByRole('heading', { name: 'Blueprints that changed web' }).waitFor();
+  await plain.getByRole('button', { name: 'Restore web as of blueprint 1' }).waitFor();
   await plain.context().close();
 });
 
@@ -87,19 +87,19 @@ test('invalid comparisons show an error', { timeout: 60_000 }, async () => {
   await ada.getByText('Both are the same blueprint.').waitFor();
   const missing = await visit(ada, '/blueprints?from=1&to=99');
   assert.equal(missing.status(), 404);
-  await ada.getByText('Target 99 does not exist. Use a number from 1 to 3.').waitFor();
+  await ada.getByText('Blueprint 99 does not exist. Use a number from 1 to 3.').waitFor();
   await assertAccessible(ada);
   await visit(ada, '/blueprints?before=1');
-  await ada.getByText('No more targets').waitFor();
+  await ada.getByText('No more blueprints').waitFor();
   assertQuiet(ada, /404/);
-  ada.problems.length = 0; // the responses for unknown targets
+  ada.problems.length = 0; // the responses for unknown blueprints
 });
 
 test('a deployment is restored with an approved proposal', { timeout: 180_000 }, async () => {
   await visit(ada, '/blueprints?deployment=web');
-  await line(ada).locator('tr[data-target="2"]').getByRole('link', { name: 'Restore…' }).click();
+  await line(ada).locator('tr[data-blueprint="2"]').getByRole('link', { name: 'Restore…' }).click();
   await ada.waitForURL(/from=3&to=2/);
-  const button = ada.getByRole('button', { name: 'Restore web as of target 2' });
+  const button = ada.getByRole('button', { name: 'Restore web as of blueprint 2' });
   await button.waitFor();
   await goodLooking(ada, 'blueprints-restore');
   await button.click();
@@ -107,7 +107,7 @@ test('a deployment is restored with an approved proposal', { timeout: 180_000 },
   await ada.getByRole('button', { name: /^Undo “set data of app-check/ }).waitFor();
   await ada.getByRole('button', { name: 'Review changes' }).click();
   const dialog = ada.getByRole('dialog', { name: 'Review changes' });
-  assert.equal(await dialog.getByLabel('Title').inputValue(), 'Restore web as of target 2');
+  assert.equal(await dialog.getByLabel('Title').inputValue(), 'Restore web as of blueprint 2');
   await dialog.getByRole('button', { name: 'Submit for review' }).click();
   await ada.waitForURL(/\/reviews\/\d+$/);
   assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled(), 'nobody approved it yet');

@@ -114,7 +114,7 @@ test('a reset event reloads the data', { timeout: 120_000 }, async () => {
   // are lost.
   const word = { id: '999999999-1', data: { kind: 'reset' } };
   const body = `id: ${word.id}\ndata: ${JSON.stringify(word.data)}\n\n`;
-  for (const path of ['/deployments', '/deployments/web', '/runs', '/waiting', '/nodes']) {
+  for (const path of ['/deployments', '/deployments/web', '/runs', '/pending', '/nodes']) {
     let told = 0;
     await page.goto('about:blank'); // its stream must not be taken for that of the next page
     await page.route('**/events?*', (route) => {

@@ -67,7 +67,7 @@ const pages = [
   ['nodes', () => '/nodes'],
   ['nodes-add', () => '/nodes', [], dialog('Add node')],
   ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE, LOOKED]],
-  ['waiting', () => '/waiting'],
+  ['pending', () => '/pending'],
   ['reviews', () => '/reviews?state=any'],
   ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
   ['review', ({ review }) => review, [OPENED, ROOT]],

@@ -46,7 +46,7 @@ async function pages(ada) {
     'Runs on one node': `/runs?node=${some}`,
     Deployments: '/deployments',
     Reviews: '/reviews?state=any',
-    Waiting: '/waiting',
+    Pending: '/pending',
     Catalog: '/catalog',
   };
 }
@@ -84,13 +84,13 @@ async function deployment(page, name) {
 
 /** One person proposes, the other approves and commits. */
 async function approve(bo, submission) {
-  await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve', reason: '' });
-  await ask(bo, `/submissions/${submission}/commit`, {});
+  await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve', reason: '' });
+  await ask(bo, `/reviews/${submission}/commit`, {});
 }
 
 /** Binds a role to nodes of a deployment and commits. */
 async function bind(ada, bo, name, hash, role, nodes) {
-  const { id, submission: open } = await deployment(ada, name);
+  const { id, review: open } = await deployment(ada, name);
   if (open) await approve(bo, open); // one at a time
   const { proposal } = await ask(ada, `/deployments/${name}/proposals`, {});
   let { proposal: { version } } = await ask(ada, `/deployments/${name}/board`);
@@ -102,7 +102,7 @@ async function bind(ada, bo, name, hash, role, nodes) {
   for (let at = 0; at < edits.length; at += EDITS) {
     ({ version } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + EDITS) }));
   }
-  const { submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: `${role} on ${nodes.length} nodes` });
+  const { review: submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: `${role} on ${nodes.length} nodes` });
   await approve(bo, submission);
 }
 

@@ -199,8 +199,8 @@ test('a missing panel chunk shows the server rendering', { timeout: 240_000 }, a
 
 test('a review works without the graph chunk', async (t) => {
   const page = await fresh(t);
-  const { reviews } = await (await page.request.get('/api/v1/submissions?fate=any')).json();
-  const address = `/reviews/${reviews[0].submission}`;
+  const { reviews } = await (await page.request.get('/api/v1/reviews?state=any')).json();
+  const address = `/reviews/${reviews[0].review}`;
   await visit(page, address);
   await gone(page, 'review_graph');
   const tabs = page.getByRole('navigation', { name: 'Review sections' });

@@ -62,7 +62,7 @@ async function proposed(page, title, edits) {
   const { proposal } = await ask(page, '/deployments/web/proposals', {});
   const { proposal: { version } } = await ask(page, '/deployments/web/board');
   const { version: edited } = await ask(page, `/proposals/${proposal}/edits`, { version, edits });
-  const { submission } = await ask(page, `/proposals/${proposal}/submit`, { version: edited, title });
+  const { review: submission } = await ask(page, `/proposals/${proposal}/submit`, { version: edited, title });
   return submission;
 }
 

@@ -62,10 +62,10 @@ try {
   for (let at = 0; at < edits.length; at += 1_000) {
     ({ version } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits: edits.slice(at, at + 1_000) }));
   }
-  const { submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: 'What is measured' });
-  await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve', reason: '' });
+  const { review: submission } = await ask(ada, `/proposals/${proposal}/submit`, { version, title: 'What is measured' });
+  await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve', reason: '' });
   await ask(bo, '/execution', { enabled: false, reason: 'only planning is measured' });
-  await ask(bo, `/submissions/${submission}/commit`, {});
+  await ask(bo, `/reviews/${submission}/commit`, {});
 
   for (let n = 0; n < DROPS; n += 1) await register(ada, `more${n}`);
   await visit(ada, '/deployments/system');

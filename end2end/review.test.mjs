@@ -58,8 +58,8 @@ async function proposed(page, deployment, title, edits) {
   const { proposal } = await ask(page, `/deployments/${deployment}/proposals`, {});
   const { proposal: { version } } = await ask(page, `/deployments/${deployment}/board`);
   const { version: edited } = await ask(page, `/proposals/${proposal}/edits`, { version, edits });
-  const { submission } = await ask(page, `/proposals/${proposal}/submit`, { version: edited, title });
-  return { proposal, version: edited, submission };
+  const { review: submission } = await ask(page, `/proposals/${proposal}/submit`, { version: edited, title });
+  return { proposal, version: edited, review: submission };
 }
 
 test('a review shows its impact and restarted steps', { timeout: 300_000 }, async (t) => {
@@ -69,16 +69,16 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
   let review;
 
   await t.test('some steps are active', async () => {
-    const { submission } = await proposed(ada, 'web', 'Two applications', [bind('n1', 'app'), bind('n1', 'app-check')]);
+    const { review: submission } = await proposed(ada, 'web', 'Two applications', [bind('n1', 'app'), bind('n1', 'app-check')]);
     await visit(bo, `/reviews/${submission}`);
     await bo.getByText(/^Starts \d+ noderoles:$/).waitFor();
     await bo.getByText('The change restarts nothing, removes nothing and destroys no data.').waitFor();
-    await ask(bo, `/submissions/${submission}/verdicts`, { kind: 'approve' });
-    await ask(bo, `/submissions/${submission}/commit`, {});
+    await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve' });
+    await ask(bo, `/reviews/${submission}/commit`, {});
     for (let tries = 0; ; tries += 1) {
       const { groups } = await ask(ada, '/deployments/web/board');
-      const { chips } = groups.flatMap(({ roles }) => roles).find(({ role }) => role === 'app-check');
-      if (chips.some(({ state }) => state === 'active')) break;
+      const { noderoles } = groups.flatMap(({ roles }) => roles).find(({ role }) => role === 'app-check');
+      if (noderoles.some(({ state }) => state === 'active')) break;
       assert.ok(tries < 120, 'it never came up');
       await ada.waitForTimeout(500);
     }
@@ -90,13 +90,13 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
       { edit: 'rerun', node: node('n1'), noderole: 'base-files', reason: 'the disk was replaced' },
       bind('n3', 'app'),
     ];
-    ({ submission: review } = await proposed(ada, 'web', 'Another greeting, and a third application', edits));
+    ({ review } = await proposed(ada, 'web', 'Another greeting, and a third application', edits));
     await visit(bo, `/reviews/${review}`);
     await bo.getByText(/^Restarts \d+ noderoles that are active now:$/).waitFor();
     await bo.getByText(/^Downstream:$/).waitFor();
     await bo.getByText('the disk was replaced').filter({ visible: true }).first().waitFor();
     await bo.getByText('The change removes nothing and destroys no data.').waitFor();
-    const json = await ask(bo, `/submissions/${review}/consequences`);
+    const json = await ask(bo, `/reviews/${review}/impact`);
     assert.equal(json.interrupted, json.restarts.count);
     await bo.locator('.outcome').getByRole('link', { name: `Show all ${json.restarts.count}` }).first().click();
     await bo.waitForURL(/tab=effects#restarts$/);
@@ -123,14 +123,14 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
     const cards = await bo.locator('details.fold').count();
     await readAll(bo);
     await bo.getByText(`You have viewed all ${cards} card`).waitFor();
-    const before = await ask(bo, `/submissions/${review}/opened`);
-    assert.equal(before.opened.length, before.all);
+    const before = await ask(bo, `/reviews/${review}/viewed`);
+    assert.equal(before.viewed.length, before.all);
     const { proposal: { id: proposal, version } } = await ask(ada, '/deployments/web/board');
     const edits = [{ edit: 'set_noderole_data', node: node('n3'), noderole: 'app', data: { app: { greeting: 'Third' } } }];
     const { version: edited } = await ask(ada, `/proposals/${proposal}/edits`, { version, edits });
-    const { submission } = await ask(ada, `/proposals/${proposal}/submit`, { version: edited, title: 'With a word of its own' });
-    const after = await ask(bo, `/submissions/${submission}/opened`);
-    assert.deepEqual([after.outdated.length, after.opened.length], [1, before.opened.length - 1]);
+    const { review: submission } = await ask(ada, `/proposals/${proposal}/submit`, { version: edited, title: 'With a word of its own' });
+    const after = await ask(bo, `/reviews/${submission}/viewed`);
+    assert.deepEqual([after.outdated.length, after.viewed.length], [1, before.viewed.length - 1]);
     await ask(ada, `/proposals/${proposal}/discard`, { version: edited });
   });
 
@@ -150,7 +150,7 @@ test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t
   const { versions } = await ask(ada, '/deployments/system/board');
   const { hash } = versions.find(({ version }) => version === '1.long');
   const use = { edit: 'use_barclamp', deployment: system.id, barclamp: 'demo', version: hash };
-  const { proposal, version, submission } = await proposed(ada, 'system', 'Long scripts', [use]);
+  const { proposal, version, review: submission } = await proposed(ada, 'system', 'Long scripts', [use]);
   await visit(bo, `/reviews/${submission}`);
   const card = bo.locator('.card:has(> .fold):has(.file-text)').first();
   const marked = card.getByText('viewed', { exact: true });
@@ -212,7 +212,7 @@ test('a change counts as viewed after scrolling', { timeout: 240_000 }, async (t
 
 test('a policy change can be viewed and discussed', { timeout: 120_000 }, async () => {
   const policy = { edit: 'set_policy', policy: { approvals: 1, by_risk: { removal: 2 } } };
-  const { proposal, version, submission } = await proposed(ada, 'web', 'Two to remove', [policy]);
+  const { proposal, version, review: submission } = await proposed(ada, 'web', 'Two to remove', [policy]);
   await visit(bo, `/reviews/${submission}`);
   const card = bo.getByRole('region', { name: 'Approval policy' });
   await card.getByText('viewed', { exact: true }).waitFor();
@@ -234,7 +234,7 @@ test('a long summary shows severe entries first', { timeout: 120_000 }, async ()
     { edit: 'create_deployment', id: randomUUID(), phantom: randomUUID(), name: `web-in-the-branch-office-${n}`, parent: board.id }
   );
   const edits = [...Array.from({ length: 20 }, (_, n) => child(n)), { edit: 'activate_jig', jig: 'noop', active: false }];
-  const { proposal, version, submission } = await proposed(ada, 'web', 'Twenty branch offices', edits);
+  const { proposal, version, review: submission } = await proposed(ada, 'web', 'Twenty branch offices', edits);
   await visit(bo, `/reviews/${submission}`);
   const says = bo.getByRole('region', { name: 'Impact summary' });
   await says.getByText(/^Switches jig noop off/).waitFor();
@@ -253,7 +253,7 @@ test('a long summary shows severe entries first', { timeout: 120_000 }, async ()
 test('a review works without JavaScript', { timeout: 120_000 }, async () => {
   const board = await ask(ada, '/deployments/web/board');
   const data = { edit: 'set_role_data', deployment: board.id, role: 'app', data: { app: { greeting: 'Plain' } } };
-  const { proposal, version, submission } = await proposed(ada, 'web', 'Read without scripts', [data]);
+  const { proposal, version, review: submission } = await proposed(ada, 'web', 'Read without scripts', [data]);
   const plain = await openPage(browser, { ...gantry, address: gantry.address, scripts: false });
   await plain.context().addCookies(await bo.context().cookies());
   await plain.goto(`/reviews/${submission}`);

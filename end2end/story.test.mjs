@@ -181,7 +181,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.getByText('COMMITTED', { exact: true }).waitFor();
     const standing = ada.getByRole('list', { name: 'Steps by state' });
     await standing.getByRole('link', { name: /^\d+ blocked$/ }).waitFor();
-    assert.match(await standing.getByRole('link', { name: /^\d+ error$/ }).getAttribute('href'), /waiting\?deployment=web&reason=failed$/);
+    assert.match(await standing.getByRole('link', { name: /^\d+ error$/ }).getAttribute('href'), /pending\?deployment=web&reason=failed$/);
     await chip(ada, 'app-check', 'n1').click();
     const panel = ada.getByRole('complementary', { name: 'app-check on n1' });
     await panel.getByText('told to fail').first().waitFor();

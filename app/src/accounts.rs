@@ -2,9 +2,9 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
-    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
-    SignatureRequest, TokenMade, TokenView, TokenWish,
+    CreatedPerson, CreatedToken, Ended, Grant, MyAccount, OneTimeLink, PasskeyOptions,
+    PasskeyRequest, PasskeyView, PasswordRequest, PeopleWanted, PersonDetails, PersonPage,
+    PersonRequest, PersonView, Signature, SignatureRequest, TokenRequest, TokenView,
 };
 use api::second_factor::{FactorOptions, SecondFactorPage};
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ pub trait Accounts: Send + Sync {
     async fn list(&self, query: PeopleWanted) -> Result<PersonPage, Problem>;
     /// A person, with the history of their access and their tokens.
     async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem>;
-    async fn add(&self, input: PersonWish) -> Result<PersonMade, Problem>;
+    async fn add(&self, input: PersonRequest) -> Result<CreatedPerson, Problem>;
     /// Replaces a person's grants. Fails if the person is no longer at `version`.
     async fn change_grants(
         &self,
@@ -33,7 +33,7 @@ pub trait Accounts: Send + Sync {
     async fn confirm(&self, id: PersonId) -> Result<PersonDetails, Problem>;
     /// The options for `navigator.credentials.create`.
     async fn passkey_options(&self) -> Result<PasskeyOptions, Problem>;
-    async fn register_passkey(&self, input: PasskeyWish) -> Result<PasskeyView, Problem>;
+    async fn register_passkey(&self, input: PasskeyRequest) -> Result<PasskeyView, Problem>;
     /// Revokes a passkey: your own or, as an admin, another person's.
     async fn revoke_passkey(&self, id: PasskeyId) -> Result<(), Problem>;
     /// The challenge that the browser signs to confirm a passkey.
@@ -47,9 +47,9 @@ pub trait Accounts: Send + Sync {
     /// Dismisses the notices about resets of your second factor.
     async fn dismiss_notices(&self) -> Result<(), Problem>;
     /// Creates a single-use link with which a person signs in and sets a password.
-    async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem>;
+    async fn new_link(&self, id: PersonId) -> Result<OneTimeLink, Problem>;
     /// Sets your own password. The current session continues under a new cookie.
-    async fn set_password(&self, input: PasswordWish) -> Result<(), Problem>;
+    async fn set_password(&self, input: PasswordRequest) -> Result<(), Problem>;
     async fn second_factor(&self) -> Result<SecondFactorPage, Problem>;
     /// The options for `navigator.credentials.get`.
     async fn factor_options(&self) -> Result<FactorOptions, Problem>;
@@ -59,6 +59,6 @@ pub trait Accounts: Send + Sync {
     async fn end_session(&self, session: Uuid) -> Result<(), Problem>;
     /// Ends all of your own sessions except the current one.
     async fn end_other_sessions(&self) -> Result<Ended, Problem>;
-    async fn make_token(&self, input: TokenWish) -> Result<TokenMade, Problem>;
+    async fn make_token(&self, input: TokenRequest) -> Result<CreatedToken, Problem>;
     async fn revoke_token(&self, token: Uuid) -> Result<(), Problem>;
 }

@@ -17,22 +17,25 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
-    DropPreview, Foreseen, Frame, GraphView, GraphWish, LogFound, LogPart, NodePage, NodeProposal,
-    NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
-    TargetPage,
+    BlueprintPage, Board, CatalogPage, ChangesSinceView, Comparison, DeploymentPage, Discussion,
+    DraftedNoderole, DropPreview, EditsPreview, Frame, GraphOptions, GraphView, LogFound, LogPart,
+    NodePage, NodeProposal, NoderoleView, PlannerView, Restored, ReviewView, RoleNoderoles,
+    RunPage, RunView, ViewedChanges,
 };
 #[cfg(feature = "ssr")]
-use api::console::{NodeWish, SshWish};
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
-use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeView};
+use api::console::{NodeRequest, SshRequest};
+use api::listing::{BarclampsWanted, BlueprintsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::nodes::{
+    CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeNoderolePage, NodeNoderolesWanted,
+    NodeView,
+};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
-use api::waiting::{WaitingPage, WaitingWanted};
+use api::waiting::{PendingPage, PendingWanted};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -108,7 +111,7 @@ pub async fn carriers(
     deployment: String,
     of_ancestor: Option<String>,
     role: RoleName,
-) -> ServerResult<Carriers> {
+) -> ServerResult<RoleNoderoles> {
     answer(console()?.carriers(&deployment, of_ancestor, role).await)
 }
 
@@ -155,7 +158,7 @@ pub async fn runs(wanted: RunsWanted) -> ServerResult<RunPage> {
 }
 
 #[server(name = ReadPending, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
-pub async fn waiting(wanted: WaitingWanted) -> ServerResult<WaitingPage> {
+pub async fn waiting(wanted: PendingWanted) -> ServerResult<PendingPage> {
     answer(console()?.waiting(wanted).await)
 }
 
@@ -197,12 +200,12 @@ pub async fn review(id: ReviewId, after: Option<Anchor>) -> ServerResult<ReviewV
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
-pub async fn graph(deployment: String, wish: GraphWish) -> ServerResult<GraphView> {
+pub async fn graph(deployment: String, wish: GraphOptions) -> ServerResult<GraphView> {
     answer(console()?.graph(&deployment, wish).await)
 }
 
 #[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
-pub async fn review_graph(id: ReviewId, wish: GraphWish) -> ServerResult<GraphView> {
+pub async fn review_graph(id: ReviewId, wish: GraphOptions) -> ServerResult<GraphView> {
     answer(console()?.review_graph(id, wish).await)
 }
 
@@ -213,12 +216,12 @@ pub async fn discussion(id: ReviewId) -> ServerResult<Discussion> {
 
 /// The changes since this person last viewed the review.
 #[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
-pub async fn since_look(id: ReviewId) -> ServerResult<SinceLook> {
+pub async fn since_look(id: ReviewId) -> ServerResult<ChangesSinceView> {
     answer(console()?.since_look(id).await)
 }
 
 #[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
-pub async fn targets(wanted: TargetsWanted) -> ServerResult<TargetPage> {
+pub async fn targets(wanted: BlueprintsWanted) -> ServerResult<BlueprintPage> {
     answer(console()?.targets(wanted).await)
 }
 
@@ -239,13 +242,13 @@ pub async fn look(id: ReviewId) -> ServerResult<()> {
 
 /// How many of the changes this person has viewed.
 #[server(name = ReadViewedChanges, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
-pub async fn opened(id: ReviewId) -> ServerResult<Opened> {
+pub async fn opened(id: ReviewId) -> ServerResult<ViewedChanges> {
     answer(console()?.opened(id).await)
 }
 
 /// Marks changes as viewed. `anchors` are separated by spaces, so that a form can send them.
 #[server(name = MarkViewed, prefix = "/call", endpoint = "open_changes", output = AsJson)]
-pub async fn open_changes(submission: ReviewId, anchors: String) -> ServerResult<Opened> {
+pub async fn open_changes(submission: ReviewId, anchors: String) -> ServerResult<ViewedChanges> {
     let read = |text: &str| {
         text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
     };
@@ -349,7 +352,7 @@ pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Serve
 
 /// A preview of a proposal with further edits, which are not saved.
 #[server(name = PreviewEdits, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
-pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<Foreseen> {
+pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<EditsPreview> {
     answer(console()?.foresee(proposal, edits).await)
 }
 
@@ -474,7 +477,7 @@ pub async fn add_node(
         [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
     let port = if port.trim().is_empty() { 22 } else { answer(number("port", &port))? };
     let user = Some(user.trim()).filter(|user| !user.is_empty()).unwrap_or("root").to_owned();
-    let ssh = SshWish {
+    let ssh = SshRequest {
         addresses: several(&address),
         port,
         user,
@@ -482,11 +485,11 @@ pub async fn add_node(
         key_version: 1,
         host_key,
     };
-    let wish = NodeWish {
+    let wish = NodeRequest {
         macs: several(&mac),
         serial,
         ssh: is_ssh.then_some(ssh),
-        ..NodeWish::named(fqdn, root)
+        ..NodeRequest::named(fqdn, root)
     };
     answer(console()?.add_node(wish).await)
 }
@@ -504,7 +507,7 @@ pub async fn node(name: String) -> ServerResult<NodeView> {
 
 /// A page of the results of a node's health checks.
 #[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
-pub async fn node_looks(name: String, wanted: LooksWanted) -> ServerResult<LookPage> {
+pub async fn node_looks(name: String, wanted: HealthChecksWanted) -> ServerResult<HealthCheckPage> {
     answer(console()?.node_looks(&name, wanted).await)
 }
 
@@ -516,7 +519,10 @@ pub async fn node_results(name: String, wanted: ResultsWanted) -> ServerResult<R
 
 /// A page of a node's noderoles.
 #[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
-pub async fn node_noderoles(name: String, wanted: CarriedWanted) -> ServerResult<CarriedPage> {
+pub async fn node_noderoles(
+    name: String,
+    wanted: NodeNoderolesWanted,
+) -> ServerResult<NodeNoderolePage> {
     answer(console()?.node_noderoles(&name, wanted).await)
 }
 
@@ -548,7 +554,7 @@ pub async fn change_node(
         macs,
         serial,
         hints,
-        way: Some(way).filter(|way| !way.is_empty()),
+        connection: Some(way).filter(|way| !way.is_empty()),
     };
     answer(console()?.change_node(node, version, change).await)
 }
@@ -570,7 +576,8 @@ pub async fn propose_change(
     let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
     let hints = answer(hints.as_deref().map(parse_hints).transpose())?;
     let now = answer(console()?.node(&node.to_string()).await)?;
-    let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
+    let change =
+        now.differing(NodeChange { hints, connection: Some(way), ..NodeChange::default() });
     let edits = change.edits(node);
     if edits.is_empty() {
         return answer(Err(api::Problem::invalid(
@@ -628,7 +635,7 @@ pub async fn mint_node_token(
     node: NodeId,
     name: String,
     #[server(default)] days: String,
-) -> ServerResult<MintedToken> {
+) -> ServerResult<CreatedNodeToken> {
     answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/nodes/ID/tokens"))?;
     let days = if days.trim().is_empty() {
         Ok(api::people::default_days())

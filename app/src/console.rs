@@ -10,21 +10,21 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
-    DropPreview, Foreseen, Frame, GraphView, GraphWish, LogFound, LogPart, NodePage, NodeProposal,
-    NodeWish, NoderoleView, Opened, PlannerView, Restored, ReviewView, RunPage, RunView, SinceLook,
-    TargetPage,
+    BlueprintPage, Board, CatalogPage, ChangesSinceView, Comparison, DeploymentPage, Discussion,
+    DraftedNoderole, DropPreview, EditsPreview, Frame, GraphOptions, GraphView, LogFound, LogPart,
+    NodePage, NodeProposal, NodeRequest, NoderoleView, PlannerView, Restored, ReviewView,
+    RoleNoderoles, RunPage, RunView, ViewedChanges,
 };
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
+use api::listing::{BarclampsWanted, BlueprintsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{
-    AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange,
-    NodeView,
+    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeChange,
+    NodeNoderolePage, NodeNoderolesWanted, NodeView,
 };
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
-use api::waiting::{WaitingPage, WaitingWanted};
+use api::waiting::{PendingPage, PendingWanted};
 use async_trait::async_trait;
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
@@ -50,7 +50,7 @@ pub trait Console: Send + Sync {
         deployment: &str,
         ancestor: Option<String>,
         role: RoleName,
-    ) -> Result<Carriers, Problem>;
+    ) -> Result<RoleNoderoles, Problem>;
     /// The actions that the open proposal on the deployment allows for these nodes.
     async fn lift(
         &self,
@@ -79,7 +79,7 @@ pub trait Console: Send + Sync {
     /// The approval policy in force.
     async fn policy(&self) -> Result<PolicyView, Problem>;
     /// Pending steps, with the reason and the person or event that unblocks each.
-    async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem>;
+    async fn waiting(&self, wanted: PendingWanted) -> Result<PendingPage, Problem>;
     async fn run(&self, id: RunId) -> Result<RunView, Problem>;
     /// At most 256 KiB of a run's log, from an offset. A negative offset counts from the end.
     async fn log(&self, id: RunId, offset: i64) -> Result<LogPart, Problem>;
@@ -95,23 +95,27 @@ pub trait Console: Send + Sync {
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem>;
     async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem>;
     /// A deployment's graph, by the deployment's name, folded as requested.
-    async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem>;
+    async fn graph(&self, deployment: &str, wish: GraphOptions) -> Result<GraphView, Problem>;
     /// The changes of a review and their direct neighbours, as a graph.
-    async fn review_graph(&self, id: ReviewId, wish: GraphWish) -> Result<GraphView, Problem>;
+    async fn review_graph(&self, id: ReviewId, wish: GraphOptions) -> Result<GraphView, Problem>;
     /// A review, with at most `MAX_DOCUMENTS` documents: those after `after`, or the first ones.
     async fn review(&self, id: ReviewId, after: Option<Anchor>) -> Result<ReviewView, Problem>;
     /// The threads on a review's proposal.
     async fn discussion(&self, id: ReviewId) -> Result<Discussion, Problem>;
     /// The difference between a review and the version that this person last viewed.
-    async fn since_look(&self, id: ReviewId) -> Result<SinceLook, Problem>;
+    async fn since_look(&self, id: ReviewId) -> Result<ChangesSinceView, Problem>;
 
     /// How many of a review's changes this person has viewed.
-    async fn opened(&self, id: ReviewId) -> Result<Opened, Problem>;
+    async fn opened(&self, id: ReviewId) -> Result<ViewedChanges, Problem>;
 
     /// Records that this person viewed the changes of these documents.
-    async fn open_changes(&self, id: ReviewId, anchors: Vec<Anchor>) -> Result<Opened, Problem>;
+    async fn open_changes(
+        &self,
+        id: ReviewId,
+        anchors: Vec<Anchor>,
+    ) -> Result<ViewedChanges, Problem>;
     /// Targets, newest first, optionally only those that changed a deployment.
-    async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem>;
+    async fn targets(&self, wanted: BlueprintsWanted) -> Result<BlueprintPage, Problem>;
     /// Compares two blueprints, in one deployment or in all. Each is given by a target's number or
     /// a root's hash. Returns at most `MAX_DOCUMENTS` documents.
     async fn compare(
@@ -162,7 +166,11 @@ pub trait Console: Send + Sync {
         edits: Vec<Edit>,
     ) -> Result<i32, Problem>;
     /// A preview of a proposal with further edits, which are not saved.
-    async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem>;
+    async fn foresee(
+        &self,
+        proposal: ProposalId,
+        edits: Vec<Edit>,
+    ) -> Result<EditsPreview, Problem>;
     async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem>;
     async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem>;
     async fn role(&self, name: &str, wanted: RoleWanted) -> Result<RoleView, Problem>;
@@ -214,13 +222,17 @@ pub trait Console: Send + Sync {
     /// Retries a step in ERROR.
     async fn retry(&self, noderole: NoderoleId, reason: String) -> Result<(), Problem>;
     async fn cancel(&self, run: RunId) -> Result<(), Problem>;
-    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem>;
+    async fn add_node(&self, wish: NodeRequest) -> Result<NodeId, Problem>;
     /// Adds nodes from a text with one node per line: all or none.
     async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem>;
     /// A node, by its name or id.
     async fn node(&self, name: &str) -> Result<NodeView, Problem>;
     /// A page of a node's latest health checks, by the node's name or id.
-    async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem>;
+    async fn node_looks(
+        &self,
+        name: &str,
+        wanted: HealthChecksWanted,
+    ) -> Result<HealthCheckPage, Problem>;
     /// A page of the stored results of attempts on a node, by the node's name or id.
     async fn node_results(&self, name: &str, wanted: ResultsWanted)
     -> Result<ResultLines, Problem>;
@@ -228,8 +240,8 @@ pub trait Console: Send + Sync {
     async fn node_noderoles(
         &self,
         name: &str,
-        wanted: CarriedWanted,
-    ) -> Result<CarriedPage, Problem>;
+        wanted: NodeNoderolesWanted,
+    ) -> Result<NodeNoderolePage, Problem>;
     /// Changes a version of a node's record. Returns the new version.
     async fn change_node(
         &self,
@@ -250,7 +262,7 @@ pub trait Console: Send + Sync {
         node: NodeId,
         name: String,
         days: u32,
-    ) -> Result<MintedToken, Problem>;
+    ) -> Result<CreatedNodeToken, Problem>;
     async fn revoke_node_token(&self, node: NodeId, token: Uuid) -> Result<(), Problem>;
     /// Deletes the record of a node that no target contains.
     async fn take_out_node(&self, node: NodeId) -> Result<(), Problem>;

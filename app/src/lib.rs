@@ -110,7 +110,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/reviews/:id") view=part::review() ssr=SsrMode::Async/>
                     <Route path=path!("/runs") view=part::runs() ssr=SsrMode::Async/>
                     <Route path=path!("/runs/:id") view=part::run() ssr=SsrMode::Async/>
-                    <Route path=path!("/waiting") view=part::waiting() ssr=SsrMode::Async/>
+                    <Route path=path!("/pending") view=part::pending() ssr=SsrMode::Async/>
                     <Route path=path!("/blueprints") view=part::blueprints() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog") view=part::catalog() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/roles") view=part::roles() ssr=SsrMode::Async/>
@@ -120,7 +120,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/proposals/:id") view=part::node_proposal() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes") view=part::nodes() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name") view=part::node() ssr=SsrMode::Async/>
-                    <Route path=path!("/nodes/:name/looks") view=part::node_looks() ssr=SsrMode::Async/>
+                    <Route path=path!("/nodes/:name/health-checks") view=part::node_health_checks() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name/noderoles") view=part::node_noderoles() ssr=SsrMode::Async/>
                     <Route path=path!("/nodes/:name/results") view=part::node_results() ssr=SsrMode::Async/>
                     <Route path=path!("/settings") view=part::account() ssr=SsrMode::Async/>

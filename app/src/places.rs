@@ -24,7 +24,7 @@ pub fn search(text: &str) -> String {
 }
 
 /// Steps that are pending for one reason.
-pub fn waiting_for(reason: &str) -> String {
+pub fn pending_for(reason: &str) -> String {
     format!("{PENDING}?reason={reason}")
 }
 
@@ -40,7 +40,7 @@ pub const REVIEWS: &str = "/reviews";
 pub const DRAFTS: &str = "/reviews?state=drafts";
 pub const RUNS: &str = "/runs";
 
-pub const PENDING: &str = "/waiting";
+pub const PENDING: &str = "/pending";
 
 pub const CATALOG: &str = "/catalog";
 pub const ROLES: &str = "/catalog/roles";
@@ -153,7 +153,7 @@ pub fn running_in(name: &DeploymentName) -> String {
     format!("{RUNS}?state=running&deployment={name}")
 }
 
-pub fn waiting_on(fqdn: &str) -> String {
+pub fn pending_on(fqdn: &str) -> String {
     format!("{PENDING}?node={}", encoded(fqdn))
 }
 
@@ -166,8 +166,8 @@ pub fn deployments_in_state(state: DeploymentState) -> String {
 }
 
 /// The results of a node's health checks.
-pub fn node_looks(name: &str) -> String {
-    format!("{}/looks", node(name))
+pub fn node_health_checks(name: &str) -> String {
+    format!("{}/health-checks", node(name))
 }
 
 pub fn node_noderoles(name: &str) -> String {
@@ -200,7 +200,7 @@ pub fn runs_of(deployment: &DeploymentName, node: Option<&str>, role: &RoleName)
 
 /// The dependents of a noderole, in the graph of its deployment.
 pub fn dependents_graph(name: &DeploymentName, noderole: NoderoleId) -> String {
-    format!("{}?focus={noderole}&way=down&steps=1", graph(name))
+    format!("{}?focus={noderole}&direction=down&steps=1", graph(name))
 }
 
 /// The nodes whose names contain `fqdn`.

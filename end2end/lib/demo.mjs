@@ -25,20 +25,20 @@ export async function settle(page) {
 }
 
 async function newest(page) {
-  const answer = await page.request.get('/api/v1/targets');
+  const answer = await page.request.get('/api/v1/blueprints');
   assert.equal(answer.status(), 200, await answer.text());
-  return (await answer.json()).targets[0].number;
+  return (await answer.json()).blueprints[0].number;
 }
 
-/** Waits until the rollout of a target ends. */
+/** Waits until the rollout of a blueprint ends. */
 async function converged(page, target) {
   for (let time = 0; time < 8; time += 1) {
-    const answer = await page.request.get(`/api/v1/targets/${target}?wait=25`, { timeout: 40_000 });
-    const { way } = await answer.json();
-    if (way === 'converged') return;
-    assert.equal(way, 'under_way', `target ${target}`);
+    const answer = await page.request.get(`/api/v1/blueprints/${target}?wait=25`, { timeout: 40_000 });
+    const { progress } = await answer.json();
+    if (progress === 'converged') return;
+    assert.equal(progress, 'in_progress', `blueprint ${target}`);
   }
-  assert.fail(`target ${target} has not converged`);
+  assert.fail(`blueprint ${target} has not converged`);
 }
 
 /** The ids of an ACTIVE noderole on a board, a successful run, and a person. */

@@ -81,7 +81,7 @@ pub struct Config {
     /// Interval of the sweep that makes up for lost notifications.
     pub sweep: Duration,
     /// Health check interval of each node that is reached over a network.
-    pub looks: Duration,
+    pub health_check_interval: Duration,
     /// Time that running jobs have to finish after shutdown begins.
     pub grace_period: Duration,
     /// Upper limit for the duration of any run. It overrides the timeout of the role.
@@ -105,7 +105,7 @@ impl Config {
             max_running: 10,
             lease: Duration::from_secs(60),
             sweep: Duration::from_secs(5),
-            looks: Duration::from_secs(10),
+            health_check_interval: Duration::from_secs(10),
             grace_period: Duration::from_secs(10),
             max_run_time: Duration::from_secs(24 * 3600),
             folder: folder.into(),
@@ -160,7 +160,7 @@ pub async fn run(
         pool.clone(),
         objects.clone(),
         script.clone(),
-        config.looks,
+        config.health_check_interval,
         hello.name.clone(),
     );
     let annealer =

@@ -207,7 +207,7 @@ fn conceal(look: &mut Look, known_addresses: &[String]) -> bool {
             && look.revealing.contains(&tried.address)
             && !known_addresses.contains(&tried.address)
         {
-            UNREACHABLE.clone_into(&mut tried.said);
+            UNREACHABLE.clone_into(&mut tried.error);
             concealed = true;
         }
     }
@@ -219,7 +219,7 @@ fn conceal(look: &mut Look, known_addresses: &[String]) -> bool {
 
 fn summary(tried: &[TriedAddress]) -> String {
     let failed = tried.iter().filter(|tried| !tried.reached);
-    failed.map(|tried| format!("{}: {}", tried.address, tried.said)).collect::<Vec<_>>().join("; ")
+    failed.map(|tried| format!("{}: {}", tried.address, tried.error)).collect::<Vec<_>>().join("; ")
 }
 
 /// Marks a node as being checked until it is dropped.
@@ -252,7 +252,7 @@ mod tests {
         let tried = |address: &str, reached: bool, said: &str| TriedAddress {
             address: address.into(),
             reached,
-            said: said.into(),
+            error: said.into(),
         };
         let look = |came: Result<String, String>| Look {
             tried: vec![
@@ -276,7 +276,7 @@ mod tests {
         let mut reached = look(Ok("boot".into()));
         assert!(conceal(&mut reached, &[]) && reached.came.is_ok());
         assert_eq!(
-            (reached.tried[0].said.as_str(), reached.tried[2].said.as_str()),
+            (reached.tried[0].error.as_str(), reached.tried[2].error.as_str()),
             (UNREACHABLE, UNREACHABLE)
         );
         assert!(!conceal(&mut look(Err("all".into())), &["10.0.0.1".into(), "10.0.0.3".into()]));

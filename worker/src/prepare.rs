@@ -42,7 +42,9 @@ use engine::cluster::{
 use engine::counting::many;
 use engine::data::secret::{SecretRef, reference};
 use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
-use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
+use engine::data::{
+    Contribution, DataError, Layered, OwnData, Sight, StepOutput, check_seen, visible,
+};
 use engine::gate::Risk;
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
@@ -502,7 +504,7 @@ impl Preparing {
         row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
         row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
-        let (lane, _, _) = role.lane();
+        let (lane, _, _) = role.concurrency_group();
         row_check.expect_equal("concurrency_group", "name", rows.lane.as_str(), lane.as_str())?;
         row_check.expect_equal(
             "concurrency_group",
@@ -710,7 +712,7 @@ impl VisibleNoderole {
                 system: &self.step.system_data,
                 user: &self.documents.noderole.data,
             },
-            wall: Wall { value: &self.step.output, run: self.step.output_run },
+            output: StepOutput { value: &self.step.output, run: self.step.output_run },
         }
     }
 

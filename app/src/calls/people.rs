@@ -5,12 +5,12 @@
 )]
 
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish,
-    Password, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, Signature,
-    SignatureRequest, TokenMade, TokenView,
+    AccountKind, CreatedPerson, CreatedToken, Ended, Grant, MyAccount, OneTimeLink, PasskeyOptions,
+    PasskeyRequest, PasskeyView, Password, PeopleWanted, PersonDetails, PersonPage, PersonView,
+    Signature, SignatureRequest, TokenView,
 };
 #[cfg(feature = "ssr")]
-use api::people::{PasswordWish, PersonWish, TokenWish};
+use api::people::{PasswordRequest, PersonRequest, TokenRequest};
 use api::second_factor::{FactorOptions, SecondFactorPage};
 use engine::ids::{PasskeyId, PersonId};
 use leptos::prelude::*;
@@ -100,7 +100,7 @@ pub async fn add_person(
     #[server(default)] reviewer: String,
     #[server(default)] admin: String,
     #[server(default)] inside: String,
-) -> ServerResult<(PersonMade, Vec<Grant>)> {
+) -> ServerResult<(CreatedPerson, Vec<Grant>)> {
     let boxes = [
         ("viewer", &*viewer),
         ("operator", &*operator),
@@ -108,7 +108,7 @@ pub async fn add_person(
         ("admin", &*admin),
     ];
     let grants = answer(grants(boxes, &inside))?;
-    let wish = PersonWish { name: name.trim().to_owned(), kind, grants: grants.clone() };
+    let wish = PersonRequest { name: name.trim().to_owned(), kind, grants: grants.clone() };
     Ok((answer(accounts()?.add(wish).await)?, grants))
 }
 
@@ -149,7 +149,7 @@ pub async fn passkey_options() -> ServerResult<PasskeyOptions> {
 }
 
 #[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
-pub async fn register_passkey(wish: PasskeyWish) -> ServerResult<PasskeyView> {
+pub async fn register_passkey(wish: PasskeyRequest) -> ServerResult<PasskeyView> {
     answer(accounts()?.register_passkey(wish).await)
 }
 
@@ -180,7 +180,7 @@ pub async fn dismiss_notices() -> ServerResult<()> {
 
 /// Creates a single-use sign-in link.
 #[server(name = CreateLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
-pub async fn new_link(person: PersonId) -> ServerResult<LinkMade> {
+pub async fn new_link(person: PersonId) -> ServerResult<OneTimeLink> {
     answer(crate::respond::ensure_displayable("a new link", "POST /api/v1/people/ID/link"))?;
     answer(accounts()?.new_link(person).await)
 }
@@ -197,7 +197,7 @@ pub async fn set_password(
         )));
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());
-    answer(accounts()?.set_password(PasswordWish { old, new }).await)
+    answer(accounts()?.set_password(PasswordRequest { old, new }).await)
 }
 
 #[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
@@ -240,7 +240,7 @@ pub async fn make_token(
     #[server(default)] admin: String,
     #[server(default)] deployment: String,
     #[server(default)] person: Option<PersonId>,
-) -> ServerResult<TokenMade> {
+) -> ServerResult<CreatedToken> {
     answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/tokens"))?;
     let days = if days.trim().is_empty() {
         Ok(api::people::default_days())
@@ -256,7 +256,7 @@ pub async fn make_token(
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
     answer(
         accounts()?
-            .make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person })
+            .make_token(TokenRequest { name, days: answer(days)?, scopes, deployment, person })
             .await,
     )
 }

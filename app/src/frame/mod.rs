@@ -9,7 +9,7 @@ pub mod theme;
 use api::console::{Frame as FrameView, Me};
 use api::live::Topic;
 use api::people::AccessNotice;
-use api::reviews::Waiting;
+use api::reviews::ReviewCount;
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::Outlet;
@@ -35,8 +35,8 @@ const STALE_AFTER: i64 = 15;
 struct FrameState(Feed<Option<FrameView>>);
 
 impl FrameState {
-    fn waiting(self) -> Option<Waiting> {
-        self.seen(|frame| frame.reviews_waiting)
+    fn waiting(self) -> Option<ReviewCount> {
+        self.seen(|frame| frame.pending_reviews)
     }
 
     fn execution(self) -> Option<bool> {
@@ -110,7 +110,7 @@ fn Top(
     reset: Option<AccessNotice>,
 ) -> impl IntoView {
     if let Some(from) = from {
-        use_live().hear(vec![Topic::Reviews, Topic::Targets], from, move |_| state.0.soon());
+        use_live().hear(vec![Topic::Reviews, Topic::Blueprints], from, move |_| state.0.soon());
     }
     let execution = execution.map(|execution| {
         let on = Memo::new(move |_| state.execution().unwrap_or(execution));
@@ -128,11 +128,11 @@ fn Top(
 
 /// The number of reviews that the reader can act on.
 fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
-    let first = first.map(|first| first.reviews_waiting).unwrap_or_default();
+    let first = first.map(|first| first.pending_reviews).unwrap_or_default();
     let count = Memo::new(move |_| state.waiting().unwrap_or(first));
     let badge = move || {
         let waiting = count.get();
-        (waiting != Waiting::default()).then(|| {
+        (waiting != ReviewCount::default()).then(|| {
             let (shown, said) = words(waiting);
             let title = said.clone();
             view! { <span class="count" title=title><span aria-hidden="true">{shown}</span> <span class="unseen">{said}</span></span> }
@@ -143,15 +143,15 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
 
 /// The badge as short text and in words. `more`: further reviews may be pending, because there are
 /// too many to count, or some are still being evaluated.
-fn words(waiting: Waiting) -> (String, String) {
+fn words(waiting: ReviewCount) -> (String, String) {
     match waiting {
-        Waiting { count: 0, more: true } => {
+        ReviewCount { count: 0, more: true } => {
             ("…".into(), "Counting the reviews that need your action".into())
         }
-        Waiting { count, more: true } => {
+        ReviewCount { count, more: true } => {
             (waiting.to_string(), format!("Reviews that need your action: {count} or more"))
         }
-        Waiting { count, more: false } => {
+        ReviewCount { count, more: false } => {
             (waiting.to_string(), format!("Reviews that need your action: {count}"))
         }
     }
@@ -315,7 +315,7 @@ fn name_of(first: &str) -> Option<&'static str> {
         "graph" => "Graph",
         "reviews" => "Reviews",
         "runs" => "Runs",
-        "waiting" => "Pending",
+        "pending" => "Pending",
         "workers" => "Workers",
         "audit" => "Audit",
         "search" => "Search",
@@ -350,7 +350,7 @@ fn subpage_title(before: &[&str], here: &str) -> String {
         (["settings"], "services") => "Service accounts",
         (["settings"], "policy") => "Policy",
         (["noderoles" | "runs", _], "data") => "Data",
-        (["nodes", _], "looks") => "Health checks",
+        (["nodes", _], "health-checks") => "Health checks",
         (["nodes", _], "noderoles") => "Noderoles",
         (["nodes", _], "results") => "Results",
         (["noderoles" | "workers"] | ["settings", "people"], id) => {

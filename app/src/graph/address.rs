@@ -1,6 +1,6 @@
 //! The state of a graph view as an address, so that a link shows the same view to everyone.
 
-use api::console::{GraphWay, GraphWish, Length, TrailWish};
+use api::console::{GraphDirection, GraphOptions, Length, TrailOptions};
 use engine::ids::{BlueprintNumber, RoleName};
 use leptos_router::params::ParamsMap;
 
@@ -39,7 +39,7 @@ pub struct Address {
     /// A further query parameter of the page, such as `tab=graph`.
     pub fixed: Option<(&'static str, &'static str)>,
     /// The request to the server.
-    pub wish: GraphWish,
+    pub wish: GraphOptions,
     /// The key of the selected vertex.
     pub at: Option<String>,
     /// Whether the table replaces the picture.
@@ -58,28 +58,28 @@ impl Address {
             let text = query.get(name).unwrap_or_default();
             text.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
-        let way = match query.get("way").as_deref() {
-            Some("up") => GraphWay::Up,
-            Some("down") => GraphWay::Down,
-            _ => GraphWay::Both,
+        let way = match query.get("direction").as_deref() {
+            Some("up") => GraphDirection::Up,
+            Some("down") => GraphDirection::Down,
+            _ => GraphDirection::Both,
         };
         let roles = list("roles").iter().filter_map(|role| RoleName::parse(role).ok()).collect();
         Self {
             path,
             fixed,
-            wish: GraphWish {
+            wish: GraphOptions {
                 roles,
                 nodes: list("nodes"),
                 focus: query.get("focus").filter(|key| !key.is_empty()),
-                way,
+                direction: way,
                 steps: query
                     .get("steps")
                     .and_then(|steps| steps.parse().ok())
                     .filter(|steps| *steps > 0),
                 trail: trail(query),
                 only_trail: query.get("only").as_deref() == Some("trail"),
-                target: query
-                    .get("target")
+                blueprint: query
+                    .get("blueprint")
                     .and_then(|number| number.parse().ok())
                     .map(BlueprintNumber),
             },
@@ -142,7 +142,7 @@ impl Address {
     }
 
     /// Highlights a part of the graph, or nothing.
-    pub fn marked(&self, trail: Option<TrailWish>) -> Self {
+    pub fn marked(&self, trail: Option<TrailOptions>) -> Self {
         let mut other = self.clone();
         other.wish.trail = trail;
         other.wish.only_trail = false;
@@ -152,10 +152,10 @@ impl Address {
     /// Starts a path at a vertex, or ends the started path there.
     pub fn with_path_at(&self, key: &str) -> Self {
         match &self.wish.trail {
-            Some(TrailWish::From(from)) if from != key => {
-                self.marked(Some(TrailWish::Between(from.clone(), key.to_owned())))
+            Some(TrailOptions::From(from)) if from != key => {
+                self.marked(Some(TrailOptions::Between(from.clone(), key.to_owned())))
             }
-            _ => self.marked(Some(TrailWish::From(key.to_owned()))),
+            _ => self.marked(Some(TrailOptions::From(key.to_owned()))),
         }
     }
 
@@ -198,10 +198,10 @@ impl Address {
     }
 
     /// Limits the view to one vertex and its dependencies or dependents.
-    pub fn focused(&self, key: &str, way: GraphWay) -> Self {
+    pub fn focused(&self, key: &str, way: GraphDirection) -> Self {
         let mut other = self.at(key);
         other.wish.focus = Some(key.to_owned());
-        other.wish.way = way;
+        other.wish.direction = way;
         other
     }
 
@@ -217,8 +217,8 @@ impl Address {
 
     /// The request of the default view. It keeps the target, because another target is another
     /// graph.
-    fn first(&self) -> GraphWish {
-        GraphWish { target: self.wish.target, ..GraphWish::default() }
+    fn first(&self) -> GraphOptions {
+        GraphOptions { blueprint: self.wish.blueprint, ..GraphOptions::default() }
     }
 }
 
@@ -226,13 +226,13 @@ fn build(path: &str, query: Vec<String>) -> String {
     if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
 }
 
-fn trail(query: &ParamsMap) -> Option<TrailWish> {
+fn trail(query: &ParamsMap) -> Option<TrailOptions> {
     let key = |name: &str| query.get(name).filter(|key| !key.is_empty());
     match (query.get("longest").as_deref(), key("from"), key("to")) {
-        (Some("count"), _, _) => Some(TrailWish::Longest(Length::Count)),
-        (Some("time"), _, _) => Some(TrailWish::Longest(Length::Time)),
-        (_, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
-        (_, Some(from), None) => Some(TrailWish::From(from)),
+        (Some("count"), _, _) => Some(TrailOptions::Longest(Length::Count)),
+        (Some("time"), _, _) => Some(TrailOptions::Longest(Length::Time)),
+        (_, Some(from), Some(to)) => Some(TrailOptions::Between(from, to)),
+        (_, Some(from), None) => Some(TrailOptions::From(from)),
         _ => None,
     }
 }
@@ -249,12 +249,12 @@ mod tests {
         let view = first
             .toggled_role(&app)
             .toggled_node("n1")
-            .focused("web:app", GraphWay::Up)
+            .focused("web:app", GraphDirection::Up)
             .as_table(true);
         let link = view.link();
         assert_eq!(
             link,
-            "/graph/web?roles=app&nodes=n1&focus=web%3Aapp&way=up&at=web%3Aapp&as=table"
+            "/graph/web?roles=app&nodes=n1&focus=web%3Aapp&direction=up&at=web%3Aapp&as=table"
         );
 
         let mut query = ParamsMap::new();
@@ -262,7 +262,7 @@ mod tests {
             ("roles", "app"),
             ("nodes", "n1"),
             ("focus", "web:app"),
-            ("way", "up"),
+            ("direction", "up"),
             ("at", "web:app"),
         ] {
             query.insert(name, value.to_owned());
@@ -291,12 +291,12 @@ mod tests {
         assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&colour=wave");
         assert_eq!(
             whole.with_path_at("web:run").wish.trail,
-            Some(TrailWish::From("web:run".into())),
+            Some(TrailOptions::From("web:run".into())),
             "a third end starts a new path"
         );
-        let near = first.focused("web:app", GraphWay::Down).with_max_distance(Some(2));
+        let near = first.focused("web:app", GraphDirection::Down).with_max_distance(Some(2));
         let longest =
-            first.marked(Some(TrailWish::Longest(Length::Time))).with_colour(ColourBy::Owner);
+            first.marked(Some(TrailOptions::Longest(Length::Time))).with_colour(ColourBy::Owner);
         for address in [first, begun, whole, near, longest] {
             assert_eq!(read(&address.link()), address);
         }
@@ -304,11 +304,11 @@ mod tests {
 
     #[test]
     fn target_is_kept_in_all_links() {
-        let then = read("/graph/old?target=3");
-        assert!(then.is_first() && then.wish.target == Some(BlueprintNumber(3)));
-        let near = then.focused("old:app", GraphWay::Up);
-        assert_eq!(near.link(), "/graph/old?focus=old%3Aapp&way=up&target=3&at=old%3Aapp");
-        assert_eq!(near.file(), "/graph/old/graph.svg?focus=old%3Aapp&way=up&target=3");
+        let then = read("/graph/old?blueprint=3");
+        assert!(then.is_first() && then.wish.blueprint == Some(BlueprintNumber(3)));
+        let near = then.focused("old:app", GraphDirection::Up);
+        assert_eq!(near.link(), "/graph/old?focus=old%3Aapp&direction=up&blueprint=3&at=old%3Aapp");
+        assert_eq!(near.file(), "/graph/old/graph.svg?focus=old%3Aapp&direction=up&blueprint=3");
         assert_eq!(near.all(), then);
     }
 

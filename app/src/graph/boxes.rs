@@ -161,7 +161,7 @@ fn one(
 /// The title of a box. A single noderole shows its node first, because its neighbours mostly have
 /// the same role.
 pub(super) fn box_title(vertex: &GraphVertex) -> String {
-    match &vertex.one {
+    match &vertex.noderole {
         Some(one) => format!("{} · {}", one.short, vertex.role),
         None => vertex.role.to_string(),
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::{GraphVertex, GraphView, Look};
+use api::console::{Appearance, GraphVertex, GraphView};
 use engine::counting::many;
 
 use super::address::ColourBy;
@@ -30,15 +30,15 @@ pub(crate) struct Scale {
     colour: ColourBy,
     waves: u32,
     owners: Vec<String>,
-    looks: BTreeMap<Look, usize>,
+    looks: BTreeMap<Appearance, usize>,
 }
 
 impl Scale {
     pub(crate) fn of(view: &GraphView, colour: ColourBy) -> Self {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
-        let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
-        for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.looks) {
+        let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
+        for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
             *looks.entry(*look).or_default() += count;
         }
         Self {
@@ -52,9 +52,11 @@ impl Scale {
     /// The segments of a vertex's bar: the number of noderoles of each colour.
     pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
         match self.colour {
-            ColourBy::State => {
-                vertex.looks.iter().map(|(look, count)| (state_style(*look).0, *count)).collect()
-            }
+            ColourBy::State => vertex
+                .appearances
+                .iter()
+                .map(|(look, count)| (state_style(*look).0, *count))
+                .collect(),
             ColourBy::Wave => {
                 vec![(vertex.waves.map_or("", |(first, _)| self.wave_tone(first)), vertex.members)]
             }
@@ -135,7 +137,7 @@ impl Scale {
     }
 }
 
-fn state(look: Look, count: usize) -> Entry {
+fn state(look: Appearance, count: usize) -> Entry {
     let (tone, shape, word) = state_style(look);
     Entry { tone, shape, words: format!("{count} {word}") }
 }
@@ -162,20 +164,23 @@ pub(crate) mod tests {
             key: format!("{owner}:r{at}"),
             role: RoleName::parse(&format!("r{at}")).unwrap(),
             deployment: deployment(owner),
-            one: None,
+            noderole: None,
             members: 2,
-            looks: vec![(Look::State(api::console::StepState::Active), 1), (Look::Added, 1)],
+            appearances: vec![
+                (Appearance::State(api::console::StepState::Active), 1),
+                (Appearance::Added, 1),
+            ],
             waves: Some((at as u32 + 1, at as u32 + 1)),
             on_trail: 0,
         };
         GraphView {
             deployment: deployment("web"),
             deployment_id: DeploymentId(Uuid::from_u128(1)),
-            target: None,
+            blueprint: None,
             vertices: owners.iter().enumerate().map(vertex).collect(),
             edges: Vec::new(),
             noderoles: owners.len() * 2,
-            wires: 0,
+            total_edges: 0,
             waves: owners.len() as u32,
             cut: None,
             trail: None,

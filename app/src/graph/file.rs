@@ -74,12 +74,13 @@ pub fn svg(view: &GraphView, colour: ColourBy) -> String {
 }
 
 fn heading(view: &GraphView) -> String {
-    let trail = view.trail.as_ref().map(|trail| format!(" · {}", trail.said)).unwrap_or_default();
+    let trail =
+        view.trail.as_ref().map(|trail| format!(" · {}", trail.summary)).unwrap_or_default();
     format!(
         "{}: {}, {}{trail}",
         view.deployment,
         many(view.noderoles, "noderole"),
-        many(view.wires, "edge")
+        many(view.total_edges, "edge")
     )
 }
 
@@ -225,7 +226,7 @@ mod tests {
             kind: EdgeKind::Soft,
             on_trail: 1,
             added: 0,
-            gone: 0,
+            removed: 0,
         }];
         let file = svg(&view, ColourBy::Wave);
         for part in [
@@ -253,7 +254,7 @@ mod tests {
             kind: EdgeKind::Hard,
             on_trail: 0,
             added,
-            gone,
+            removed: gone,
         };
         view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
         let file = svg(&view, ColourBy::State);
@@ -262,7 +263,7 @@ mod tests {
         {
             assert!(file.contains(part), "{part} in {file}");
         }
-        view.edges[1].gone = 3;
+        view.edges[1].removed = 3;
         assert!(svg(&view, ColourBy::State).contains("<title>2 new, 3 removed</title>"));
         view.edges = vec![edge(0, 1, 2, 0, 0)];
         assert!(

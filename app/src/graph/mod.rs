@@ -29,7 +29,8 @@ mod wires;
 use std::collections::BTreeSet;
 
 use api::console::{
-    GraphEdge, GraphTrail, GraphVertex, GraphView, GraphWay, Look, StepState, TrailWish,
+    Appearance, GraphDirection, GraphEdge, GraphTrail, GraphVertex, GraphView, StepState,
+    TrailOptions,
 };
 use engine::counting::many;
 use leptos::html;
@@ -49,14 +50,14 @@ pub(crate) const MEASURES: layout::Dimensions =
     layout::Dimensions { width: 188.0, height: 62.0, layer_gap: 76.0, between: 18.0, margin: 20.0 };
 
 /// The colour, shape and word of a vertex's state.
-pub(crate) fn state_style(look: Look) -> (&'static str, Icon, &'static str) {
+pub(crate) fn state_style(look: Appearance) -> (&'static str, Icon, &'static str) {
     match look {
-        Look::State(state) => (state.as_str(), shape(state), lower(state)),
-        Look::Added => ("proposed", Icon::Proposed, "added"),
-        Look::Removed => ("error", Icon::Delete, "removed"),
-        Look::Changed => ("warn", Icon::Rerun, "changed"),
-        Look::Downstream => ("todo", Icon::Bind, "downstream"),
-        Look::Around => ("", Icon::Dot, "unchanged"),
+        Appearance::State(state) => (state.as_str(), shape(state), lower(state)),
+        Appearance::Added => ("proposed", Icon::Proposed, "added"),
+        Appearance::Removed => ("error", Icon::Delete, "removed"),
+        Appearance::Changed => ("warn", Icon::Rerun, "changed"),
+        Appearance::Downstream => ("todo", Icon::Bind, "downstream"),
+        Appearance::Around => ("", Icon::Dot, "unchanged"),
     }
 }
 
@@ -65,30 +66,30 @@ fn lower(state: StepState) -> &'static str {
 }
 
 /// The state of a vertex that needs attention most.
-pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Look> {
-    let weight = |look: &Look| match look {
-        Look::State(StepState::Error) | Look::Removed => 0,
-        Look::Added | Look::Changed => 1,
-        Look::State(StepState::Transition) => 2,
-        Look::State(StepState::Todo) => 3,
-        Look::State(StepState::Proposed) => 4,
-        Look::State(StepState::Blocked) => 5,
-        Look::State(StepState::Active) => 6,
-        Look::Downstream => 7,
-        Look::Around => 8,
+pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
+    let weight = |look: &Appearance| match look {
+        Appearance::State(StepState::Error) | Appearance::Removed => 0,
+        Appearance::Added | Appearance::Changed => 1,
+        Appearance::State(StepState::Transition) => 2,
+        Appearance::State(StepState::Todo) => 3,
+        Appearance::State(StepState::Proposed) => 4,
+        Appearance::State(StepState::Blocked) => 5,
+        Appearance::State(StepState::Active) => 6,
+        Appearance::Downstream => 7,
+        Appearance::Around => 8,
     };
-    vertex.looks.iter().map(|(look, _)| *look).min_by_key(weight)
+    vertex.appearances.iter().map(|(look, _)| *look).min_by_key(weight)
 }
 
 /// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
 pub(crate) fn said(vertex: &GraphVertex) -> String {
     let looks = vertex
-        .looks
+        .appearances
         .iter()
         .map(|(look, n)| format!("{n} {}", state_style(*look).2))
         .collect::<Vec<_>>()
         .join(", ");
-    match (&vertex.one, vertex.looks.first()) {
+    match (&vertex.noderole, vertex.appearances.first()) {
         (Some(_), Some((look, _))) => state_style(*look).2.to_owned(),
         (Some(_), None) => String::new(),
         (None, _) => looks,
@@ -97,7 +98,7 @@ pub(crate) fn said(vertex: &GraphVertex) -> String {
 
 /// `app on n1`, or `app` for the whole role.
 pub(crate) fn named(vertex: &GraphVertex) -> String {
-    match &vertex.one {
+    match &vertex.noderole {
         Some(one) => format!("{} on {}", vertex.role, one.short),
         None => vertex.role.to_string(),
     }
@@ -105,7 +106,7 @@ pub(crate) fn named(vertex: &GraphVertex) -> String {
 
 /// The change to an edge: the class of its line, and words. `None`: unchanged.
 pub(crate) fn rewired(edge: &GraphEdge) -> Option<(&'static str, String)> {
-    match (edge.count, edge.added, edge.gone) {
+    match (edge.count, edge.added, edge.removed) {
         (_, 0, 0) => None,
         (0, _, _) => Some(("gone", "removed".into())),
         (count, added, 0) if added == count => Some(("added", "new".into())),
@@ -169,7 +170,10 @@ impl Shown {
         }
         let fits = |vertex: &GraphVertex| {
             vertex.role.as_str().to_lowercase().contains(&query)
-                || vertex.one.as_ref().is_some_and(|one| one.fqdn.to_lowercase().contains(&query))
+                || vertex
+                    .noderole
+                    .as_ref()
+                    .is_some_and(|one| one.fqdn.to_lowercase().contains(&query))
         };
         let view = self.view.read();
         Some(
@@ -209,7 +213,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         room: NodeRef::new(),
     };
     let wish = Memo::new(move |_| address.read().wish.clone());
-    Effect::new(move |last: Option<api::console::GraphWish>| {
+    Effect::new(move |last: Option<api::console::GraphOptions>| {
         let now = wish.get();
         if last.is_some_and(|last| last != now) {
             feed.now();
@@ -252,7 +256,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
 fn About(shown: Shown) -> impl IntoView {
     let body = move || {
         let Some(at) = shown.at() else {
-            let way = shown.view.read().trail.clone().filter(|trail| !trail.way.is_empty());
+            let way = shown.view.read().trail.clone().filter(|trail| !trail.path.is_empty());
             return match way {
                 Some(trail) => path_view(&trail).into_any(),
                 None => view! {
@@ -268,7 +272,7 @@ fn About(shown: Shown) -> impl IntoView {
         let view = shown.view.read();
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
-        let looks = vertex.looks.iter().map(|(look, n)| {
+        let looks = vertex.appearances.iter().map(|(look, n)| {
             let (colour, shape, word) = state_style(*look);
             view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> }
         });
@@ -298,27 +302,27 @@ fn About(shown: Shown) -> impl IntoView {
             view.edges.iter().filter(|edge| edge.to == at).map(|edge| (edge.from, edge)).collect();
         let children =
             view.edges.iter().filter(|edge| edge.from == at).map(|edge| (edge.to, edge)).collect();
-        let fold = match vertex.one.is_some() {
+        let fold = match vertex.noderole.is_some() {
             true => format!("Fold {}", vertex.role),
             false => format!("Unfold its {}", many(vertex.members, "noderole")),
         };
-        let is_node = vertex.one.as_ref().map(|one| one.fqdn.clone()).map(|fqdn| {
+        let is_node = vertex.noderole.as_ref().map(|one| one.fqdn.clone()).map(|fqdn| {
             let word = if address.wish.nodes.contains(&fqdn) { "Fold this node" } else { "Show everything on this node" };
             view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
         });
         let path = match &address.wish.trail {
-            Some(TrailWish::From(from)) if *from != vertex.key => {
+            Some(TrailOptions::From(from)) if *from != vertex.key => {
                 format!("Show path from {} to here", shown.called(from))
             }
             _ => "Start path here".to_owned(),
         };
-        let started = address.wish.trail == Some(TrailWish::From(vertex.key.clone()));
+        let started = address.wish.trail == Some(TrailOptions::From(vertex.key.clone()));
         let path = (!started).then(|| {
             view! { <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>{path}</a> }
         });
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
         let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
-        let page = vertex.one.as_ref().filter(|one| one.has_page).map(|one| {
+        let page = vertex.noderole.as_ref().filter(|one| one.has_page).map(|one| {
             view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
         });
         view! {
@@ -327,7 +331,7 @@ fn About(shown: Shown) -> impl IntoView {
                 <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
                 {trail}
                 <div class="buttons">
-                    <a class="button small" href=address.focused(&vertex.key, GraphWay::Both).link() data-noscroll>"Show only dependencies and dependents"</a>
+                    <a class="button small" href=address.focused(&vertex.key, GraphDirection::Both).link() data-noscroll>"Show only dependencies and dependents"</a>
                     <a class="button small" href=address.toggled_role(&vertex.role).link() data-noscroll>{fold}</a>
                     {is_node}
                     {path}
@@ -341,7 +345,7 @@ fn About(shown: Shown) -> impl IntoView {
     };
     let title = move || match shown.at() {
         Some(at) => named(&shown.view.read().vertices[at]),
-        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.way.is_empty()) => {
+        None if shown.view.read().trail.as_ref().is_some_and(|trail| !trail.path.is_empty()) => {
             "Longest path".into()
         }
         None => "No box selected".into(),
@@ -368,9 +372,9 @@ fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
             </li>
         }
     };
-    let more = trail.noderoles - trail.way.len();
+    let more = trail.noderoles - trail.path.len();
     view! {
-        <ol class="link-list way">{trail.way.iter().map(point).collect_view()}</ol>
+        <ol class="link-list way">{trail.path.iter().map(point).collect_view()}</ol>
         {(more > 0).then(|| view! { <p class="inside muted">"and " {more} " more"</p> })}
     }
 }

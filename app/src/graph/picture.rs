@@ -18,7 +18,7 @@ use super::minimap::Minimap;
 use super::sight::{Pieces, Rect};
 use super::wires::Edges;
 use super::{MEASURES, Shown};
-use api::console::GraphWay;
+use api::console::GraphDirection;
 
 /// The step in which the window's position is recorded, in pixels of the page.
 const SCROLL_STEP: f64 = 200.0;
@@ -378,7 +378,9 @@ fn pressed(
         "ArrowUp" => beside(&shown.layout.read_untracked(), index, -1),
         "u" | "U" => return go(event, navigate, &address.toggled_role(&role).link()),
         "p" | "P" => return go(event, navigate, &address.with_path_at(&key).link()),
-        "f" | "F" => return go(event, navigate, &address.focused(&key, GraphWay::Both).link()),
+        "f" | "F" => {
+            return go(event, navigate, &address.focused(&key, GraphDirection::Both).link());
+        }
         "Enter" | " " => return go(event, navigate, &address.at(&key).link()),
         _ => return,
     };

@@ -66,7 +66,7 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
         order.retain(|at| found.as_ref().is_none_or(|found| found.contains(at)));
         let row = |at: usize| {
             let vertex = &view.vertices[at];
-            let looks = vertex.looks.iter().map(|(look, n)| {
+            let looks = vertex.appearances.iter().map(|(look, n)| {
                 let (colour, shape, word) = state_style(*look);
                 view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> " " }
             });

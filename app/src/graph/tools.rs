@@ -1,6 +1,6 @@
 //! The toolbar above the picture: search, highlighting, legend, zoom and download.
 
-use api::console::{GraphWay, Length, TrailWish};
+use api::console::{GraphDirection, Length, TrailOptions};
 use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
@@ -17,7 +17,7 @@ pub(super) fn Tools(shown: Shown) -> impl IntoView {
     let counts = move || {
         let view = shown.view.read();
         let boxes = view.vertices.len();
-        let (noderoles, edges) = (many(view.noderoles, "noderole"), many(view.wires, "edge"));
+        let (noderoles, edges) = (many(view.noderoles, "noderole"), many(view.total_edges, "edge"));
         format!("{boxes} {} for {noderoles} and {edges}", either(boxes, "box", "boxes"))
     };
     let is_table = Memo::new(move |_| shown.address.read().table);
@@ -58,14 +58,17 @@ fn choice(link: String, is_here: bool, word: impl Into<String>) -> impl IntoView
 
 fn focus(address: &Address) -> Option<impl IntoView + use<>> {
     let key = address.wish.focus.clone()?;
-    let way = |(way, word): (GraphWay, &'static str)| {
+    let way = |(way, word): (GraphDirection, &'static str)| {
         let mut other = address.focused(&key, way);
         other.at.clone_from(&address.at);
-        choice(other.link(), address.wish.way == way, word)
+        choice(other.link(), address.wish.direction == way, word)
     };
-    let ways =
-        [(GraphWay::Both, "Both"), (GraphWay::Up, "Dependencies"), (GraphWay::Down, "Dependents")]
-            .map(way);
+    let ways = [
+        (GraphDirection::Both, "Both"),
+        (GraphDirection::Up, "Dependencies"),
+        (GraphDirection::Down, "Dependents"),
+    ]
+    .map(way);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
         choice(address.with_max_distance(steps).link(), address.wish.steps == steps, word)
@@ -110,7 +113,7 @@ fn legend(shown: Shown) -> impl IntoView + use<> {
 
 fn longest(address: &Address) -> impl IntoView + use<> {
     let one = |(length, word): (Length, &'static str)| {
-        let wish = TrailWish::Longest(length);
+        let wish = TrailOptions::Longest(length);
         let is_here = address.wish.trail.as_ref() == Some(&wish);
         choice(address.marked((!is_here).then_some(wish)).link(), is_here, word)
     };
@@ -127,13 +130,13 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
     let address = shown.address.read();
     let wish = address.wish.trail.clone()?;
     let said = match (&wish, &shown.view.read().trail) {
-        (TrailWish::From(from), _) => {
+        (TrailOptions::From(from), _) => {
             format!(
                 "The path starts at {}. Select the box where it ends, then press P.",
                 shown.called(from)
             )
         }
-        (_, Some(trail)) => trail.said.clone(),
+        (_, Some(trail)) => trail.summary.clone(),
         (_, None) => "Searching for the path".to_owned(),
     };
     let only = shown.view.read().trail.as_ref().is_some_and(|trail| trail.noderoles > 0).then(|| {

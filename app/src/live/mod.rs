@@ -120,8 +120,8 @@ fn thing(event: &Event) -> String {
         Event::Step { noderole, .. } => format!("s{noderole}"),
         Event::Run { run, .. } => format!("r{run}"),
         Event::Proposal { proposal, .. } => format!("p{proposal}"),
-        Event::Submission { submission } => format!("v{submission}"),
-        Event::Target { .. } => "t".into(),
+        Event::Review { review: submission } => format!("v{submission}"),
+        Event::Blueprint { .. } => "t".into(),
         Event::Catalog => "c".into(),
         Event::Node { fqdn } => format!("n{fqdn}"),
         Event::Hold { deployment, .. } => format!("h{deployment}"),
@@ -147,12 +147,12 @@ mod tests {
         let events = vec![
             step("a", StepState::Todo),
             b.clone(),
-            Event::Target { target: BlueprintNumber(1) },
+            Event::Blueprint { blueprint: BlueprintNumber(1) },
             step("a", StepState::Transition),
             a.clone(),
-            Event::Target { target: BlueprintNumber(2) },
+            Event::Blueprint { blueprint: BlueprintNumber(2) },
         ];
-        assert_eq!(coalesce(events), [b, a, Event::Target { target: BlueprintNumber(2) }]);
+        assert_eq!(coalesce(events), [b, a, Event::Blueprint { blueprint: BlueprintNumber(2) }]);
     }
 
     #[test]

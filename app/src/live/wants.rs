@@ -186,13 +186,15 @@ mod tests {
     fn topics_are_limited() {
         let mut wants = Wants::default();
         wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
-        assert!(wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Targets], 2));
         assert!(
-            wants.has_room(&1, &[Topic::Targets, Topic::Reviews], 2),
+            wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Blueprints], 2)
+        );
+        assert!(
+            wants.has_room(&1, &[Topic::Blueprints, Topic::Reviews], 2),
             "replaced topics do not count"
         );
         wants.join(2, [Topic::Runs], (1, 0));
-        wants.join(3, [Topic::Targets], (1, 0));
+        wants.join(3, [Topic::Blueprints], (1, 0));
         assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
         assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [0; 0]);
         assert_eq!(wants.topics(), topics(&[Topic::Nodes, Topic::Runs]));

@@ -24,11 +24,11 @@ use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_with_error};
 use crate::places;
 
 columns_of!(Part {
-    When "when" "Time",
-    Who "who" "Actor",
-    What "what" "Action",
-    ToWhat "to_what" "Subject",
-    SealedEntry "sealed" "Sealed",
+    Time "time" "Time",
+    Actor "actor" "Actor",
+    Action "action" "Action",
+    Subject "subject" "Subject",
+    Sealed "sealed" "Sealed",
 });
 
 /// The parameter of the entry after which verification starts.
@@ -59,7 +59,7 @@ impl ListPage for Entries {
         Field::moment("until", "Until (UTC)", "until"),
     ];
     const WORDS: &'static [&'static str] = &[VERIFY_AFTER_PARAM, CHAIN_LINK_PARAM];
-    const NUMBERS: &'static [Part] = &[Part::SealedEntry];
+    const NUMBERS: &'static [Part] = &[Part::Sealed];
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "time")];
     const SAME: List = List::Audit;
 
@@ -81,7 +81,7 @@ impl ListPage for Entries {
     }
 
     fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {
-        (column == Part::When).then_some((AuditSort::At, true))
+        (column == Part::Time).then_some((AuditSort::At, true))
     }
 
     fn key(entry: &AuditEntry) -> i64 {
@@ -91,7 +91,7 @@ impl ListPage for Entries {
     /// Most entries accompany an event of another object. Sign-ins and changes to people have no
     /// event. They appear with the next one.
     fn follow(self, feed: Feed<AuditPage>) {
-        use_live().hear(vec![Topic::Targets, Topic::Reviews, Topic::Nodes], NOW, move |_| {
+        use_live().hear(vec![Topic::Blueprints, Topic::Reviews, Topic::Nodes], NOW, move |_| {
             feed.eventually()
         });
     }
@@ -138,10 +138,10 @@ impl ListPage for Entries {
         view! {
             <tr>
                 <td data-label="Time" class="muted"><Moment at/></td>
-                {with.cell(Part::Who, "", view! { <a href=by>{who}</a> })}
-                {with.cell(Part::What, "", view! { <a href=from_action>{action}</a> })}
-                {with.cell(Part::ToWhat, "", view! { <div>{subject} {more}</div> })}
-                {with.cell(Part::SealedEntry, "", seal)}
+                {with.cell(Part::Actor, "", view! { <a href=by>{who}</a> })}
+                {with.cell(Part::Action, "", view! { <a href=from_action>{action}</a> })}
+                {with.cell(Part::Subject, "", view! { <div>{subject} {more}</div> })}
+                {with.cell(Part::Sealed, "", seal)}
             </tr>
         }
         .into_any()

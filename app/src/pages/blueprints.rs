@@ -6,8 +6,8 @@
 mod comparison;
 
 use api::Problem;
-use api::console::{TargetKind, TargetPage, TargetSummary};
-use api::listing::{BlueprintSort, TargetsWanted};
+use api::console::{BlueprintKind, BlueprintPage, BlueprintSummary};
+use api::listing::{BlueprintSort, BlueprintsWanted};
 use api::live::Topic;
 use engine::ids::{BlueprintNumber, actor_name};
 use leptos::prelude::*;
@@ -28,7 +28,7 @@ use crate::places;
 /// The name of the cursor parameter.
 const PLACE: &str = "before";
 /// The sort orders with their labels.
-const SORTS: &[(BlueprintSort, &str)] = &[(BlueprintSort::Number, "target")];
+const SORTS: &[(BlueprintSort, &str)] = &[(BlueprintSort::Number, "blueprint")];
 
 /// The parameters of the page, as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,10 +103,10 @@ fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
         .with_known_params(query, &["deployment", "from", "to"])
 }
 
-async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<TargetPage> {
+async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage> {
     listed.known()?;
     let (sort, before) = listed.stretch()?;
-    calls::targets(TargetsWanted { deployment: listed.word("deployment"), sort, before }).await
+    calls::targets(BlueprintsWanted { deployment: listed.word("deployment"), sort, before }).await
 }
 
 #[component]
@@ -127,7 +127,7 @@ pub fn Blueprints() -> impl IntoView {
             }
         },
     );
-    let say = move |problem: Problem| trouble(&listed.read_untracked(), "targets", problem);
+    let say = move |problem: Problem| trouble(&listed.read_untracked(), "blueprints", problem);
     view! {
         <Title text="Blueprints"/>
         <div class="head"><h1>"Blueprints"</h1></div>
@@ -148,15 +148,15 @@ fn fields(listed: Memo<ListAddress<BlueprintSort>>) -> AnyView {
             <label for="blueprints-deployment">"Deployment"</label>
             <DeploymentField id="blueprints-deployment" value=word("deployment")/>
         </div>
-        {example_field("blueprints-from", "from", "From", "target or hash", word("from"))}
-        {example_field("blueprints-to", "to", "To", "target or hash", word("to"))}
+        {example_field("blueprints-from", "from", "From", "blueprint or hash", word("from"))}
+        {example_field("blueprints-to", "to", "To", "blueprint or hash", word("to"))}
     }
     .into_any()
 }
 
 #[component]
 fn Line(
-    first: TargetPage,
+    first: BlueprintPage,
     wanted: Memo<Wanted>,
     listed: Memo<ListAddress<BlueprintSort>>,
 ) -> impl IntoView {
@@ -166,9 +166,9 @@ fn Line(
         let here = here.clone();
         Feed::new(first, move || fetch(here.clone()))
     };
-    use_live().hear(vec![Topic::Targets], NOW, move |_| feed.soon());
+    use_live().hear(vec![Topic::Blueprints], NOW, move |_| feed.soon());
     let page = feed.value();
-    let list = Memo::new(move |_| page.read().targets.clone());
+    let list = Memo::new(move |_| page.read().blueprints.clone());
     let head = Memo::new(move |_| page.read().head);
     let is_empty = Memo::new(move |_| list.read().is_empty());
     let next = Memo::new(move |_| page.read().next.clone());
@@ -177,7 +177,7 @@ fn Line(
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
         let said = format!(
-            "Target {target} removed deployment {name}. You can still compare earlier targets and open their graphs."
+            "Blueprint {target} removed deployment {name}. You can still compare earlier blueprints and open their graphs."
         );
         view! { <p class="inside">{said}</p> }
     });
@@ -190,7 +190,7 @@ fn Line(
             <table class="table folds line-of-targets">
                 <thead>
                     <tr>
-                        <th scope="col" class="number">"Target"</th>
+                        <th scope="col" class="number">"Blueprint"</th>
                         <th scope="col">"Title"</th>
                         <th scope="col">"Proposed by"</th>
                         <th scope="col">"Approved by"</th>
@@ -209,11 +209,13 @@ fn Line(
         let next = next.get();
         (!is_empty.get() || next.is_some()).then(|| pager(&listed.read(), next.as_ref()))
     };
-    let title = of
-        .map_or_else(|| "Target history".to_owned(), |name| format!("Targets that changed {name}"));
+    let title = of.map_or_else(
+        || "Blueprint history".to_owned(),
+        |name| format!("Blueprints that changed {name}"),
+    );
     view! {
         <ProblemNotice problem=feed.problem()/>
-        <section class="card" aria-label="Target history">
+        <section class="card" aria-label="Blueprint history">
             <header><h2>{title}</h2> <span class="muted">{order}</span></header>
             {fate}
             {table}
@@ -226,10 +228,10 @@ fn Line(
 /// The message instead of rows: the end of the history, a deployment that no target changed, or an
 /// empty history.
 fn nothing(listed: &ListAddress<BlueprintSort>) -> AnyView {
-    hidden(listed, "target", "targets").unwrap_or_else(|| {
+    hidden(listed, "blueprint", "blueprints").unwrap_or_else(|| {
         view! {
-            <Empty icon=Icon::Blueprint title="No targets yet">
-                <p>"Gantry creates the first target when the server starts for the first time."</p>
+            <Empty icon=Icon::Blueprint title="No blueprints yet">
+                <p>"Gantry creates the first blueprint when the server starts for the first time."</p>
             </Empty>
         }
         .into_any()
@@ -237,7 +239,7 @@ fn nothing(listed: &ListAddress<BlueprintSort>) -> AnyView {
 }
 
 fn row(
-    target: Memo<TargetSummary>,
+    target: Memo<BlueprintSummary>,
     wanted: Memo<Wanted>,
     head: Memo<BlueprintNumber>,
     can_restore: bool,
@@ -245,17 +247,17 @@ fn row(
     // A target never changes.
     let target = target.get_untracked();
     let number = target.number;
-    let about = match target.submission {
+    let about = match target.review {
         Some(submission) => {
             view! { <a class="main" href=places::review(submission)><bdi>{target.title.clone()}</bdi></a> }.into_any()
         }
         None => view! { <bdi>{target.title.clone()}</bdi> }.into_any(),
     };
     let kind = match target.kind {
-        TargetKind::Genesis => Some(("blocked", Icon::Blueprint, "genesis")),
-        TargetKind::Switch if target.enabled => Some(("active", Icon::Run, "execution on")),
-        TargetKind::Switch => Some(("warn", Icon::Paused, "execution off")),
-        TargetKind::Change => None,
+        BlueprintKind::Genesis => Some(("blocked", Icon::Blueprint, "genesis")),
+        BlueprintKind::Switch if target.enabled => Some(("active", Icon::Run, "execution on")),
+        BlueprintKind::Switch => Some(("warn", Icon::Paused, "execution off")),
+        BlueprintKind::Change => None,
     };
     let kind = kind.map(|(colour, shape, word)| {
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
@@ -267,8 +269,8 @@ fn row(
     let names =
         |names: &[String]| if names.is_empty() { "–".to_owned() } else { names.join(", ") };
     let authors = match target.kind {
-        TargetKind::Genesis => by.clone(),
-        TargetKind::Change | TargetKind::Switch => names(&target.authors),
+        BlueprintKind::Genesis => by.clone(),
+        BlueprintKind::Change | BlueprintKind::Switch => names(&target.authors),
     };
     let restorable = move || {
         let wanted = wanted.get();
@@ -278,8 +280,8 @@ fn row(
         )
     };
     view! {
-        <tr data-target=number.0.to_string() data-side=move || selected_side(&wanted.read(), number)>
-            <td data-label="Target" class="number"><b>{number.0}</b></td>
+        <tr data-blueprint=number.0.to_string() data-side=move || selected_side(&wanted.read(), number)>
+            <td data-label="Blueprint" class="number"><b>{number.0}</b></td>
             <td data-label="Title"><div class="about">{about} {on} {kind}</div></td>
             <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
@@ -291,7 +293,7 @@ fn row(
                     {pick("to", number, wanted, |wanted, number| Wanted { to: Some(number), ..wanted })}
                     {(number.0 > 1).then(|| {
                         let changes = move || wanted.read().with_comparison(number.0 - 1, number).address();
-                        view! { <a href=changes aria-label=format!("Changes of target {}", number.0)>"Changes"</a> }
+                        view! { <a href=changes aria-label=format!("Changes of blueprint {}", number.0)>"Changes"</a> }
                     })}
                     {restorable}
                 </span>
@@ -311,7 +313,7 @@ fn pick(
     let address = move || with(wanted.get(), number.to_string()).address();
     let is_here =
         move || (wanted.get() == with(wanted.get(), number.to_string())).then_some("true");
-    let label = format!("Compare {word} target {}", number.0);
+    let label = format!("Compare {word} blueprint {}", number.0);
     view! { <a href=address aria-current=is_here aria-label=label data-noscroll>{word}</a> }
         .into_any()
 }

@@ -45,7 +45,7 @@ columns_of!(Part {
     Version "version" "Version",
     Roles "roles" "Roles",
     UsedBy "used_by" "Used by",
-    Lacks "lacks" "Dropped parts",
+    DroppedParts "dropped_parts" "Dropped parts",
     Imported "imported" "Imported",
 });
 
@@ -71,7 +71,7 @@ impl ListPage for Versions {
         (BarclampSort::Imported, "imported"),
         (BarclampSort::Roles, "roles"),
     ];
-    const TOPICS: &'static [Topic] = &[Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Blueprints];
     const SAME: List = List::Barclamps;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
 
@@ -89,7 +89,7 @@ impl ListPage for Versions {
             Part::Barclamp => Some((BarclampSort::Name, false)),
             Part::Roles => Some((BarclampSort::Roles, true)),
             Part::Imported => Some((BarclampSort::Imported, true)),
-            Part::Version | Part::UsedBy | Part::Lacks => None,
+            Part::Version | Part::UsedBy | Part::DroppedParts => None,
         }
     }
 
@@ -119,7 +119,7 @@ impl ListPage for Versions {
         let which = view! {
             <span>{move || version.read().version.clone()} " " <code title=move || version.read().hash.clone()>{short}</code></span>
             " "
-            {move || warnings::hidden_characters_in_version(&version.read().deceiving)}
+            {move || warnings::hidden_characters_in_version(&version.read().hidden_characters)}
         };
         let imported = view! { <span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span> };
         view! {
@@ -128,7 +128,7 @@ impl ListPage for Versions {
                 {with.cell(Part::Version, "", which)}
                 {with.cell(Part::Roles, "", move || version.read().roles)}
                 {with.cell(Part::UsedBy, "", view! { <span>{used}</span> })}
-                {with.cell(Part::Lacks, "", move || lacks(&version.read()))}
+                {with.cell(Part::DroppedParts, "", move || lacks(&version.read()))}
                 {with.cell(Part::Imported, "muted", imported)}
             </tr>
         }
@@ -173,7 +173,7 @@ fn import_button(may_import: bool, dialog: DialogHandle) -> AnyView {
 
 /// The parts of the previous version that this version lacks.
 fn lacks(version: &BarclampVersion) -> AnyView {
-    let Some(before) = &version.before else {
+    let Some(before) = &version.previous else {
         return view! { <span class="muted">"first version"</span> }.into_any();
     };
     if version.disappeared.is_empty() {

@@ -26,7 +26,7 @@ columns_of!(Part {
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
     Nodes "nodes" "Nodes",
-    UnderWay "under_way" "Open changes",
+    OpenChanges "open_changes" "Open changes",
     Changed "changed" "Last change",
 });
 
@@ -75,7 +75,7 @@ impl ListPage for AllDeployments {
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("state", "State", "state is", || {
             vec![
-                ("held", "on hold"),
+                ("on_hold", "on hold"),
                 ("proposed", "has a proposal"),
                 ("review", "in review"),
                 ("error", "with errors"),
@@ -90,7 +90,7 @@ impl ListPage for AllDeployments {
         (DeploymentSort::Name, "name"),
         (DeploymentSort::Errors, "errors"),
         (DeploymentSort::Nodes, "nodes"),
-        (DeploymentSort::Target, "last changed"),
+        (DeploymentSort::Blueprint, "last changed"),
     ];
     const SAME: List = List::Deployments;
     const STYLE: &'static str = "deployments";
@@ -115,8 +115,8 @@ impl ListPage for AllDeployments {
             Part::Deployment => Some((DeploymentSort::Name, false)),
             Part::Steps => Some((DeploymentSort::Errors, true)),
             Part::Nodes => Some((DeploymentSort::Nodes, true)),
-            Part::Changed => Some((DeploymentSort::Target, true)),
-            Part::UnderWay => None,
+            Part::Changed => Some((DeploymentSort::Blueprint, true)),
+            Part::OpenChanges => None,
         }
     }
 
@@ -127,7 +127,7 @@ impl ListPage for AllDeployments {
     /// One topic covers the runs of all deployments, however many there are.
     fn follow(self, feed: Feed<DeploymentPage>) {
         use_live().hear(
-            vec![Topic::Runs, Topic::Targets, Topic::Reviews, Topic::Nodes],
+            vec![Topic::Runs, Topic::Blueprints, Topic::Reviews, Topic::Nodes],
             NOW,
             move |_| feed.eventually(),
         );
@@ -151,7 +151,7 @@ impl ListPage for AllDeployments {
         };
         let depth = move || if is_tree { deployment.read().depth } else { 0 };
         let under_way = move || {
-            let (proposal, submission) = (deployment.read().proposal, deployment.read().submission);
+            let (proposal, submission) = (deployment.read().proposal, deployment.read().review);
             let proposed = proposal.map(
                 |_| view! { <a class="pill" data-state="proposed" href=board>{icon(Icon::Proposed)} "PROPOSED"</a> },
             );
@@ -160,7 +160,7 @@ impl ListPage for AllDeployments {
             });
             (proposed, submitted)
         };
-        let changed = view! { "target " {move || deployment.read().target.0} };
+        let changed = view! { "blueprint " {move || deployment.read().blueprint.0} };
         view! {
             <tr>
                 <td class="name" data-depth=move || depth().min(MAX_INDENT).to_string()>
@@ -171,7 +171,7 @@ impl ListPage for AllDeployments {
                 </td>
                 {with.cell(Part::Steps, "", move || view! { <Counts counts=deployment.read().steps/> })}
                 {with.cell(Part::Nodes, "", move || deployment.read().nodes)}
-                {with.cell(Part::UnderWay, "", view! { <span class="buttons">{under_way}</span> })}
+                {with.cell(Part::OpenChanges, "", view! { <span class="buttons">{under_way}</span> })}
                 {with.cell(Part::Changed, "muted", changed)}
             </tr>
         }

@@ -38,7 +38,7 @@ pub fn GraphPage() -> impl IntoView {
         Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
     // The page loads once per deployment and target. Other options of the same graph are fetched in
     // place.
-    let target = Memo::new(move |_| address.read().wish.target);
+    let target = Memo::new(move |_| address.read().wish.blueprint);
     let graph = Resource::new(
         move || (name.get(), target.get()),
         move |(name, _)| {
@@ -52,9 +52,9 @@ pub fn GraphPage() -> impl IntoView {
 #[component]
 fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     let (name, id, cursor, then) =
-        (first.deployment.clone(), first.deployment_id, first.cursor, first.target);
+        (first.deployment.clone(), first.deployment_id, first.cursor, first.blueprint);
     let heading = match then {
-        Some(target) => format!("Graph of {name} at target {target}"),
+        Some(target) => format!("Graph of {name} at blueprint {target}"),
         None => format!("Graph of {name}"),
     };
     let fetched: DeploymentName = name.clone();
@@ -62,8 +62,9 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
         Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
     // An old target never changes.
     if then.is_none() {
-        use_live()
-            .hear(vec![Topic::Deployment(id), Topic::Targets], cursor, move |_| feed.eventually());
+        use_live().hear(vec![Topic::Deployment(id), Topic::Blueprints], cursor, move |_| {
+            feed.eventually()
+        });
     }
     view! {
         <Title text=heading.clone()/>
@@ -74,7 +75,7 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
             </div>
             <div class="buttons">
                 {match then {
-                    Some(_) => view! { <a class="button small" href=format!("{}?deployment={name}", places::BLUEPRINTS)>{icon(Icon::Blueprint)} "Targets"</a> }.into_any(),
+                    Some(_) => view! { <a class="button small" href=format!("{}?deployment={name}", places::BLUEPRINTS)>{icon(Icon::Blueprint)} "Blueprints"</a> }.into_any(),
                     None => view! { <a class="button small" href=places::deployment(&name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
                 }}
             </div>

@@ -1,7 +1,7 @@
 //! The import history: every import with added versions, dropped parts and findings in its files.
 
 use api::calls::List;
-use api::catalog::{BroughtVersion, ImportPage, ImportReport, ImportSort, ImportsWanted};
+use api::catalog::{ImportPage, ImportReport, ImportSort, ImportedVersion, ImportsWanted};
 use api::live::Topic;
 use engine::counting::{either, many};
 use leptos::prelude::*;
@@ -21,9 +21,9 @@ const FIRST: usize = 5;
 
 columns_of!(Part {
     Imported "imported" "Imported",
-    Brought "brought" "Versions",
-    Lacks "lacks" "Dropped parts",
-    Found "found" "Findings",
+    Versions "versions" "Versions",
+    DroppedParts "dropped_parts" "Dropped parts",
+    Findings "findings" "Findings",
 });
 
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ impl ListPage for AllImports {
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[Field::text("barclamp", "Barclamp", "barclamp is")];
     const SORTS: &'static [(ImportSort, &'static str)] = &[(ImportSort::Imported, "imported")];
-    const TOPICS: &'static [Topic] = &[Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Blueprints];
     const SAME: List = List::Imports;
 
     fn path(self) -> String {
@@ -82,15 +82,15 @@ impl ListPage for AllImports {
             None => view! { <span class="muted">"not recorded"</span> }.into_any(),
             Some(found) => some(lines(found), "none"),
         };
-        let left_out = (report.left_out > 0).then(|| {
-            view! { <small class="muted">{format!("{} {} not stored.", many(report.left_out, "line"), either(report.left_out, "was", "were"))}</small> }
+        let left_out = (report.omitted > 0).then(|| {
+            view! { <small class="muted">{format!("{} {} not stored.", many(report.omitted, "line"), either(report.omitted, "was", "were"))}</small> }
         });
         view! {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
-                {with.cell(Part::Brought, "", some(required_by, "none"))}
-                {with.cell(Part::Lacks, "", some(lines(report.disappeared), "none"))}
-                {with.cell(Part::Found, "", view! { <div>{found} {left_out}</div> })}
+                {with.cell(Part::Versions, "", some(brought, "none"))}
+                {with.cell(Part::DroppedParts, "", some(lines(report.disappeared), "none"))}
+                {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}
             </tr>
         }
         .into_any()
@@ -109,7 +109,7 @@ pub fn Imports() -> impl IntoView {
     .into_any()
 }
 
-fn version(one: BroughtVersion) -> AnyView {
+fn version(one: ImportedVersion) -> AnyView {
     let of = places::roles_of(&one.name);
     let (shape, word) =
         if one.new { (Icon::Plus, "new") } else { (Icon::Check, "already in the catalog") };

@@ -1,14 +1,16 @@
 //! The page of a node, and the changes to its record that need no review.
 
-mod kept;
-pub mod looks;
+pub mod health_checks;
 pub mod noderoles;
 pub mod results;
+mod stored;
 
 use api::console::RunSummary;
 use api::limits;
 use api::live::Topic;
-use api::nodes::{Carried, FactsOf, LookView, NodeToken, NodeView, ReportView, SshView};
+use api::nodes::{
+    HealthCheckView, NodeFacts, NodeNoderole, NodeToken, NodeView, ReportView, SshView,
+};
 use engine::ids::{Fqdn, NodeId, actor_name};
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
@@ -49,7 +51,7 @@ fn Whole(first: NodeView) -> impl IntoView {
     let id = first.id;
     let topics = topics(&first);
     let (deployment, fqdn) = (first.deployment.clone(), first.fqdn.clone());
-    let is_ssh = first.way.ssh.is_some();
+    let is_ssh = first.connection.ssh.is_some();
     let feed = Feed::new(first, move || calls::node(id.to_string()));
     let node = feed.value();
     let hear = move |events: &[Event]| {
@@ -93,7 +95,7 @@ fn Whole(first: NodeView) -> impl IntoView {
 
 /// The topics of events that can change the page.
 fn topics(node: &NodeView) -> Vec<Topic> {
-    let mut topics = vec![Topic::Nodes, Topic::Targets, Topic::Deployment(node.deployment_id)];
+    let mut topics = vec![Topic::Nodes, Topic::Blueprints, Topic::Deployment(node.deployment_id)];
     for noderole in &node.noderoles {
         let topic = Topic::Deployment(noderole.deployment_id);
         if !topics.contains(&topic) && topics.len() < DEPLOYMENTS {
@@ -109,9 +111,9 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
         Event::Step { noderole, .. } | Event::Run { noderole, .. } => {
             shown.noderoles.iter().any(|carried| carried.id == *noderole)
         }
-        Event::Target { .. } | Event::Reset => true,
+        Event::Blueprint { .. } | Event::Reset => true,
         Event::Proposal { .. }
-        | Event::Submission { .. }
+        | Event::Review { .. }
         | Event::Hold { .. }
         | Event::Priority { .. }
         | Event::Catalog => false,
@@ -123,8 +125,8 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let pill = move || {
         let node = node.read();
-        let new_bytes = !node.life.alive && node.life.alive_since.is_none();
-        let (colour, shape, word) = match (node.life.alive, node.life.unavailable.is_none()) {
+        let new_bytes = !node.status.alive && node.status.alive_since.is_none();
+        let (colour, shape, word) = match (node.status.alive, node.status.maintenance.is_none()) {
             _ if new_bytes => ("blocked", Icon::Blocked, "never reached"),
             (true, true) => ("active", Icon::Active, "alive"),
             (true, false) => ("warn", Icon::Paused, "in maintenance"),
@@ -133,7 +135,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
         view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
     };
     let since = move || {
-        let since = node.read().life.alive_since;
+        let since = node.read().status.alive_since;
         since.map(|since| view! { <span class="muted">"for " <Elapsed from=since to=None/></span> })
     };
     let whys = move || {
@@ -144,24 +146,24 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     };
     let seen = move || {
         node.read()
-            .life
+            .status
             .seen
             .map(|seen| view! { <dt>"Last reached"</dt> <dd><Moment at=seen/></dd> })
     };
     let joined = move || {
-        let life = node.read().life.clone();
+        let life = node.read().status.clone();
         let since = life.joined_since.map(|since| view! { ", " <Moment at=since/> });
         view! { <dt>"Joined"</dt> <dd>{join_phase_text(&life.joined)} {since}</dd> }
     };
     let boot = move || {
         node.read()
-            .life
+            .status
             .boot_id
             .clone()
             .map(|id| view! { <dt>"Boot ID"</dt> <dd><code>{id}</code></dd> })
     };
     let bootenv = move || {
-        let said = node.read().life.bootenv.clone();
+        let said = node.read().status.bootenv.clone();
         said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"reported by the node"</small></dd> })
     };
     let added =
@@ -189,7 +191,7 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
 /// The reasons for which steps cannot run on the node, each with its remedy.
 fn whys(node: &NodeView) -> Vec<String> {
     let mut whys = Vec::new();
-    if let Some(out) = &node.life.unavailable {
+    if let Some(out) = &node.status.maintenance {
         let by = actor_name(out.by.as_deref());
         whys.push(format!(
             "In maintenance, set by {by}: {}. No new runs start. Steps keep their states, and current \
@@ -197,19 +199,18 @@ fn whys(node: &NodeView) -> Vec<String> {
             out.reason
         ));
     }
-    let last = node.looks.first();
-    match (node.life.alive, last.filter(|look| !look.said.is_empty())) {
-        (false, Some(look)) => whys.push(format!("Not reached: {}.", look.said)),
-        (false, None) if node.way.ssh.is_some() => {
+    let last = node.health_checks.first();
+    match (node.status.alive, last.filter(|look| !look.message.is_empty())) {
+        (false, Some(look)) => whys.push(format!("Not reached: {}.", look.message)),
+        (false, None) if node.connection.ssh.is_some() => {
             whys.push("No health check yet. Workers check every ten seconds.".into())
         }
-        (true, Some(look)) if look.reached => whys.push(format!("{}.", look.said)),
-        (true, Some(_)) => {
-            whys.push(dead_after_text(node.life.enough.saturating_sub(node.life.against)))
-        }
+        (true, Some(look)) if look.reached => whys.push(format!("{}.", look.message)),
+        (true, Some(_)) => whys
+            .push(dead_after_text(node.status.threshold.saturating_sub(node.status.contradicting))),
         _ => {}
     }
-    if node.life.alive && node.life.joined != "confirmed" {
+    if node.status.alive && node.status.joined != "confirmed" {
         whys.push(
             "No run starts until a worker has logged in and checked for running processes.".into(),
         );
@@ -246,7 +247,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let set = ServerAction::<SetAvailable>::new();
     on_success(set, move |()| feed.now());
-    let is_out = Memo::new(move |_| node.read().life.unavailable.is_some());
+    let is_out = Memo::new(move |_| node.read().status.maintenance.is_some());
     let may = Memo::new(move |_| node.read().may_change.is_ok());
     let id = node.read_untracked().id;
     move || {
@@ -284,7 +285,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
 #[component]
 fn Reached(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let way = Memo::new(move |_| node.read().way.clone());
+    let way = Memo::new(move |_| node.read().connection.clone());
     let ssh = move || way.get().ssh.map(by_ssh);
     let hardware = move || {
         let node = node.read();
@@ -412,7 +413,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
     }
     let way = changed_connection(typed, before);
     if !way.is_empty() {
-        change.insert("way".into(), way.into());
+        change.insert("connection".into(), way.into());
     }
     if change.is_empty() {
         change.insert("description".into(), "TEXT".into());
@@ -428,8 +429,8 @@ fn changed_connection(typed: Typed, before: &NodeView) -> Map<String, Value> {
         way.extend(now.filter(|now| *now != was).map(|now| (name.to_owned(), now)));
     };
     let number = |text: String| text.parse::<i64>().map_or(Value::String(text), Value::from);
-    put("root", "root", before.way.root.clone().into(), Value::from);
-    if let Some(ssh) = &before.way.ssh {
+    put("root", "root", before.connection.root.clone().into(), Value::from);
+    if let Some(ssh) = &before.connection.ssh {
         let listed = |text: String| text.split_whitespace().map(Value::from).collect();
         put("address", "addresses", ssh.addresses.clone().into(), listed);
         put("port", "port", ssh.port.into(), number);
@@ -481,8 +482,8 @@ fn ProposeConnection(now: NodeView) -> impl IntoView {
 }
 
 fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
-    let root = now.way.root.clone();
-    let ssh = now.way.ssh.clone().map(|ssh| {
+    let root = now.connection.root.clone();
+    let ssh = now.connection.ssh.clone().map(|ssh| {
         view! {
             <div class="field">
                 <label for="change-address">"Addresses"</label>
@@ -524,30 +525,31 @@ fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
 }
 
 /// Each address that a health check tried, with its result, and further output.
-fn check_details(look: &LookView) -> impl IntoView + use<> {
+fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
     // Older health checks stored only one address.
     if look.tried.is_empty() {
-        return line(look.address.clone(), look.said.clone()).into_any();
+        return line(look.address.clone(), look.message.clone()).into_any();
     }
     let several = look.tried.len() > 1;
     let tried = look.tried.iter().map(|tried| {
-        let said = if tried.reached && several { "reached".to_owned() } else { tried.said.clone() };
+        let said =
+            if tried.reached && several { "reached".to_owned() } else { tried.error.clone() };
         line(tried.address.clone(), said)
     });
     let entered = look.tried.iter().any(|tried| tried.reached);
-    let beyond = (entered && !look.said.is_empty())
-        .then(|| view! { <small class="why">{look.said.clone()}</small> });
+    let beyond = (entered && !look.message.is_empty())
+        .then(|| view! { <small class="why">{look.message.clone()}</small> });
     view! { {tried.collect_view()} {beyond} }.into_any()
 }
 
 #[component]
 fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let looks = Memo::new(move |_| node.read().looks.clone());
-    let all = places::node_looks(&node.read_untracked().fqdn);
+    let looks = Memo::new(move |_| node.read().health_checks.clone());
+    let all = places::node_health_checks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Health checks">
             <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
@@ -570,8 +572,8 @@ fn came(reached: bool) -> impl IntoView {
 }
 
 /// Health checks, newest first.
-fn health_check_table(looks: Vec<LookView>) -> impl IntoView {
-    let row = |look: LookView| {
+fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
+    let row = |look: HealthCheckView| {
         view! {
             <tr>
                 <td><Moment at=look.at/></td>
@@ -603,7 +605,7 @@ fn health_check_table(looks: Vec<LookView>) -> impl IntoView {
 fn Facts(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let facts = Memo::new(move |_| node.read().facts.clone());
-    let of = |said: FactsOf| {
+    let of = |said: NodeFacts| {
         let who = match said.source.strip_prefix("role ") {
             Some(role) => format!("reported by role {role}"),
             None => "reported by the node".into(),
@@ -657,7 +659,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let count = move || {
         format!("{}{}", list.read().len(), if node.read().more_noderoles { " shown" } else { "" })
     };
-    let line = |carried: Carried| {
+    let line = |carried: NodeNoderole| {
         let title = carried.error.clone();
         view! {
             <li>
@@ -729,7 +731,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
     let revoke = ServerAction::<RevokeNodeToken>::new();
     on_success(revoke, move |()| feed.now());
     let said = |report: ReportView| {
-        let text = (!report.said.is_empty()).then(|| view! { <code>{report.said}</code> });
+        let text = (!report.value.is_empty()).then(|| view! { <code>{report.value}</code> });
         view! { <li><b>{report_label(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
     };
     view! {
@@ -745,7 +747,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
                 <ProblemNotice problem=problem_of(revoke)/>
                 {move || may.get().then(|| view! { <CreateTokenForm feed/> })}
                 <Same of=move |_: Typed| {
-                    let holding = tokens.get().into_iter().filter(|token| token.holds);
+                    let holding = tokens.get().into_iter().filter(|token| token.valid);
                     holding.map(|token| api::calls::revoke_node_token(id, token.id)).collect::<Vec<_>>()
                 }/>
             </div>
@@ -769,7 +771,7 @@ fn token_row(
     may: bool,
     revoke: ServerAction<RevokeNodeToken>,
 ) -> impl IntoView {
-    let state = match (token.holds, token.revoked) {
+    let state = match (token.valid, token.revoked) {
         (true, _) => {
             view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
         }
@@ -787,7 +789,7 @@ fn token_row(
     view! {
         <li>
             <b>{token.name}</b> {by} " " {state} {used}
-            {(may && token.holds).then(|| view! {
+            {(may && token.valid).then(|| view! {
                 <ActionForm action=revoke>
                     <input type="hidden" name="node" value=node.to_string()/>
                     <input type="hidden" name="token" value=token.id.to_string()/>

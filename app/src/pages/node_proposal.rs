@@ -157,10 +157,10 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             feed.soon();
         }
     };
-    use_live().hear(vec![Topic::Proposal(id), Topic::Targets], cursor, hear);
+    use_live().hear(vec![Topic::Proposal(id), Topic::Blueprints], cursor, hear);
     let view = draft.value();
     let in_review = move || {
-        let id = view.read().proposal.submission?;
+        let id = view.read().proposal.review?;
         Some(
             view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
         )

@@ -86,7 +86,7 @@ fn Details(
             feed.soon();
         }
     };
-    use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
+    use_live().hear(vec![Topic::Deployment(deployment), Topic::Blueprints], NOW, hear);
 
     let below = noderole
         .with_untracked(|noderole| places::dependents_graph(&noderole.deployment, noderole.id));
@@ -117,9 +117,11 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
         Event::Run { noderole, state, .. } => {
             *noderole == shown.id && shown.runs.first().is_none_or(|newest| newest.state != *state)
         }
-        Event::Proposal { .. } | Event::Target { .. } | Event::Hold { .. } | Event::Reset => true,
+        Event::Proposal { .. } | Event::Blueprint { .. } | Event::Hold { .. } | Event::Reset => {
+            true
+        }
         Event::Node { fqdn } => *fqdn == shown.fqdn,
-        Event::Submission { .. } | Event::Priority { .. } | Event::Catalog => false,
+        Event::Review { .. } | Event::Priority { .. } | Event::Catalog => false,
     }
 }
 
@@ -143,16 +145,16 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     let applied = move || match noderole.read().applied {
         None => "nothing yet".to_owned(),
         Some(applied) if applied == noderole.read().generation => {
-            format!("target {applied}, up to date")
+            format!("blueprint {applied}, up to date")
         }
-        Some(applied) => format!("target {applied}"),
+        Some(applied) => format!("blueprint {applied}"),
     };
     view! {
         <section class="card" aria-label="State">
             <header>
                 <StatePill state/>
                 <span class="muted">"for " {move || view! { <Elapsed from=noderole.read().since to=None/> }}</span>
-                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::waiting_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
+                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::pending_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
             </header>
             <div class="inside">
                 {error}
@@ -160,7 +162,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                 <RetryForm feed/>
                 <dl class="facts">
                     <dt>"Desired"</dt>
-                    <dd>"target " {move || noderole.read().generation.0}</dd>
+                    <dd>"blueprint " {move || noderole.read().generation.0}</dd>
                     <dt>"Applied"</dt>
                     <dd>{applied}</dd>
                     <dt>"Node"</dt>
@@ -218,7 +220,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                     <div class="field">
                         <label for="retry-reason">"Reason for the retry"</label>
                         <input class="input" id="retry-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Why the step should succeed now" value=reason disabled=move || why_not.read().is_some()/>
-                        <span class="hint">{move || why_not.get().unwrap_or_else(|| "A retry uses the same target and needs no review. To change the data, use a proposal.".into())}</span>
+                        <span class="hint">{move || why_not.get().unwrap_or_else(|| "A retry uses the same blueprint and needs no review. To change the data, use a proposal.".into())}</span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>
                     <Same of=move |typed: Typed| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
@@ -237,7 +239,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let provenance = Memo::new(move |_| noderole.read().provenance.clone());
     let layers = Memo::new(move |_| noderole.read().layers.clone());
     let id = noderole.read_untracked().id;
-    let wall = Memo::new(move |_| noderole.read().wall.clone());
+    let wall = Memo::new(move |_| noderole.read().output.clone());
     let layer = |layer: DataLayer| view! { <h3>{layer.source}</h3> <DataView value=layer.value/> };
     view! {
         <section class="card" aria-label="Data">
@@ -281,7 +283,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
     let now = noderole.get_untracked();
     let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
-    let below = now.may_edit.as_ref().map(|draft| draft.below.clone()).unwrap_or_default();
+    let below = now.may_edit.as_ref().map(|draft| draft.defaults.clone()).unwrap_or_default();
     let draft = Draft::new(&own, Purpose { attribs: now.attribs.clone(), below, is_last: true });
     let before = move || noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));

@@ -26,10 +26,10 @@ use crate::reader::OPERATOR;
 
 columns_of!(Part {
     Name "name" "Node",
-    Life "life" "State",
+    State "state" "State",
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
-    Reached "reached" "Connection",
+    Connection "connection" "Connection",
 });
 
 /// The list, and the commands for readers with the permission.
@@ -67,7 +67,7 @@ impl ListPage for AllNodes {
         (NodeSort::State, "state"),
         (NodeSort::Deployment, "deployment"),
     ];
-    const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Blueprints];
     const SAME: List = List::Nodes;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
     const COMMANDS: Option<&'static str> = Some("Actions");
@@ -86,9 +86,9 @@ impl ListPage for AllNodes {
     fn sorted_by(column: Part) -> Option<(NodeSort, bool)> {
         match column {
             Part::Name => Some((NodeSort::Name, false)),
-            Part::Life => Some((NodeSort::State, false)),
+            Part::State => Some((NodeSort::State, false)),
             Part::Deployment => Some((NodeSort::Deployment, false)),
-            Part::Steps | Part::Reached => None,
+            Part::Steps | Part::Connection => None,
         }
     }
 
@@ -119,10 +119,10 @@ impl ListPage for AllNodes {
         view! {
             <tr>
                 <td>{name}</td>
-                {with.cell(Part::Life, "", move || life(&node.read()))}
+                {with.cell(Part::State, "", move || life(&node.read()))}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Steps, "", steps)}
-                {with.cell(Part::Reached, "muted", move || reached(&node.read()))}
+                {with.cell(Part::Connection, "muted", move || reached(&node.read()))}
                 {with.may.then(|| changes(node, self))}
             </tr>
         }
@@ -209,7 +209,7 @@ fn pending_link(node: &NodeSummary) -> impl IntoView + use<> {
     let steps = node.steps;
     let waits = steps.blocked + steps.todo + steps.error > 0;
     waits.then(
-        || view! { <small><a href=places::waiting_on(&node.fqdn)>"pending steps"</a></small> },
+        || view! { <small><a href=places::pending_on(&node.fqdn)>"pending steps"</a></small> },
     )
 }
 

@@ -4,12 +4,12 @@
 mod first_steps;
 mod hours;
 
-use api::console::{StateCounts, StepState, TargetKind, TargetSummary};
+use api::console::{BlueprintKind, BlueprintSummary, StateCounts, StepState};
 use api::listing::{DeploymentState, NodeState};
 use api::live::Topic;
 use api::overview::Overview;
 use api::reviews::Whose;
-use api::waiting::WaitingGroup;
+use api::waiting::PendingGroup;
 use engine::anneal::Wait;
 use engine::counting::{either, many};
 use engine::ids::actor_name;
@@ -41,7 +41,7 @@ pub fn OverviewPage() -> impl IntoView {
 #[component]
 fn Loaded(first: (Overview, bool)) -> impl IntoView {
     let feed = Feed::new(first, calls::overview);
-    let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Targets];
+    let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Blueprints];
     use_live().hear(topics, NOW, move |_| feed.eventually());
     pulse(feed);
     let overview = Memo::new(move |_| feed.value().read().0.clone());
@@ -102,7 +102,7 @@ fn problems(overview: &Overview) -> Vec<String> {
     problems.extend(some(overview.steps.error, "step failed", "steps failed"));
     problems.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
     problems.extend(some(
-        overview.deployments.held,
+        overview.deployments.on_hold,
         "deployment is on hold",
         "deployments are on hold",
     ));
@@ -148,11 +148,11 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Steps">
             <header>
                 <h2>"Steps"</h2>
-                <a class="muted" href=places::BLUEPRINTS>"target " {move || overview.read().target.0}</a>
+                <a class="muted" href=places::BLUEPRINTS>"blueprint " {move || overview.read().blueprint.0}</a>
             </header>
             <div class="inside">
                 <ul class="figures">
-                    {figure(StepState::Error, |c| c.error, places::waiting_for(Wait::Failed.as_str()))}
+                    {figure(StepState::Error, |c| c.error, places::pending_for(Wait::Failed.as_str()))}
                     {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", places::RUNS))}
                     {figure(StepState::Todo, |c| c.todo, places::PENDING.to_owned())}
                     {figure(StepState::Blocked, |c| c.blocked, places::PENDING.to_owned())}
@@ -173,13 +173,13 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
             .read()
             .stuck
             .iter()
-            .map(|group| WaitingGroup { steps: Vec::new(), ..group.clone() })
+            .map(|group| PendingGroup { steps: Vec::new(), ..group.clone() })
             .collect::<Vec<_>>()
     });
     let shown =
         Memo::new(move |_| all.read().iter().take(MAX_REASONS).cloned().collect::<Vec<_>>());
     let beyond = move || all.read().len().saturating_sub(MAX_REASONS);
-    let row = |group: Memo<WaitingGroup>| {
+    let row = |group: Memo<PendingGroup>| {
         let number = move || {
             let group = group.read();
             format!("{}{}", group.count.unwrap_or_default(), if group.more { "+" } else { "" })
@@ -187,7 +187,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
         let reason = group.read_untracked().reason;
         view! {
             <li>
-                <a class="main" href=places::waiting_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
+                <a class="main" href=places::pending_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
                 <small class="muted">"resolved by " {reason.frees()}</small>
             </li>
         }
@@ -268,7 +268,7 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
                 <dd>
                     <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in total"</a>
                     ", "
-                    <a href=places::deployments_in_state(DeploymentState::Held)><span class="num">{move || overview.read().deployments.held}</span> " on hold"</a>
+                    <a href=places::deployments_in_state(DeploymentState::OnHold)><span class="num">{move || overview.read().deployments.on_hold}</span> " on hold"</a>
                 </dd>
             </dl>
         </section>
@@ -280,18 +280,18 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
 #[component]
 fn Commits(overview: Memo<Overview>) -> impl IntoView {
     let list = Memo::new(move |_| overview.read().commits.clone());
-    let row = |target: Memo<TargetSummary>| {
-        let TargetSummary { number, kind, at, by, submission, title, deployment, .. } =
+    let row = |target: Memo<BlueprintSummary>| {
+        let BlueprintSummary { number, kind, at, by, review, title, deployment, .. } =
             target.get_untracked();
-        let place = submission.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
-        let title = if title.is_empty() { format!("Target {number}") } else { title };
+        let place = review.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
+        let title = if title.is_empty() { format!("Blueprint {number}") } else { title };
         let by = actor_name(by.as_deref()).to_owned();
         let on =
-            deployment.filter(|_| kind == TargetKind::Change).map(|name| format!(" on {name}"));
+            deployment.filter(|_| kind == BlueprintKind::Change).map(|name| format!(" on {name}"));
         view! {
             <li>
                 <a class="main" href=place><bdi>{title}</bdi></a>
-                <small class="muted">"target " {number.0} {on} " by " {by} ", " <Moment at/></small>
+                <small class="muted">"blueprint " {number.0} {on} " by " {by} ", " <Moment at/></small>
             </li>
         }
     };
@@ -299,7 +299,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Latest commits">
             <header>
                 <h2 class="grow">"Latest commits"</h2>
-                <a href=places::BLUEPRINTS>"All targets"</a>
+                <a href=places::BLUEPRINTS>"All blueprints"</a>
             </header>
             <ul class="short-lines">{rows(list.into(), |target| target.number, row)}</ul>
         </section>
@@ -311,18 +311,18 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
 mod tests {
     use super::*;
     use api::overview::{DeploymentTally, NodeTally, QueueTally, WorkerTally};
-    use api::reviews::Waiting;
+    use api::reviews::ReviewCount;
     use engine::ids::BlueprintNumber;
 
     fn calm() -> Overview {
         Overview {
-            target: BlueprintNumber(7),
+            blueprint: BlueprintNumber(7),
             enabled: true,
-            deployments: DeploymentTally { all: 3, held: 0, proposed: 1 },
+            deployments: DeploymentTally { all: 3, on_hold: 0, proposed: 1 },
             nodes: NodeTally { all: 2, dead: 0, unavailable: 0 },
             steps: StateCounts { active: 4, ..StateCounts::default() },
             stuck: Vec::new(),
-            reviews: Waiting::default(),
+            reviews: ReviewCount::default(),
             open_reviews: 0,
             commits: Vec::new(),
             queue: QueueTally::default(),
@@ -340,7 +340,7 @@ mod tests {
         ill.workers.alive = 0;
         ill.steps.error = 1;
         ill.nodes.dead = 2;
-        ill.deployments.held = 1;
+        ill.deployments.on_hold = 1;
         let said = [
             "execution is off",
             "no worker is alive",

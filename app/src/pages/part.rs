@@ -101,7 +101,7 @@ parts! {
     graphs: graph::Graphs,
     imports: imports::Imports,
     node: node::NodePage,
-    node_looks: node::looks::HealthChecksPage,
+    node_health_checks: node::health_checks::HealthChecksPage,
     node_noderoles: node::noderoles::NoderolesPage,
     node_proposal: node_proposal::NodeProposalPage,
     node_results: node::results::ResultsPage,
@@ -124,7 +124,7 @@ parts! {
     second_factor: second_factor::SecondFactorPage,
     services: settings::people::Services,
     sign_in: sign_in::SignIn,
-    waiting: waiting::Waiting,
+    pending: pending::Pending,
     worker: workers::WorkerPage,
     workers: workers::Workers,
 }

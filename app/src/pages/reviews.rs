@@ -5,7 +5,7 @@ use api::calls::{Call, List};
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::{Cursor, Order, Paged, ProposalSort, ReviewSort, Sort};
 use api::live::Topic;
-use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Whose};
+use api::reviews::{ProposalsWanted, ReviewStateFilter, ReviewsWanted, Whose};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -23,18 +23,18 @@ use crate::places;
 /// The content of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
-    Reviews(Fate),
+    Reviews(ReviewStateFilter),
     /// Proposals with edits that are not submitted.
     Drafts,
 }
 
 impl Of {
     const EVERY: [Self; 5] = [
-        Self::Reviews(Fate::Open),
+        Self::Reviews(ReviewStateFilter::Open),
         Self::Drafts,
-        Self::Reviews(Fate::Committed),
-        Self::Reviews(Fate::Discarded),
-        Self::Reviews(Fate::Any),
+        Self::Reviews(ReviewStateFilter::Committed),
+        Self::Reviews(ReviewStateFilter::Discarded),
+        Self::Reviews(ReviewStateFilter::Any),
     ];
 
     fn as_str(self) -> &'static str {
@@ -46,11 +46,11 @@ impl Of {
 
     fn word(self) -> &'static str {
         match self {
-            Self::Reviews(Fate::Open) => "open",
+            Self::Reviews(ReviewStateFilter::Open) => "open",
             Self::Drafts => "not submitted",
-            Self::Reviews(Fate::Committed) => "committed",
-            Self::Reviews(Fate::Discarded) => "discarded",
-            Self::Reviews(Fate::Any) => "all",
+            Self::Reviews(ReviewStateFilter::Committed) => "committed",
+            Self::Reviews(ReviewStateFilter::Discarded) => "discarded",
+            Self::Reviews(ReviewStateFilter::Any) => "all",
         }
     }
 }
@@ -59,7 +59,7 @@ const STATE: &str = "state";
 const OWNER: &str = "whose";
 
 fn state_param(of: Of) -> &'static str {
-    if of == Of::Reviews(Fate::Open) { "" } else { of.as_str() }
+    if of == Of::Reviews(ReviewStateFilter::Open) { "" } else { of.as_str() }
 }
 
 fn owner_param(whose: Whose) -> &'static str {
@@ -70,22 +70,27 @@ fn owner_param(whose: Whose) -> &'static str {
 fn which(listed: &ListAddress<ReviewSort>) -> Result<(Of, Whose), Failure> {
     let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
     let whose = listed.one_of(OWNER, &Whose::EVERY, Whose::as_str)?;
-    Ok((of.unwrap_or(Of::Reviews(Fate::Open)), whose.unwrap_or_default()))
+    Ok((of.unwrap_or(Of::Reviews(ReviewStateFilter::Open)), whose.unwrap_or_default()))
 }
 
 /// As [`which`], but an unknown value selects the default. The list itself reports the error.
 fn here(listed: &ListAddress<ReviewSort>) -> (Of, Whose) {
     let (state, whose) = (listed.word(STATE), listed.word(OWNER));
-    let of =
-        Of::EVERY.into_iter().find(|of| of.as_str() == state).unwrap_or(Of::Reviews(Fate::Open));
+    let of = Of::EVERY
+        .into_iter()
+        .find(|of| of.as_str() == state)
+        .unwrap_or(Of::Reviews(ReviewStateFilter::Open));
     (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
 /// The address of another list with the same deployment and text. Only open reviews can await the
 /// reader.
 fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: Whose) -> String {
-    let whose =
-        if whose == Whose::ForMe && of != Of::Reviews(Fate::Open) { Whose::All } else { whose };
+    let whose = if whose == Whose::ForMe && of != Of::Reviews(ReviewStateFilter::Open) {
+        Whose::All
+    } else {
+        whose
+    };
     let kept = listed.bare().kept(STATE, state_param(of)).kept(OWNER, owner_param(whose));
     asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
@@ -94,7 +99,7 @@ fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: Whose) -> String {
 /// so a cursor in one order is valid in the other.
 fn proposal_order(order: Order<ReviewSort>) -> Order<ProposalSort> {
     let by = match order.by {
-        ReviewSort::Submitted => ProposalSort::Opened,
+        ReviewSort::Submitted => ProposalSort::Created,
         ReviewSort::Title => ProposalSort::Deployment,
     };
     Order { by, descending: order.descending }
@@ -158,7 +163,7 @@ impl ListPage for Changes {
     const NUMBERS: &'static [Part] = &[Part::Approvals];
     const SORTS: &'static [(ReviewSort, &'static str)] =
         &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
-    const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Blueprints];
     const SAME: List = List::Reviews;
 
     fn path(self) -> String {
@@ -171,7 +176,7 @@ impl ListPage for Changes {
             Some(word(name)).filter(|said| said != usual).unwrap_or_default()
         };
         let listed = ListAddress::read(self.path(), query, Self::PLACE)
-            .kept(STATE, &usual(STATE, Fate::Open.as_str()))
+            .kept(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
             .kept(OWNER, &usual(OWNER, Whose::All.as_str()));
         asked(listed, Self::FIELDS, word)
     }
@@ -182,7 +187,7 @@ impl ListPage for Changes {
         let (deployment, text) = (listed.word("deployment"), listed.word("text"));
         match of {
             Of::Reviews(fate) => {
-                let wanted = ReviewsWanted { whose, fate, deployment, text, sort, before };
+                let wanted = ReviewsWanted { whose, state: fate, deployment, text, sort, before };
                 let page = calls::reviews(wanted).await?;
                 Ok(Page {
                     lines: page.reviews.into_iter().map(Line::Review).collect(),
@@ -211,7 +216,7 @@ impl ListPage for Changes {
 
     fn key(line: &Line) -> (bool, i64) {
         match line {
-            Line::Review(review) => (true, review.submission.0),
+            Line::Review(review) => (true, review.review.0),
             Line::Draft(proposal) => (false, proposal.id.0),
         }
     }
@@ -228,7 +233,7 @@ impl ListPage for Changes {
         match of {
             Of::Reviews(fate) => api::calls::list(List::Reviews, |word| match word {
                 "whose" => Some(owner_param(whose).to_owned()),
-                "fate" => Some(fate.as_str().to_owned()),
+                "state" => Some(fate.as_str().to_owned()),
                 word => Some(listed.word(word)),
             }),
             Of::Drafts => api::calls::list(List::Proposals, |word| match word {
@@ -250,7 +255,7 @@ impl ListPage for Changes {
     }
 
     fn none(self) -> AnyView {
-        empty_state(Of::Reviews(Fate::Any))
+        empty_state(Of::Reviews(ReviewStateFilter::Any))
     }
 }
 
@@ -302,7 +307,7 @@ fn state_links(listed: &ListAddress<ReviewSort>) -> AnyView {
 fn whose(listed: &ListAddress<ReviewSort>) -> AnyView {
     let (of, now) = here(listed);
     let one = |(whose, word): (Whose, &'static str)| {
-        let of = if whose == Whose::ForMe { Of::Reviews(Fate::Open) } else { of };
+        let of = if whose == Whose::ForMe { Of::Reviews(ReviewStateFilter::Open) } else { of };
         link(other(listed, of, whose), word, whose == now)
     };
     [(Whose::All, "everyone’s"), (Whose::ForMe, "waiting for me"), (Whose::Mine, "mine")]
@@ -336,7 +341,7 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     }
     if whose != Whose::All {
         let to = other(listed, of, Whose::All);
-        let word = if of == Of::Reviews(Fate::Any) {
+        let word = if of == Of::Reviews(ReviewStateFilter::Any) {
             "Show all".to_owned()
         } else {
             format!("Show all ({})", of.word())
@@ -349,17 +354,17 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
 
 fn empty_state(of: Of) -> AnyView {
     let (title, said) = match of {
-        Of::Reviews(Fate::Open) => (
+        Of::Reviews(ReviewStateFilter::Open) => (
             "No open reviews",
             "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
         ),
-        Of::Reviews(Fate::Committed) => {
+        Of::Reviews(ReviewStateFilter::Committed) => {
             ("No committed reviews yet", "Committed reviews are listed here.")
         }
-        Of::Reviews(Fate::Discarded) => {
+        Of::Reviews(ReviewStateFilter::Discarded) => {
             ("No discarded reviews", "Reviews of discarded proposals are listed here.")
         }
-        Of::Reviews(Fate::Any) => (
+        Of::Reviews(ReviewStateFilter::Any) => (
             "No reviews yet",
             "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
         ),
@@ -378,7 +383,7 @@ fn empty_state(of: Of) -> AnyView {
 }
 
 fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
-    let id = review.read_untracked().submission;
+    let id = review.read_untracked().review;
     let approvals =
         view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
     view! {
@@ -476,7 +481,7 @@ mod tests {
     #[test]
     fn review_list_round_trips_through_address() {
         let plain = read(&[("state", "open"), ("whose", "all")]);
-        assert_eq!(which(&plain).unwrap(), (Of::Reviews(Fate::Open), Whose::All));
+        assert_eq!(which(&plain).unwrap(), (Of::Reviews(ReviewStateFilter::Open), Whose::All));
         assert_eq!(plain.address(), "/reviews");
         let query = [
             ("state", "committed"),
@@ -507,7 +512,7 @@ mod tests {
     fn only_open_reviews_await_a_person() {
         let for_me = read(&[("whose", "for_me")]);
         assert_eq!(
-            other(&for_me, Of::Reviews(Fate::Committed), Whose::ForMe),
+            other(&for_me, Of::Reviews(ReviewStateFilter::Committed), Whose::ForMe),
             "/reviews?state=committed"
         );
         assert_eq!(other(&for_me, Of::Drafts, Whose::Mine), "/reviews?state=drafts&whose=mine");
@@ -517,7 +522,7 @@ mod tests {
     fn equivalent_command_has_every_parameter() {
         let curl = |words: &[(&str, &str)]| Changes.same(&read(words)).curl();
         let reviews = curl(&[("state", "committed"), ("text", "x"), ("sort", "title")]);
-        for word in ["fate=committed", "text=x", "sort=title"] {
+        for word in ["state=committed", "text=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");
         }
         let drafts =

@@ -1,6 +1,6 @@
 //! A role: its requirements, attributes and conflicts, how it runs, and where it is bound.
 
-use api::catalog::{Meant, RoleUse, RoleVersion, RoleView, RoleWanted};
+use api::catalog::{ResolvedName, RoleUse, RoleVersion, RoleView, RoleWanted};
 use engine::Hash;
 use engine::catalog::{Attrib, Script};
 use engine::ids::{DeploymentName, RoleName};
@@ -107,11 +107,11 @@ fn links(names: Vec<RoleName>) -> AnyView {
 }
 
 /// Names that a role refers to, each with the resolved name if it differs.
-fn meant<N: std::fmt::Display + 'static>(all: Vec<Meant<N>>) -> Option<AnyView> {
+fn meant<N: std::fmt::Display + 'static>(all: Vec<ResolvedName<N>>) -> Option<AnyView> {
     if all.is_empty() {
         return None;
     }
-    let one = |one: Meant<N>| {
+    let one = |one: ResolvedName<N>| {
         let said = one.name.to_string();
         match one.by.as_slice() {
             [] => view! { <li>{said} " " <span class="muted">"(not in the catalog)"</span></li> }

@@ -47,7 +47,7 @@ impl ListPage for AllRoles {
         (RoleSort::Jig, "jig"),
         (RoleSort::Bound, "noderoles"),
     ];
-    const TOPICS: &'static [Topic] = &[Topic::Targets];
+    const TOPICS: &'static [Topic] = &[Topic::Blueprints];
     const SAME: List = List::Roles;
 
     fn path(self) -> String {

@@ -23,7 +23,7 @@ columns_of!(Part {
     Noderole "noderole" "Noderole",
     Deployment "deployment" "Deployment",
     Worker "worker" "Worker",
-    Durations "took" "Duration",
+    Duration "duration" "Duration",
     Queued "queued" "Queued",
 });
 
@@ -48,7 +48,7 @@ impl ListPage for AllRuns {
         Field::text("role", "Role", "role is"),
         Field::text("worker", "Worker", "worker is"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Durations];
+    const NUMBERS: &'static [Part] = &[Part::Duration];
     const SORTS: &'static [(RunSort, &'static str)] =
         &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Durations, "duration")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
@@ -77,7 +77,7 @@ impl ListPage for AllRuns {
     fn sorted_by(column: Part) -> Option<(RunSort, bool)> {
         match column {
             Part::State => Some((RunSort::State, false)),
-            Part::Durations => Some((RunSort::Durations, true)),
+            Part::Duration => Some((RunSort::Durations, true)),
             Part::Queued => Some((RunSort::Queued, true)),
             Part::Run | Part::Noderole | Part::Deployment | Part::Worker => None,
         }
@@ -120,7 +120,7 @@ impl ListPage for AllRuns {
                 {with.cell(Part::Noderole, "", noderole)}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Worker, "", move || run.read().worker.clone())}
-                {with.cell(Part::Durations, "", took)}
+                {with.cell(Part::Duration, "", took)}
                 {with.cell(Part::Queued, "muted", move || view! { <Moment at=run.read().queued/> })}
             </tr>
         }

@@ -207,13 +207,13 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
     if matches!(of, Of::Noderole(_)) {
         let hear = move |events: &[Event]| {
             let moves = |event: &Event| {
-                matches!(event, Event::Step { .. } | Event::Target { .. } | Event::Reset)
+                matches!(event, Event::Step { .. } | Event::Blueprint { .. } | Event::Reset)
             };
             if events.iter().any(moves) {
                 feed.soon();
             }
         };
-        use_live().hear(vec![Topic::Deployment(deployment), Topic::Targets], NOW, hear);
+        use_live().hear(vec![Topic::Deployment(deployment), Topic::Blueprints], NOW, hear);
     }
     let page = Memo::new(move |_| feed.value().read().page.clone());
     view! {
@@ -299,7 +299,7 @@ fn row(value: ValueView) -> impl IntoView {
 
 fn set_by(edit: SetBy) -> impl IntoView {
     view! {
-        <div class="muted">{format!("set by {}, ", edit.by)} <Moment at=edit.at/> {format!(", proposal {}, target {}", edit.proposal, edit.target)}</div>
+        <div class="muted">{format!("set by {}, ", edit.by)} <Moment at=edit.at/> {format!(", proposal {}, blueprint {}", edit.proposal, edit.blueprint)}</div>
     }
 }
 

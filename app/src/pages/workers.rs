@@ -25,7 +25,7 @@ columns_of!(Part {
     State "state" "State",
     Runs "runs" "Leased runs",
     Jigs "jigs" "Jigs",
-    Heard "heard" "Last contact",
+    Heartbeat "heartbeat" "Last contact",
     Started "started" "Started",
 });
 
@@ -58,8 +58,8 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     let links =
         worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
-    let has_more = worker.held - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
-    let held = format!("{} of {}", worker.held, worker.capacity);
+    let has_more = worker.leased - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
+    let held = format!("{} of {}", worker.leased, worker.capacity);
     view! {
         <div>
             <span class="num">{held}</span>
@@ -96,7 +96,7 @@ impl ListPage for AllWorkers {
     ];
     const SORTS: &'static [(WorkerSort, &'static str)] = &[
         (WorkerSort::Started, "started"),
-        (WorkerSort::Heard, "last contact"),
+        (WorkerSort::Heartbeat, "last contact"),
         (WorkerSort::Name, "name"),
     ];
     const SAME: List = List::Workers;
@@ -117,7 +117,7 @@ impl ListPage for AllWorkers {
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
         match column {
             Part::Worker => Some((WorkerSort::Name, false)),
-            Part::Heard => Some((WorkerSort::Heard, true)),
+            Part::Heartbeat => Some((WorkerSort::Heartbeat, true)),
             Part::Started => Some((WorkerSort::Started, true)),
             Part::State | Part::Runs | Part::Jigs => None,
         }
@@ -157,7 +157,7 @@ impl ListPage for AllWorkers {
                 {with.cell(Part::State, "", state)}
                 {with.cell(Part::Runs, "", move || runs(&worker.read()))}
                 {with.cell(Part::Jigs, "", move || worker.read().jigs.join(", "))}
-                {with.cell(Part::Heard, "muted", move || view! { <Moment at=worker.read().heard/> })}
+                {with.cell(Part::Heartbeat, "muted", move || view! { <Moment at=worker.read().last_heartbeat/> })}
                 {with.cell(Part::Started, "muted", move || view! { <Moment at=worker.read().started/> })}
             </tr>
         }
@@ -233,7 +233,7 @@ fn One(first: WorkerView) -> impl IntoView {
                     <dt>"Started"</dt>
                     <dd>{move || view! { <Moment at=worker.read().started/> }}</dd>
                     <dt>"Last contact"</dt>
-                    <dd>{move || view! { <Moment at=worker.read().heard/> }}</dd>
+                    <dd>{move || view! { <Moment at=worker.read().last_heartbeat/> }}</dd>
                     {left}
                     <dt>"ID"</dt>
                     <dd><code>{id.to_string()}</code></dd>

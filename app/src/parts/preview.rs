@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::Foreseen;
+use api::console::EditsPreview;
 use engine::ids::ProposalId;
 use engine::plan::Edit;
 use leptos::prelude::*;
@@ -28,7 +28,7 @@ type PreviewRequest = (ProposalId, i32, Vec<Edit>);
 #[derive(Clone, Copy)]
 pub struct Preview {
     question: Memo<Option<PreviewRequest>>,
-    answer: RwSignal<Option<(PreviewRequest, Foreseen)>>,
+    answer: RwSignal<Option<(PreviewRequest, EditsPreview)>>,
     problem: RwSignal<Option<Problem>>,
 }
 
@@ -112,7 +112,7 @@ pub fn PreviewImpact(of: Preview) -> impl IntoView {
     .into_any()
 }
 
-fn outcome(impact: Foreseen) -> AnyView {
+fn outcome(impact: EditsPreview) -> AnyView {
     let (state, shape, head, lines) = match impact.refused.is_empty() {
         true => ("todo", Icon::Review, "Preview of the proposal", impact.lines),
         false => ("error", Icon::Error, "Cannot add this change to the proposal", impact.refused),

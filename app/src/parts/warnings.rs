@@ -1,7 +1,7 @@
 //! Warnings for reviewers about risks that are hard to see: scripts with hidden characters, the
 //! parts that a restore leaves out, and authors who overrule each other.
 
-use api::console::{ClashView, Deceiving, DeceivingScript, LeftOut};
+use api::console::{ClashView, HiddenCharacters, HiddenCharactersScript, NotRestored};
 use engine::text::REVIEW_ADVICE;
 use leptos::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::places;
 const GLANCE: usize = 8;
 
 /// The scripts with hidden characters that this change starts to use. Nothing if there are none.
-pub fn deceiving(found: &Deceiving) -> AnyView {
+pub fn deceiving(found: &HiddenCharacters) -> AnyView {
     if found.is_empty() {
         return ().into_any();
     }
@@ -29,7 +29,7 @@ pub fn deceiving(found: &Deceiving) -> AnyView {
 }
 
 /// As [`deceiving`], collapsed, for a version in a list.
-pub fn hidden_characters_in_version(found: &Deceiving) -> AnyView {
+pub fn hidden_characters_in_version(found: &HiddenCharacters) -> AnyView {
     if found.is_empty() {
         return ().into_any();
     }
@@ -47,11 +47,13 @@ pub fn hidden_characters_in_version(found: &Deceiving) -> AnyView {
 }
 
 /// The parts that a restoring proposal leaves out.
-pub fn left_out(found: LeftOut) -> AnyView {
-    let LeftOut { target, missing, more } = found;
+pub fn left_out(found: NotRestored) -> AnyView {
+    let NotRestored { blueprint: target, missing, more } = found;
     let title = match missing.len() + more {
-        1 => format!("1 part of target {target} is left out, because it cannot be restored"),
-        n => format!("{n} parts of target {target} are left out, because they cannot be restored"),
+        1 => format!("1 part of blueprint {target} is left out, because it cannot be restored"),
+        n => {
+            format!("{n} parts of blueprint {target} are left out, because they cannot be restored")
+        }
     };
     let lines: Vec<AnyView> =
         missing.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect();
@@ -84,9 +86,9 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
     notice(title, with_more(lines, more), ().into_any())
 }
 
-fn scripts(found: &Deceiving) -> Vec<AnyView> {
-    let line = |script: &DeceivingScript| {
-        let DeceivingScript { barclamp, role, file, hash, at: (line, column), what } =
+fn scripts(found: &HiddenCharacters) -> Vec<AnyView> {
+    let line = |script: &HiddenCharactersScript| {
+        let HiddenCharactersScript { barclamp, role, file, hash, at: (line, column), what } =
             script.clone();
         let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
         view! {

@@ -2,10 +2,10 @@
 //! not found.
 
 use api::people::{
-    AccessChangeView, AccessLimitView, AccountKind, Ended, Grant, LinkMade, MyAccount,
-    PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish, PeopleWanted, PersonDetails,
-    PersonMade, PersonPage, PersonView, PersonWish, Signature, SignatureRequest, TokenMade,
-    TokenView, TokenWish,
+    AccessChangeView, AccessLimitView, AccountKind, CreatedPerson, CreatedToken, Ended, Grant,
+    MyAccount, OneTimeLink, PasskeyOptions, PasskeyRequest, PasskeyView, PasswordRequest,
+    PeopleWanted, PersonDetails, PersonPage, PersonRequest, PersonView, Signature,
+    SignatureRequest, TokenRequest, TokenView,
 };
 use api::second_factor::{FactorOptions, SecondFactor, SecondFactorPage, TotpMade};
 use api::{At, Problem};
@@ -73,7 +73,7 @@ impl Accounts for Fake {
             person,
             permissions,
             token: None,
-            asks_old: true,
+            requires_old_password: true,
             sessions: Vec::new(),
             notices: Vec::new(),
             password_needed: false,
@@ -116,7 +116,7 @@ impl Accounts for Fake {
         };
         Ok((details, Vec::new()))
     }
-    async fn add(&self, _: PersonWish) -> Result<PersonMade, Problem> {
+    async fn add(&self, _: PersonRequest) -> Result<CreatedPerson, Problem> {
         Err(none())
     }
     async fn change_grants(
@@ -136,7 +136,7 @@ impl Accounts for Fake {
     async fn passkey_options(&self) -> Result<PasskeyOptions, Problem> {
         Err(none())
     }
-    async fn register_passkey(&self, _: PasskeyWish) -> Result<PasskeyView, Problem> {
+    async fn register_passkey(&self, _: PasskeyRequest) -> Result<PasskeyView, Problem> {
         Err(none())
     }
     async fn revoke_passkey(&self, _: PasskeyId) -> Result<(), Problem> {
@@ -151,10 +151,10 @@ impl Accounts for Fake {
     async fn dismiss_notices(&self) -> Result<(), Problem> {
         Err(none())
     }
-    async fn new_link(&self, _: PersonId) -> Result<LinkMade, Problem> {
+    async fn new_link(&self, _: PersonId) -> Result<OneTimeLink, Problem> {
         Err(none())
     }
-    async fn set_password(&self, _: PasswordWish) -> Result<(), Problem> {
+    async fn set_password(&self, _: PasswordRequest) -> Result<(), Problem> {
         Err(none())
     }
     async fn second_factor(&self) -> Result<SecondFactorPage, Problem> {
@@ -175,7 +175,7 @@ impl Accounts for Fake {
     async fn end_other_sessions(&self) -> Result<Ended, Problem> {
         Err(none())
     }
-    async fn make_token(&self, _: TokenWish) -> Result<TokenMade, Problem> {
+    async fn make_token(&self, _: TokenRequest) -> Result<CreatedToken, Problem> {
         Err(none())
     }
     async fn revoke_token(&self, _: Uuid) -> Result<(), Problem> {

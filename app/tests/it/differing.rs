@@ -9,7 +9,7 @@ use engine::Hash;
 use engine::blueprint::difference::{
     Difference, EdgeDifference, Mark, NodeDifference, NoderoleDifference, Sides,
 };
-use engine::blueprint::text::Place;
+use engine::blueprint::text::NamedNoderole;
 use engine::cluster::{EdgeKind, NoderoleKey, phantom};
 use engine::data::{Change, ChangeKind};
 use engine::gate::{Policy, Risk};
@@ -50,8 +50,8 @@ fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
     }
 }
 
-fn place(n: u128, name: &str) -> (engine::ids::NoderoleId, Place) {
-    let place = Place {
+fn place(n: u128, name: &str) -> (engine::ids::NoderoleId, NamedNoderole) {
+    let place = NamedNoderole {
         noderole: NoderoleKey::first(role(name)),
         node: node(n),
         fqdn: Fqdn::parse(&fqdn(n)).expect("a name"),
@@ -174,7 +174,7 @@ async fn version_change_shows_old_version_and_scripts() {
     let line =
         |mark, number, text: &str| FileLine { mark, number: Some(number), text: text.into() };
     let lines = vec![
-        line(LineMark::Kept, 1, "#!/bin/sh"),
+        line(LineMark::Unchanged, 1, "#!/bin/sh"),
         line(LineMark::Removed, 2, "cut"),
         line(LineMark::Added, 2, "burn \\u{202e}"),
     ];
@@ -192,7 +192,7 @@ async fn version_change_shows_old_version_and_scripts() {
         files: vec![
             file("10-cut.sh", FileText::Lines { lines, cut: true }),
             file("20-blade", FileText::Binary { old: Some(3), new: Some(4) }),
-            file("30-last.sh", FileText::Left),
+            file("30-last.sh", FileText::NotCompared),
         ],
     };
     let version = |version: &str, from: Option<&str>| PinnedVersion {

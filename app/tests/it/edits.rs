@@ -30,7 +30,7 @@ async fn hold_reason_is_shown_in_deployment_and_descendants() {
         reason: "The switch is being replaced".into(),
     };
     let own = Fake::new(|world| {
-        world.board.held_by = Some("cy".into());
+        world.board.on_hold_by = Some("cy".into());
         world.board.hold = Some(held("web"));
     });
     get(&own, "/deployments/web").await.says(&[
@@ -224,7 +224,7 @@ async fn only_records_outside_targets_can_be_deleted() {
 async fn proposed_removal_is_marked_on_chip() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
-        world.board.groups[0].roles[2].chips[0].going = true;
+        world.board.groups[0].roles[2].noderoles[0].removed = true;
     });
     let page = get(&fake, "/deployments/web").await;
     page.says(&["class=\"chip touched going\"", "removed by this proposal"]);

@@ -6,37 +6,38 @@
 use std::sync::{Arc, Mutex};
 
 use api::catalog::{
-    BroughtVersion, Findings, ImportPage, ImportReport, ImportsWanted, MAX_GRAPH_ROLES, Meant,
-    RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse, RoleVersion,
-    RoleVertex, RoleView, RoleWanted, RolesWanted,
+    Findings, ImportPage, ImportReport, ImportedVersion, ImportsWanted, MAX_GRAPH_ROLES,
+    ResolvedName, RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse,
+    RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::*;
 use api::listing::{
-    BarclampsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted,
+    BarclampsWanted, BlueprintsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted,
 };
 use api::nodes::{
-    AddedNodes, Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView,
-    LooksWanted, MintedToken, NodeChange, NodeToken, NodeView, ReportView, SshView, TriedAddress,
-    Way,
+    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthCheckView, HealthChecksWanted, NodeChange,
+    NodeConnection, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesWanted, NodeStatus,
+    NodeToken, NodeView, ReportView, SshView, TriedAddress,
 };
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
-use api::reviews::{Fate, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting};
+use api::reviews::{
+    ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter, ReviewsWanted,
+};
 use api::values::{
     ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted,
 };
-use api::waiting::{Freeing, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use api::waiting::{PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver};
 use api::{At, Problem};
 use app::console::Console;
 use async_trait::async_trait;
 use engine::anneal::Wait;
 use engine::blueprint::Anchor;
-use engine::blueprint::consequences::{
-    Consequences, Counted, Downstream, Loss, NoderoleRerun, Touched, Wave, WaveDependency,
-    WaveGroup,
-};
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
+};
+use engine::blueprint::impact::{
+    Counted, Downstream, Impact, Loss, NoderoleRerun, Touched, Wave, WaveDependency, WaveGroup,
 };
 use engine::blueprint::projection::RerunCause;
 use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
@@ -97,13 +98,13 @@ pub struct World {
     pub proposals: Vec<ProposalSummary>,
     /// Whether lists have a next page.
     pub long: bool,
-    pub waiting: Waiting,
-    pub waits: Vec<WaitingGroup>,
+    pub waiting: ReviewCount,
+    pub waits: Vec<PendingGroup>,
     pub review: ReviewView,
     pub graph: GraphView,
     pub discussion: Discussion,
-    pub since: SinceLook,
-    pub targets: TargetPage,
+    pub since: ChangesSinceView,
+    pub targets: BlueprintPage,
     pub comparison: Comparison,
     pub catalog: Vec<BarclampVersion>,
     pub roles: Vec<RoleSummary>,
@@ -125,7 +126,7 @@ pub struct World {
     pub passkeys: Vec<api::people::PasskeyView>,
     /// The error that every read returns, if set.
     pub problem: Option<Problem>,
-    pub opened: Opened,
+    pub opened: ViewedChanges,
     pub told: Vec<String>,
 }
 
@@ -153,22 +154,22 @@ impl Fake {
     }
 }
 
-fn chip(n: u128, name: &str, state: StepState) -> Chip {
-    Chip {
+fn chip(n: u128, name: &str, state: StepState) -> BoardNoderole {
+    BoardNoderole {
         noderole: noderole(n, name),
         node: node(n),
         fqdn: fqdn(n),
         short: format!("web-{n}"),
         state,
-        brought_by: (state == StepState::Proposed && name != "app").then(|| "app".into()),
-        touched: false,
-        going: false,
+        required_by: (state == StepState::Proposed && name != "app").then(|| "app".into()),
+        changed: false,
+        removed: false,
         alive: true,
         error: (state == StepState::Error).then(|| "exit 1 in 20-realm.sh: realm not found".into()),
     }
 }
 
-fn board_role(name: &str, traits: &[&str], chips: Vec<Chip>) -> BoardRole {
+fn board_role(name: &str, traits: &[&str], chips: Vec<BoardNoderole>) -> BoardRole {
     BoardRole {
         role: role(name),
         description: format!("What {name} is for"),
@@ -176,14 +177,14 @@ fn board_role(name: &str, traits: &[&str], chips: Vec<Chip>) -> BoardRole {
         bindable: true,
         proposed: false,
         data: json!({ name: {"port": 8080, "workers": 4} }),
-        below: json!({}),
+        defaults: json!({}),
         attribs: vec![AttribView {
             name: format!("{name}-port"),
             path: format!("/{name}/port"),
             description: "Where it listens".into(),
             schema: Some(json!({"type": "integer", "minimum": 1, "maximum": 65535})),
         }],
-        chips,
+        noderoles: chips,
         more: 0,
     }
 }
@@ -211,9 +212,9 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         removed: 0,
         reruns: 1,
         refused: Vec::new(),
-        submission: None,
+        review: None,
         sent_back: None,
-        left_out: None,
+        not_restored: None,
         clashes: Vec::new(),
     }
 }
@@ -301,12 +302,12 @@ fn board() -> Board {
     Board {
         id: deployment_id(1),
         name: deployment("web"),
-        above: vec![deployment("system")],
+        ancestors: vec![deployment("system")],
         system: false,
-        held_by: None,
+        on_hold_by: None,
         hold: None,
         priority: 0,
-        target: BlueprintNumber(127),
+        blueprint: BlueprintNumber(127),
         proposal: None,
         groups: vec![
             BoardGroup {
@@ -320,12 +321,12 @@ fn board() -> Board {
                 roles: network.into(),
             },
         ],
-        beyond: StateCounts::default(),
+        omitted: StateCounts::default(),
         tray: (6..16).map(tray).collect(),
         tray_more: 2,
         versions: vec![],
         own_versions: vec![],
-        places: vec![],
+        destinations: vec![],
         jigs: vec![],
         policy: None,
         choices: vec![RoleChoice {
@@ -345,9 +346,9 @@ pub fn proposed_board() -> Board {
     board.proposal =
         Some(proposal(&["add role cache to web", "bind web-5 to app", "bind web-6 to app"]));
     let roles = &mut board.groups[0].roles;
-    roles[1].chips.push(chip(6, "app", StepState::Proposed));
-    roles[3].chips.push(chip(6, "runtime", StepState::Proposed));
-    roles[2].chips[0].touched = true;
+    roles[1].noderoles.push(chip(6, "app", StepState::Proposed));
+    roles[3].noderoles.push(chip(6, "runtime", StepState::Proposed));
+    roles[2].noderoles[0].changed = true;
     let cache = BoardRole { proposed: true, ..board_role("cache", &["script"], Vec::new()) };
     roles.push(cache);
     board
@@ -355,7 +356,7 @@ pub fn proposed_board() -> Board {
 
 /// A node with an SSH connection and noderoles.
 pub fn machine() -> NodeView {
-    let carried = |name: &str, state| Carried {
+    let carried = |name: &str, state| NodeNoderole {
         id: noderole(1, name),
         role: role(name),
         deployment: deployment("web"),
@@ -367,7 +368,7 @@ pub fn machine() -> NodeView {
     let of = |address: &str, said: &str| TriedAddress {
         address: address.into(),
         reached: said.is_empty(),
-        said: said.into(),
+        error: said.into(),
     };
     let tried = |reached| match reached {
         true => vec![of("10.0.3.7", "")],
@@ -376,11 +377,11 @@ pub fn machine() -> NodeView {
             of("web-1.mgmt.example.com", "no answer within 5 seconds"),
         ],
     };
-    let look = |seconds, reached: bool, said: &str| LookView {
+    let look = |seconds, reached: bool, said: &str| HealthCheckView {
         at: ago(seconds),
         reached,
         address: if reached { "10.0.3.7".into() } else { String::new() },
-        said: said.into(),
+        message: said.into(),
         tried: tried(reached),
         took_ms: 12,
         by: "worker@here".into(),
@@ -393,19 +394,19 @@ pub fn machine() -> NodeView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
         record: false,
-        life: Life {
+        status: NodeStatus {
             alive: true,
             alive_since: Some(ago(3600)),
             seen: Some(ago(4)),
-            against: 0,
-            enough: 3,
-            unavailable: None,
+            contradicting: 0,
+            threshold: 3,
+            maintenance: None,
             joined: "confirmed".into(),
             joined_since: Some(ago(3600)),
             boot_id: Some("8f14e45f".into()),
             bootenv: Some("local".into()),
         },
-        way: Way {
+        connection: NodeConnection {
             transport: "ssh".into(),
             root: "/".into(),
             ssh: Some(SshView {
@@ -423,14 +424,14 @@ pub fn machine() -> NodeView {
         hints: json!({"rack": 7}),
         added_by: Some("ada".into()),
         added: ago(86_400),
-        looks: vec![look(4, true, ""), look(14, false, "10.0.3.7: connection refused")],
+        health_checks: vec![look(4, true, ""), look(14, false, "10.0.3.7: connection refused")],
         noderoles: vec![
             carried("runtime", StepState::Active),
             carried("app", StepState::Transition),
         ],
         more_noderoles: false,
         runs: vec![run(41, "app", 1, RunState::Running)],
-        facts: vec![FactsOf {
+        facts: vec![NodeFacts {
             source: "role facts".into(),
             facts: json!({"cpu": {"cores": 4}}),
             at: ago(60),
@@ -439,7 +440,7 @@ pub fn machine() -> NodeView {
         reports: vec![ReportView {
             at: ago(120),
             kind: "startup".into(),
-            said: "8f14e45f".into(),
+            value: "8f14e45f".into(),
             token: "its unit".into(),
             address: "10.0.3.7".into(),
         }],
@@ -447,11 +448,11 @@ pub fn machine() -> NodeView {
             id: Uuid::from_u128(7),
             name: "its unit".into(),
             by: Some("ada".into()),
-            made: ago(7200),
+            created: ago(7200),
             expires: At(now().0 + 86_400_000),
             used: None,
             revoked: None,
-            holds: true,
+            valid: true,
         }],
         may_change: Ok(()),
         cursor: 900,
@@ -504,7 +505,7 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         deployment: deployment("web"),
         state,
         cause: (id % 3 == 0).then(|| "data changed".into()),
-        target: BlueprintNumber(127),
+        blueprint: BlueprintNumber(127),
         worker: (state != RunState::Queued).then(|| "w-2".into()),
         queued: ago(400 - id),
         started: (state != RunState::Queued).then(|| ago(380 - id)),
@@ -520,7 +521,7 @@ fn result(run: i64) -> ResultLine {
         role: "app".into(),
         action: "run".into(),
         outcome: "failed".into(),
-        target: BlueprintNumber(127),
+        blueprint: BlueprintNumber(127),
         at: ago(60),
         result: format!("{{\"volume\":\"v-{run}\"}}"),
         bytes: 17,
@@ -540,7 +541,7 @@ fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
             seq: 2,
             by: "ada".into(),
             at: ago(5000),
-            target: BlueprintNumber(120),
+            blueprint: BlueprintNumber(120),
         }),
     };
     let values = vec![value("/app/key", "(secret)", "user"), value("/app/pid", "4242", "wall")];
@@ -657,7 +658,7 @@ fn difference() -> Difference {
 }
 
 pub fn gate(approvals: u32, needed: u32) -> GateResult {
-    let rule = |rule, holds, text: &str| RuleResult { rule, holds, text: text.into() };
+    let rule = |rule, holds, text: &str| RuleResult { rule, passes: holds, text: text.into() };
     GateResult {
         rules: vec![
             rule(Rule::Newest, true, "Newest version of an open proposal"),
@@ -696,17 +697,17 @@ fn wave(number: u32, roles: &[(&str, usize, Option<u32>)]) -> Wave {
         nodes: *nodes,
         at_once: *at_once,
         in_chunks: false,
-        instant: false,
+        immediate: false,
         destructive: *name == "store",
         first: vec![Fqdn::parse(&fqdn(6)).expect("a name")],
         after: Counted::default(),
         queued: 0,
     };
     let groups: Vec<WaveGroup> = roles.iter().map(group).collect();
-    Wave { number, runs: groups.iter().map(|g| g.nodes).sum(), instants: 0, groups }
+    Wave { number, runs: groups.iter().map(|g| g.nodes).sum(), immediate: 0, groups }
 }
 
-pub fn consequences() -> Consequences {
+pub fn consequences() -> Impact {
     let all = |list: Vec<Touched>| Counted { count: list.len(), first: list };
     let restart = NoderoleRerun {
         touched: touched(1, "store"),
@@ -723,11 +724,11 @@ pub fn consequences() -> Consequences {
             deployment: deployment("web"),
         }],
     };
-    Consequences {
+    Impact {
         nodes: 4,
         undone: Counted::default(),
         left: Counted::default(),
-        kept: Counted::default(),
+        retained: Counted::default(),
         starts: all([6, 7, 8]
             .iter()
             .flat_map(|n| ["dns-client", "runtime", "app"].map(|r| touched(*n, r)))
@@ -778,7 +779,7 @@ fn secret_change() -> SecretChange {
 
 fn review() -> ReviewView {
     ReviewView {
-        submission: ReviewId(128),
+        review: ReviewId(128),
         proposal: ProposalId(7),
         version: 3,
         title: "Three more application nodes, and a cache".into(),
@@ -788,7 +789,7 @@ fn review() -> ReviewView {
         change_hash: "9f3c1a7e00112233445566778899aabbccddeeff00112233445566778899aabb".into(),
         effects_hash: "e7".repeat(32),
         parent: BlueprintNumber(127),
-        target: None,
+        blueprint: None,
         at: ago(240),
         authors: vec!["ada".into()],
         summary: vec![
@@ -796,8 +797,8 @@ fn review() -> ReviewView {
             "Adds app, runtime and dns-client on 3 nodes (web-6, web-7, web-8), one at a time.".into(),
             "Nothing is removed. 4 noderoles downstream wait meanwhile.".into(),
         ],
-        grave: 1,
-        asked: vec![
+        always_shown: 1,
+        requested: vec![
             "Adds app on web-6, web-7 and web-8.".into(),
             "Also adds 6 noderoles: dns-client and runtime.".into(),
             "Nothing is removed.".into(),
@@ -806,23 +807,23 @@ fn review() -> ReviewView {
         difference: difference(),
         more: 0,
         next: None,
-        brought: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "required by app".to_owned())).collect(),
+        required_by: [6, 7, 8].into_iter().map(|n| (noderole(n, "runtime"), "required by app".to_owned())).collect(),
         deployments: [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))].into(),
         noderoles: Default::default(),
         contents: Vec::new(),
         pins: Vec::new(),
-        deceiving: Default::default(),
-        left_out: None,
+        hidden_characters: Default::default(),
+        not_restored: None,
         clashes: Vec::new(),
         waves: vec![
             WaveView { number: 1, items: vec!["dns-client on 3 nodes".into()], noderoles: 3 },
             WaveView { number: 2, items: vec!["runtime on 3 nodes".into(), "store on web-1".into()], noderoles: 4 },
             WaveView { number: 3, items: vec!["app on 3 nodes, one at a time".into()], noderoles: 3 },
         ],
-        consequences: consequences(),
+        impact: consequences(),
         checks: Vec::new(),
-        fresh: true,
-        waits: vec!["Deployment web is on hold by cy (a move). You can commit this review, and its steps start when the hold ends.".into()],
+        current: true,
+        pending_reasons: vec!["Deployment web is on hold by cy (a move). You can commit this review, and its steps start when the hold ends.".into()],
         gate: gate(1, 2),
         verdicts: vec![
             VerdictView {
@@ -849,22 +850,22 @@ fn review() -> ReviewView {
         may_judge: Err("You wrote part of this change, so another person must review it".into()),
         may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
         type_to_commit: Some("web".into()),
-        came_from: None,
-        became: None,
+        replaces: None,
+        replaced_by: None,
     }
 }
 
 /// A failed step, its dependents, and a full concurrency group.
-fn waits() -> Vec<WaitingGroup> {
-    let group = |reason: Wait, count, more, steps| WaitingGroup {
+fn waits() -> Vec<PendingGroup> {
+    let group = |reason: Wait, count, more, steps| PendingGroup {
         reason,
         heading: reason.heading().into(),
-        frees: reason.frees().into(),
+        resolution: reason.frees().into(),
         count: Some(count),
         more,
         steps,
     };
-    let step = |n: u128, name: &str, state, says: &str, freed_by| WaitingStep {
+    let step = |n: u128, name: &str, state, says: &str, freed_by| PendingStep {
         noderole: noderole(n, name),
         role: role(name),
         action: ActionName::run(),
@@ -873,8 +874,8 @@ fn waits() -> Vec<WaitingGroup> {
         deployment: deployment("web"),
         state,
         since: ago(700),
-        says: vec![says.into()],
-        freed_by,
+        reasons: vec![says.into()],
+        resolved_by: freed_by,
     };
     let failed = NoderoleRef {
         id: noderole(4, "app"),
@@ -892,7 +893,7 @@ fn waits() -> Vec<WaitingGroup> {
                 "app",
                 StepState::Error,
                 "exit 1 in 20-realm.sh",
-                vec![Freeing::Run { run: RunId(12) }],
+                vec![Resolver::Run { run: RunId(12) }],
             )],
         ),
         group(
@@ -904,7 +905,7 @@ fn waits() -> Vec<WaitingGroup> {
                 "proxy",
                 StepState::Blocked,
                 "Waits for 1 parent: app on web-4 (ERROR).",
-                vec![Freeing::Step { noderole: failed }],
+                vec![Resolver::Step { noderole: failed }],
             )],
         ),
         group(
@@ -917,8 +918,8 @@ fn waits() -> Vec<WaitingGroup> {
                 StepState::Todo,
                 "Deployment web was put on hold by ada.",
                 vec![
-                    Freeing::Deployment { name: deployment("web") },
-                    Freeing::Node { fqdn: fqdn(5) },
+                    Resolver::Deployment { name: deployment("web") },
+                    Resolver::Node { fqdn: fqdn(5) },
                 ],
             )],
         ),
@@ -934,8 +935,8 @@ impl Default for World {
             nodes: 12,
             steps,
             proposal: (n == 1).then_some(ProposalId(7)),
-            submission: (n == 2).then_some(ReviewId(128)),
-            target: BlueprintNumber(120 + i64::try_from(n).expect("small")),
+            review: (n == 2).then_some(ReviewId(128)),
+            blueprint: BlueprintNumber(120 + i64::try_from(n).expect("small")),
         };
         let some = StateCounts { blocked: 1, todo: 1, transition: 1, active: 18, error: 1 };
         let all_active = StateCounts { active: 24, ..StateCounts::default() };
@@ -963,7 +964,7 @@ impl Default for World {
             reviews: vec![
                 ReviewSummary {
                     node: None,
-                    submission: ReviewId(128),
+                    review: ReviewId(128),
                     title: "Three more application nodes, and a cache".into(),
                     deployment: deployment("web"),
                     authors: vec!["ada".into()],
@@ -974,7 +975,7 @@ impl Default for World {
                 },
                 ReviewSummary {
                     node: None,
-                    submission: ReviewId(121),
+                    review: ReviewId(121),
                     title: "Gateways".into(),
                     deployment: deployment("storage"),
                     authors: vec!["cy".into()],
@@ -994,7 +995,7 @@ impl Default for World {
                     version: 3,
                     authors: vec!["ada".into(), "cy".into()],
                     edits: 2,
-                    submission: None,
+                    review: None,
                 },
                 ProposalSummary {
                     id: ProposalId(17),
@@ -1002,17 +1003,17 @@ impl Default for World {
                     version: 9,
                     authors: vec!["ada".into()],
                     edits: 1,
-                    submission: None,
+                    review: None,
                 },
             ],
             long: false,
-            waiting: Waiting { count: 2, more: false },
+            waiting: ReviewCount { count: 2, more: false },
             waits: waits(),
             review: review(),
             graph: graph(),
             discussion: discussion(),
-            targets: TargetPage {
-                targets: line(),
+            targets: BlueprintPage {
+                blueprints: line(),
                 next: None,
                 head: BlueprintNumber(3),
                 removed_in: None,
@@ -1022,8 +1023,8 @@ impl Default for World {
             roles: roles(),
             imports: imports(),
             report: Some(report()),
-            since: SinceLook {
-                submission: ReviewId(128),
+            since: ChangesSinceView {
+                review: ReviewId(128),
                 before: None,
                 same_effect: false,
                 difference: Difference::default(),
@@ -1058,9 +1059,9 @@ impl Default for World {
                 values: 3,
                 result: None,
                 result_gone: false,
-                wall: Some(json!({"app": {"pid": 4242}})),
+                output: Some(json!({"app": {"pid": 4242}})),
                 attempts: runs[..2].to_vec(),
-                submission: Some(ReviewId(121)),
+                review: Some(ReviewId(121)),
                 may_cancel: Ok(()),
                 log_bytes: 60,
                 cursor: 900,
@@ -1101,7 +1102,7 @@ impl Default for World {
                 merged: json!({"app": {"port": 8080, "workers": 4}}),
                 provenance: provenance(),
                 values: 3,
-                wall: json!({}),
+                output: json!({}),
                 attribs: vec![AttribView {
                     name: "app-port".into(),
                     path: "/app/port".into(),
@@ -1119,7 +1120,7 @@ impl Default for World {
                     version: 3,
                     would_join: false,
                     data: json!({}),
-                    below: json!({"app": {"port": 8080}}),
+                    defaults: json!({"app": {"port": 8080}}),
                     rerun: false,
                 }),
             },
@@ -1129,30 +1130,34 @@ impl Default for World {
             factor: crate::accounts::factor(),
             passkeys: crate::accounts::passkeys(),
             problem: None,
-            opened: Opened::default(),
+            opened: ViewedChanges::default(),
             told: Vec::new(),
         }
     }
 }
 
-fn line() -> Vec<TargetSummary> {
-    let target = |number: i64, kind, title: &str| TargetSummary {
+fn line() -> Vec<BlueprintSummary> {
+    let target = |number: i64, kind, title: &str| BlueprintSummary {
         number: BlueprintNumber(number),
         kind,
         root: format!("{number:064x}"),
-        enabled: kind != TargetKind::Switch,
+        enabled: kind != BlueprintKind::Switch,
         at: ago(60 * (4 - number)),
-        by: (kind != TargetKind::Genesis).then(|| "cy".to_owned()),
-        submission: (kind == TargetKind::Change).then_some(ReviewId(128)),
+        by: (kind != BlueprintKind::Genesis).then(|| "cy".to_owned()),
+        review: (kind == BlueprintKind::Change).then_some(ReviewId(128)),
         title: title.into(),
-        deployment: (kind == TargetKind::Change).then(|| "web".to_owned()),
-        authors: if kind == TargetKind::Change { vec!["ada".into(), "eve".into()] } else { vec![] },
-        approved_by: if kind == TargetKind::Change { vec!["bo".into()] } else { vec![] },
+        deployment: (kind == BlueprintKind::Change).then(|| "web".to_owned()),
+        authors: if kind == BlueprintKind::Change {
+            vec!["ada".into(), "eve".into()]
+        } else {
+            vec![]
+        },
+        approved_by: if kind == BlueprintKind::Change { vec!["bo".into()] } else { vec![] },
     };
     vec![
-        target(3, TargetKind::Switch, "Execution off: a storm"),
-        target(2, TargetKind::Change, "Three more application nodes"),
-        target(1, TargetKind::Genesis, "Genesis"),
+        target(3, BlueprintKind::Switch, "Execution off: a storm"),
+        target(2, BlueprintKind::Change, "Three more application nodes"),
+        target(1, BlueprintKind::Genesis, "Genesis"),
     ]
 }
 
@@ -1191,7 +1196,7 @@ fn role_view() -> RoleView {
         hash: engine::Hash::of_bytes(b"app"),
         version: "2".into(),
         flags: vec!["cluster".into()],
-        requires: vec![Meant { name: self::role("base"), by: vec![self::role("base")] }],
+        requires: vec![ResolvedName { name: self::role("base"), by: vec![self::role("base")] }],
         wants: vec![],
         required_by: vec![],
         namesakes: vec![],
@@ -1206,7 +1211,7 @@ fn role_view() -> RoleView {
 
 fn imports() -> Vec<ImportReport> {
     let name = BarclampName::parse("demo").expect("a name");
-    let brought = BroughtVersion {
+    let brought = ImportedVersion {
         name,
         version: "2".into(),
         hash: engine::Hash::of_bytes(b"demo"),
@@ -1216,7 +1221,7 @@ fn imports() -> Vec<ImportReport> {
         barclamps: vec![brought],
         disappeared: vec!["Barclamp demo 2 no longer has: role still".into()],
         findings: Some((1..=7).map(|line| format!("demo.yml:{line}:1: note: odd")).collect()),
-        left_out: 3,
+        omitted: 3,
     };
     vec![ImportReport { id: 1, at: ago(60), by: Some("cy".into()), report }]
 }
@@ -1231,9 +1236,9 @@ fn catalog() -> Vec<BarclampVersion> {
         imported: ago(60),
         by: before.map(|_| "cy".into()),
         used_by: before.iter().map(|_| deployment("web")).collect(),
-        before: before.map(Into::into),
+        previous: before.map(Into::into),
         disappeared: disappeared.iter().map(|line| (*line).to_owned()).collect(),
-        deceiving: Default::default(),
+        hidden_characters: Default::default(),
     };
     vec![
         version("3", Some("2"), &["role cache"]),
@@ -1251,14 +1256,14 @@ fn policy() -> PolicyView {
         policy: Policy { approvals: 1, by_risk, ..Policy::default() },
         since: ago(3600),
         by: Some("bo".into()),
-        target,
+        blueprint: target,
     }
 }
 
 fn comparison() -> Comparison {
     let side = |n: i64| Side {
-        target: Some(BlueprintNumber(n)),
-        submission: None,
+        blueprint: Some(BlueprintNumber(n)),
+        review: None,
         root: Some(format!("{n:064x}")),
     };
     let names = [(deployment_id(0), deployment("system")), (deployment_id(1), deployment("web"))];
@@ -1272,19 +1277,19 @@ fn comparison() -> Comparison {
         next: None,
         contents: Vec::new(),
         pins: Vec::new(),
-        deceiving: Default::default(),
+        hidden_characters: Default::default(),
         names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
-        consequences: Consequences::default(),
+        impact: Impact::default(),
     }
 }
 
 fn discussion() -> Discussion {
     let thread = |n: i64, anchor: Anchor, about: &str, resolved: Option<(String, At)>| ThreadView {
         id: CommentId(n),
-        submission: ReviewId(128),
+        review: ReviewId(128),
         anchor,
         about: about.into(),
-        stands: true,
+        current: true,
         comments: vec![CommentView {
             id: CommentId(n),
             person: "bo".into(),
@@ -1295,7 +1300,7 @@ fn discussion() -> Discussion {
         may_resolve: Err("whoever opened this thread resolves it".into()),
     };
     Discussion {
-        submission: ReviewId(128),
+        review: ReviewId(128),
         threads: vec![
             thread(1, Anchor::Role(deployment_id(1), role("app"), None), "app in web", None),
             thread(2, Anchor::Whole, "the whole change", Some(("bo".into(), ago(30)))),
@@ -1307,25 +1312,25 @@ fn discussion() -> Discussion {
 
 /// `runtime` before `app`, whose noderoles are expanded.
 fn graph() -> GraphView {
-    let group = |name: &str, looks: &[(Look, usize)]| GraphVertex {
+    let group = |name: &str, looks: &[(Appearance, usize)]| GraphVertex {
         key: format!("web:{name}"),
         role: role(name),
         deployment: deployment("web"),
-        one: None,
+        noderole: None,
         members: looks.iter().map(|(_, n)| n).sum(),
-        looks: looks.to_vec(),
+        appearances: looks.to_vec(),
         waves: Some(if name == "app" { (3, 3) } else { (1, 2) }),
         on_trail: 0,
     };
     let one = |n: u128, state| GraphVertex {
         key: noderole(n, "app").to_string(),
-        one: Some(GraphNoderole {
+        noderole: Some(GraphNoderole {
             id: noderole(n, "app"),
             short: format!("web-{n}"),
             fqdn: fqdn(n),
             has_page: true,
         }),
-        ..group("app", &[(Look::State(state), 1)])
+        ..group("app", &[(Appearance::State(state), 1)])
     };
     let edge = |from, to, count| GraphEdge {
         from,
@@ -1334,23 +1339,26 @@ fn graph() -> GraphView {
         kind: EdgeKind::Hard,
         on_trail: 0,
         added: 0,
-        gone: 0,
+        removed: 0,
     };
     GraphView {
         deployment: deployment("web"),
         deployment_id: deployment_id(1),
-        target: None,
+        blueprint: None,
         vertices: vec![
             one(1, StepState::Active),
             one(2, StepState::Error),
             group(
                 "runtime",
-                &[(Look::State(StepState::Active), 3), (Look::State(StepState::Blocked), 1)],
+                &[
+                    (Appearance::State(StepState::Active), 3),
+                    (Appearance::State(StepState::Blocked), 1),
+                ],
             ),
         ],
         edges: vec![edge(2, 0, 1), edge(2, 1, 3)],
         noderoles: 6,
-        wires: 4,
+        total_edges: 4,
         waves: 3,
         cut: None,
         trail: None,
@@ -1389,7 +1397,7 @@ impl Console for Fake {
         };
         let frame = Frame {
             me,
-            reviews_waiting: world.waiting,
+            pending_reviews: world.waiting,
             execution: Some(true),
             cursor: Some(900),
             reset: None,
@@ -1427,16 +1435,16 @@ impl Console for Fake {
         _: &str,
         _: Option<String>,
         role: RoleName,
-    ) -> Result<Carriers, Problem> {
+    ) -> Result<RoleNoderoles, Problem> {
         let roles = self.read(|world| {
             world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>()
         })?;
         let chips = roles
             .into_iter()
             .find(|found| found.role == role)
-            .map(|found| found.chips)
+            .map(|found| found.noderoles)
             .unwrap_or_default();
-        Ok(Carriers { chips, more: 0 })
+        Ok(RoleNoderoles { noderoles, more: 0 })
     }
     async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<DropPreview, Problem> {
         self.told(format!("lift {}", nodes.len()));
@@ -1479,11 +1487,11 @@ impl Console for Fake {
             next: (!world.runs.is_empty()).then(|| Cursor::from("1000".to_owned())),
         })
     }
-    async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
-        let fits = |group: &&WaitingGroup| {
+    async fn waiting(&self, wanted: PendingWanted) -> Result<PendingPage, Problem> {
+        let fits = |group: &&PendingGroup| {
             wanted.reason.is_empty() || wanted.reason == group.reason.as_str()
         };
-        self.read(|world| WaitingPage {
+        self.read(|world| PendingPage {
             groups: world.waits.iter().filter(fits).cloned().collect(),
             next: (!wanted.reason.is_empty() && world.long)
                 .then(|| Cursor::from(format!("{}~-7~-{}", wanted.sort, Uuid::from_u128(7)))),
@@ -1531,11 +1539,11 @@ impl Console for Fake {
     }
     async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem> {
         let settled = [ReviewState::Committed, ReviewState::Discarded, ReviewState::Replaced];
-        let fits = |review: &&ReviewSummary| match wanted.fate {
-            Fate::Open => !settled.contains(&review.state),
-            Fate::Committed => review.state == ReviewState::Committed,
-            Fate::Discarded => review.state == ReviewState::Discarded,
-            Fate::Any => true,
+        let fits = |review: &&ReviewSummary| match wanted.state {
+            ReviewStateFilter::Open => !settled.contains(&review.state),
+            ReviewStateFilter::Committed => review.state == ReviewState::Committed,
+            ReviewStateFilter::Discarded => review.state == ReviewState::Discarded,
+            ReviewStateFilter::Any => true,
         };
         let titled = |review: &&ReviewSummary| review.title.contains(&wanted.text);
         self.read(|world| {
@@ -1544,7 +1552,7 @@ impl Console for Fake {
             ReviewPage {
                 next: reviews
                     .last()
-                    .map(|last| Cursor::from(last.submission.to_string()))
+                    .map(|last| Cursor::from(last.review.to_string()))
                     .filter(|_| world.long),
                 reviews,
             }
@@ -1566,22 +1574,26 @@ impl Console for Fake {
         self.read(|world| world.discussion.clone())
     }
 
-    async fn since_look(&self, _: ReviewId) -> Result<SinceLook, Problem> {
+    async fn since_look(&self, _: ReviewId) -> Result<ChangesSinceView, Problem> {
         self.read(|world| world.since.clone())
     }
 
-    async fn opened(&self, _: ReviewId) -> Result<Opened, Problem> {
+    async fn opened(&self, _: ReviewId) -> Result<ViewedChanges, Problem> {
         self.read(|world| world.opened.clone())
     }
 
-    async fn open_changes(&self, id: ReviewId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+    async fn open_changes(
+        &self,
+        id: ReviewId,
+        anchors: Vec<Anchor>,
+    ) -> Result<ViewedChanges, Problem> {
         let anchors: Vec<String> = anchors.iter().map(ToString::to_string).collect();
         self.told(format!("opened {id} {}", anchors.join(" ")));
         self.read(|world| world.opened.clone())
     }
 
-    async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem> {
-        self.told(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
+    async fn targets(&self, wanted: BlueprintsWanted) -> Result<BlueprintPage, Problem> {
+        self.told(format!("blueprints {}", serde_json::to_string(&wanted).expect("words")));
         known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
@@ -1594,7 +1606,7 @@ impl Console for Fake {
         known(deployment.as_deref())?;
         match (from.as_str(), to.as_str()) {
             ("9", _) | (_, "9") => {
-                Err(Problem::not_found("Target 9 does not exist. Use a number from 1 to 3."))
+                Err(Problem::not_found("Blueprint 9 does not exist. Use a number from 1 to 3."))
             }
             _ => self.read(|world| world.comparison.clone()),
         }
@@ -1624,11 +1636,11 @@ impl Console for Fake {
         Ok(())
     }
 
-    async fn graph(&self, _: &str, _: GraphWish) -> Result<GraphView, Problem> {
+    async fn graph(&self, _: &str, _: GraphOptions) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review_graph(&self, _: ReviewId, _: GraphWish) -> Result<GraphView, Problem> {
+    async fn review_graph(&self, _: ReviewId, _: GraphOptions) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
 
@@ -1654,7 +1666,7 @@ impl Console for Fake {
         self.told(format!("restore {deployment} {target} {partial}"));
         let mut problem = Problem::conflict(
             "not_restorable",
-            "One thing of web at target 1 can't be brought back.",
+            "One thing of web at blueprint 1 can't be brought back.",
         );
         problem.errors = vec![api::problem::Finding {
             at: "app on n9".into(),
@@ -1683,7 +1695,7 @@ impl Console for Fake {
     ) -> Result<DraftedNoderole, Problem> {
         self.read(|_| DraftedNoderole {
             data: json!({}),
-            below: json!({}),
+            defaults: json!({}),
             attribs: vec![],
             proposed: false,
             rerun: false,
@@ -1701,7 +1713,7 @@ impl Console for Fake {
             {
                 let id = NoderoleId::of(node, &role, 0);
                 let like = chip(6, role.as_str(), StepState::Proposed);
-                row.chips.push(Chip {
+                row.noderoles.push(BoardNoderole {
                     noderole: id,
                     node,
                     fqdn: bound.fqdn,
@@ -1726,8 +1738,8 @@ impl Console for Fake {
         }
         Ok(version + 1)
     }
-    async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<Foreseen, Problem> {
-        self.read(|_| Foreseen { refused: vec![], lines: vec!["Nothing is removed.".into()] })
+    async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<EditsPreview, Problem> {
+        self.read(|_| EditsPreview { refused: vec![], lines: vec!["Nothing is removed.".into()] })
     }
     async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
         let after = wanted.after.map(|place| place.to_string());
@@ -1861,18 +1873,22 @@ impl Console for Fake {
             false => Err(Problem::not_found(format!("Node {name} does not exist."))),
         }
     }
-    async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem> {
+    async fn node_looks(
+        &self,
+        name: &str,
+        wanted: HealthChecksWanted,
+    ) -> Result<HealthCheckPage, Problem> {
         let found = self.node(name).await?;
         let before = number_in(wanted.before.as_ref());
-        let fits = |look: &LookView| {
+        let fits = |look: &HealthCheckView| {
             before.is_none_or(|before| look.at.0 < before)
                 && wanted.reached.is_none_or(|reached| look.reached == reached)
-                && look.said.contains(&wanted.text)
+                && look.message.contains(&wanted.text)
         };
-        let mut looks = found.looks.into_iter().filter(fits);
-        let page: Vec<LookView> = looks.by_ref().take(1).collect();
+        let mut looks = found.health_checks.into_iter().filter(fits);
+        let page: Vec<HealthCheckView> = looks.by_ref().take(1).collect();
         let next = looks.next().and(page.last().map(|look| Cursor::from(look.at.0.to_string())));
-        Ok(LookPage { looks: page, next })
+        Ok(HealthCheckPage { health_checks: page, next })
     }
     async fn node_results(
         &self,
@@ -1898,15 +1914,15 @@ impl Console for Fake {
     async fn node_noderoles(
         &self,
         name: &str,
-        wanted: CarriedWanted,
-    ) -> Result<CarriedPage, Problem> {
+        wanted: NodeNoderolesWanted,
+    ) -> Result<NodeNoderolePage, Problem> {
         let found = self.node(name).await?;
-        let fits = |carried: &Carried| {
+        let fits = |carried: &NodeNoderole| {
             wanted.after.is_none()
                 && wanted.state.is_none_or(|state| carried.state == state)
                 && (wanted.role.is_empty() || carried.role.as_str() == wanted.role)
         };
-        Ok(CarriedPage {
+        Ok(NodeNoderolePage {
             noderoles: found.noderoles.into_iter().filter(fits).collect(),
             next: None,
         })
@@ -1937,9 +1953,9 @@ impl Console for Fake {
         _: NodeId,
         name: String,
         days: u32,
-    ) -> Result<MintedToken, Problem> {
+    ) -> Result<CreatedNodeToken, Problem> {
         self.told(format!("mint {name} {days}"));
-        Ok(MintedToken { id: Uuid::from_u128(7), token: "0123abcd".into(), expires: now() })
+        Ok(CreatedNodeToken { id: Uuid::from_u128(7), token: "0123abcd".into(), expires: now() })
     }
     async fn revoke_node_token(&self, _: NodeId, token: Uuid) -> Result<(), Problem> {
         self.told(format!("revoke {token}"));
@@ -1949,8 +1965,8 @@ impl Console for Fake {
         self.told(format!("take out {node}"));
         Ok(())
     }
-    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
-        let NodeWish { fqdn, root, .. } = wish;
+    async fn add_node(&self, wish: NodeRequest) -> Result<NodeId, Problem> {
+        let NodeRequest { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict(
             "duplicate_node",

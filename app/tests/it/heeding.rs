@@ -1,6 +1,6 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
-use api::console::{Deceiving, DeceivingScript, LeftOut, MAX_DOCUMENTS};
+use api::console::{HiddenCharacters, HiddenCharactersScript, MAX_DOCUMENTS, NotRestored};
 use app::places;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
@@ -11,8 +11,8 @@ use serde_json::json;
 use crate::fake::{Fake, fqdn, node, proposed_board, role};
 use crate::serve::get;
 
-fn deceiving(more: usize) -> Deceiving {
-    let script = DeceivingScript {
+fn deceiving(more: usize) -> HiddenCharacters {
+    let script = HiddenCharactersScript {
         barclamp: BarclampName::parse("tool").expect("a name"),
         role: role("saw"),
         file: "10-cut.sh".into(),
@@ -20,15 +20,15 @@ fn deceiving(more: usize) -> Deceiving {
         at: (3, 7),
         what: "The script has the character U+202E, which is invisible or misleading".into(),
     };
-    Deceiving { scripts: vec![script], more }
+    HiddenCharacters { scripts: vec![script], more }
 }
 
 #[tokio::test]
 async fn reviewers_are_warned_of_hidden_characters() {
     let fake = Fake::new(|world| {
-        world.review.deceiving = deceiving(0);
-        world.comparison.deceiving = deceiving(2);
-        world.catalog[0].deceiving = deceiving(0);
+        world.review.hidden_characters = deceiving(0);
+        world.comparison.hidden_characters = deceiving(2);
+        world.catalog[0].hidden_characters = deceiving(0);
     });
     let link = format!("href=\"/api/v1/scripts/{}\"", Hash::of_bytes(b"cut"));
     let line = "10-cut.sh:3:7";
@@ -56,16 +56,16 @@ async fn reviewers_are_warned_of_hidden_characters() {
 async fn restore_omissions_are_shown_on_board_and_review() {
     let left_out = |n: usize, more| {
         let missing = (1..=n).map(|n| format!("node n{n}: it was given up")).collect();
-        Some(LeftOut { target: BlueprintNumber(12), missing, more })
+        Some(NotRestored { blueprint: BlueprintNumber(12), missing, more })
     };
     let fake = Fake::new(|world| {
         world.board = proposed_board();
-        world.board.proposal.as_mut().expect("a proposal").left_out = left_out(1, 0);
-        world.review.left_out = left_out(200, 50);
+        world.board.proposal.as_mut().expect("a proposal").not_restored = left_out(1, 0);
+        world.review.not_restored = left_out(200, 50);
     });
-    let one = "1 part of target 12 is left out, because it cannot be restored";
+    let one = "1 part of blueprint 12 is left out, because it cannot be restored";
     get(&fake, "/deployments/web").await.says(&[one, "node n1: it was given up", "<details open"]);
-    let many = "250 parts of target 12 are left out, because they cannot be restored";
+    let many = "250 parts of blueprint 12 are left out, because they cannot be restored";
     get(&fake, "/reviews/128").await.says(&[many, "node n200: it was given up", ">and 50 more<"]);
 }
 
@@ -75,24 +75,26 @@ async fn removed_deployment_is_compared_at_earlier_target() {
         world.targets.removed_in = Some(BlueprintNumber(3));
         world.comparison.deployment = Some(world.board.name.clone());
         world.comparison.note =
-            Some("Only target 1 has deployment web. It does not exist in target 2.".into());
+            Some("Only blueprint 1 has deployment web. It does not exist in blueprint 2.".into());
         world.comparison.difference.deployments[0].name = world.board.name.clone();
         world.comparison.difference.deployments[0].mark = Mark::Removed;
-        world.graph.target = Some(BlueprintNumber(1));
-        world.graph.cut = Some("This is deployment web at target 1, without step states.".into());
+        world.graph.blueprint = Some(BlueprintNumber(1));
+        world.graph.cut =
+            Some("This is deployment web at blueprint 1, without step states.".into());
     });
     let page = get(&fake, "/blueprints?deployment=web&from=2&to=1").await;
-    let line = "Target 3 removed deployment web. You can still compare earlier targets and open their graphs.";
+    let line = "Blueprint 3 removed deployment web. You can still compare earlier blueprints and open their graphs.";
     page.says(&[
         line,
-        "Only target 1 has deployment web. It does not exist in target 2.",
+        "Only blueprint 1 has deployment web. It does not exist in blueprint 2.",
         "/graph/web?target=1",
     ]);
     page.says_not(&["Restoring opens a proposal", "Restore…", "/graph/web?target=2"]);
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
         world.comparison.note = Some(
-            "Deployment web at target 1 is not the same deployment as web at target 2.".into(),
+            "Deployment web at blueprint 1 is not the same deployment as web at blueprint 2."
+                .into(),
         );
         let mut webs = [
             world.comparison.difference.deployments[0].clone(),
@@ -103,16 +105,16 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     });
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
     page.says(&[
-        "is not the same deployment as web at target 2.",
+        "is not the same deployment as web at blueprint 2.",
         "/graph/web?target=1",
         "/graph/web?target=2",
     ]);
     let chosen = get(&fake, "/blueprints?deployment=shop").await;
-    chosen.says(&["value=\"shop\"", "Targets that changed shop"]);
+    chosen.says(&["value=\"shop\"", "Blueprints that changed shop"]);
     let graph = get(&fake, "/graph/web?target=1").await;
     graph.says(&[
-        "Graph of web at target 1<",
-        "This is deployment web at target 1",
+        "Graph of web at blueprint 1<",
+        "This is deployment web at blueprint 1",
         "/blueprints?deployment=web",
     ]);
 

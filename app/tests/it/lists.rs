@@ -56,12 +56,12 @@ const LISTS: &[List] = &[
         many: "runs",
     },
     List {
-        path: "/nodes/web-1.rack1.example.com/looks",
+        path: "/nodes/web-1.rack1.example.com/health-checks",
         words: &[("reached", "true"), ("text", "refused")],
         sort: "at",
         place: Some(("before", "7")),
         odd: Some("reached=maybe"),
-        same: &["/looks?", "reached=true", "text=refused", "sort=at"],
+        same: &["/health-checks?", "reached=true", "text=refused", "sort=at"],
         heads: &["When", "Result", "Address and error", "Duration", "Worker"],
         many: "health checks",
     },
@@ -72,7 +72,7 @@ const LISTS: &[List] = &[
         place: Some(("before", "7")),
         odd: Some("outcome=purple"),
         same: &["/results?", "outcome=failed", "role=app", "sort=run"],
-        heads: &["Run", "Noderole", "Outcome", "Result", "Target", "When"],
+        heads: &["Run", "Noderole", "Outcome", "Result", "Blueprint", "When"],
         many: "results",
     },
     List {
@@ -153,7 +153,7 @@ const LISTS: &[List] = &[
         sort: "title",
         place: Some(("before", "7")),
         odd: Some("whose=yours"),
-        same: &["/submissions?", "fate=any", "deployment=web", "text=nodes", "sort=title"],
+        same: &["/reviews?", "state=any", "deployment=web", "text=nodes", "sort=title"],
         heads: &["Change", "State", "Approvals", "By", "Submitted"],
         many: "reviews",
     },
@@ -222,7 +222,7 @@ fn text(html: &str) -> String {
 fn without_rows(world: &mut World) {
     world.nodes.clear();
     world.runs.clear();
-    world.machine.looks.clear();
+    world.machine.health_checks.clear();
     world.machine.noderoles.clear();
     world.results.clear();
     world.roles.clear();
@@ -354,7 +354,7 @@ async fn invalid_query_is_reported_and_form_stays() {
 
 #[tokio::test]
 async fn unknown_parameter_is_reported_on_every_page() {
-    for path in ["/waiting", "/blueprints", "/settings/people", "/settings/services"] {
+    for path in ["/pending", "/blueprints", "/settings/people", "/settings/services"] {
         let page = get(&Fake::new(|_| {}), &format!("{path}?fits=1")).await;
         assert_eq!(page.status, 400, "{path}");
         page.says(&["Unknown parameter ", &format!("href=\"{path}\"")]);
@@ -448,7 +448,7 @@ async fn target_history_rejects_invalid_order_and_cursor() {
     get(&fake, "/blueprints?sort=number").await.says(&[
         "oldest first",
         "Next",
-        "/api/v1/targets?sort=number",
+        "/api/v1/blueprints?sort=number",
     ]);
     for (odd, said) in [
         ("before=x", "Invalid cursor in before"),
@@ -480,20 +480,20 @@ async fn headers_sort_and_keep_the_filter() {
         "href=\"/nodes?sort=state\"",
     ]);
     plain.says_not(&["filter=&", "sort=name\"", "Clear"]);
-    let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=life").await;
+    let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=state").await;
     narrow.says(&[
         "aria-sort=\"descending\"",
         "value=\"web\"",
         "Clear",
-        "href=\"/nodes?sort=-name&amp;columns=name%2Clife\"",
+        "href=\"/nodes?sort=-name&amp;columns=name%2Cstate\"",
     ]);
     narrow.says(&[
-        "href=\"/nodes?filter=web&amp;columns=name%2Clife\"",
-        "name=\"columns\" value=\"name,life\"",
+        "href=\"/nodes?filter=web&amp;columns=name%2Cstate\"",
+        "name=\"columns\" value=\"name,state\"",
     ]);
     narrow.says(&["data-label=\"State\""]);
     narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Connection\""]);
-    let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Clife&amp;after=";
+    let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Cstate&amp;after=";
     narrow.says(&[next]);
 }
 

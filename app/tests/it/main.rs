@@ -6,17 +6,17 @@ mod edits;
 mod fake;
 mod heeding;
 mod lists;
-mod machines;
+mod nodes;
 mod oversight;
+mod pending;
 mod policy;
 mod same;
 mod serve;
 mod values;
-mod waiting;
 
 use api::Problem;
 use api::console::*;
-use api::reviews::Waiting;
+use api::reviews::ReviewCount;
 use engine::blueprint::difference::Sides;
 use engine::gate::Policy;
 use engine::ids::*;
@@ -103,8 +103,8 @@ async fn board_shows_step_states_next_to_badge() {
         ">7 active<",
     ]);
     page.says(&[
-        "<a href=\"/waiting?deployment=web&amp;reason=failed\"",
-        "<a href=\"/waiting?deployment=web\"",
+        "<a href=\"/pending?deployment=web&amp;reason=failed\"",
+        "<a href=\"/pending?deployment=web\"",
         "<a href=\"/runs?state=running&amp;deployment=web\"",
     ]);
     page.says_not(&["No noderoles"]);
@@ -119,7 +119,7 @@ async fn board_shows_step_states_next_to_badge() {
         "no step's look: {title}"
     );
     let full = Fake::new(|world| {
-        world.board.beyond = StateCounts { error: 2, active: 40, ..StateCounts::default() }
+        world.board.omitted = StateCounts { error: 2, active: 40, ..StateCounts::default() }
     });
     get(&full, "/deployments/web").await.says(&[">3 error<", ">47 active<", ">1 blocked<"]);
     // Proposed noderoles are not steps yet.
@@ -152,7 +152,7 @@ async fn proposed_board_summarizes_the_proposal() {
         let proposal = world.board.proposal.as_mut().expect("a proposal");
         proposal.refused = vec![fake::refusal()];
         proposal.redo = Some("bind web-9 to store".into());
-        proposal.submission = Some(ReviewId(128));
+        proposal.review = Some(ReviewId(128));
     });
     let page = get(&fake, "/deployments/web").await;
     page.says(&[
@@ -303,16 +303,16 @@ async fn target_history_shows_authors_and_compares_targets() {
     assert_eq!(page.status, 200);
     page.says(&[
         "<title>Blueprints · Gantry</title>",
-        "Targets that changed web",
+        "Blueprints that changed web",
         "Three more application nodes",
         "ada, eve",
         "execution off",
         "genesis",
         "data-label=\"Proposed by\">Gantry<",
-        "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from target 2\"",
-        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of target 2\"",
-        "From target 1 to target 2",
-        "href=\"/api/v1/targets/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
+        "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from blueprint 2\"",
+        "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of blueprint 2\"",
+        "From blueprint 1 to blueprint 2",
+        "href=\"/api/v1/blueprints/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
         "10.8.0.0/22",
         "secret, ",
         "other documents are unchanged",
@@ -379,12 +379,12 @@ async fn catalog_is_paginated() {
 #[tokio::test]
 async fn deployment_is_restored_without_javascript() {
     let fake = Fake::new(|world| {
-        world.comparison.from.target = Some(BlueprintNumber(3));
-        world.comparison.to.target = Some(BlueprintNumber(1));
+        world.comparison.from.blueprint = Some(BlueprintNumber(3));
+        world.comparison.to.blueprint = Some(BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     get(&fake, "/blueprints?deployment=web&from=3&to=1").await.says(&[
-        "Restore web as of target 1",
+        "Restore web as of blueprint 1",
         "name=\"partial\"",
         "href=\"/blueprints?deployment=web&amp;from=3&amp;to=2\">Restore…",
     ]);
@@ -398,8 +398,8 @@ async fn deployment_is_restored_without_javascript() {
         .await
         .says_not(&["Restoring opens a proposal"]);
     let others = Fake::new(|world| {
-        world.comparison.from.target = Some(BlueprintNumber(3));
-        world.comparison.to.target = Some(BlueprintNumber(1));
+        world.comparison.from.blueprint = Some(BlueprintNumber(3));
+        world.comparison.to.blueprint = Some(BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
         let policy =
             |approvals| Policy { approvals, by_risk: Default::default(), ..Policy::default() };
@@ -408,7 +408,7 @@ async fn deployment_is_restored_without_javascript() {
         world.comparison.difference.deployments[0].name = fake::deployment("system");
     });
     let page = get(&others, "/blueprints?deployment=web&from=3&to=1").await;
-    page.says(&["From target 3 to target 1"]);
+    page.says(&["From blueprint 3 to blueprint 1"]);
     page.says_not(&["Restoring opens a proposal"]);
 }
 
@@ -421,7 +421,7 @@ async fn comparison_handles_equal_unknown_and_huge_blueprints() {
     get(&same, "/blueprints?from=1&to=2").await.says(&["Both are the same blueprint."]);
     let unknown = get(&Fake::new(|_| {}), "/blueprints?from=1&to=9").await;
     assert_eq!(unknown.status, 404);
-    unknown.says(&["Target 9 does not exist. Use a number from 1 to 3.", "Target history"]);
+    unknown.says(&["Blueprint 9 does not exist. Use a number from 1 to 3.", "Blueprint history"]);
     let huge = Fake::new(|world| world.comparison = world.comparison.clone().cut(2));
     get(&huge, "/blueprints?from=1&to=2")
         .await
@@ -429,16 +429,18 @@ async fn comparison_handles_equal_unknown_and_huge_blueprints() {
     get(&Fake::new(|_| {}), "/blueprints?from=1")
         .await
         .says(&["From 1: select the blueprint to compare it to."]);
-    let empty = Fake::new(|world| world.targets.targets.clear());
+    let empty = Fake::new(|world| world.targets.blueprints.clear());
     let behind = get(&empty, "/blueprints?deployment=web&before=1").await;
     behind.says(&[
-        "No more targets",
+        "No more blueprints",
         "href=\"/blueprints?deployment=web\" class=\"button\">Open the first page",
     ]);
     behind.says_not(&["Pages of the list"]);
     let untouched = get(&empty, "/blueprints?deployment=web").await;
-    untouched
-        .says(&["No target matches", "href=\"/blueprints\" class=\"button\">Show all <!>targets"]);
+    untouched.says(&[
+        "No blueprint matches",
+        "href=\"/blueprints\" class=\"button\">Show all <!>blueprints",
+    ]);
     untouched.says_not(&["Pages of the list"]);
 }
 
@@ -531,9 +533,9 @@ async fn impact_summary_links_to_complete_lists() {
         "Downstream in web",
     ]);
     let closed = Fake::new(|world| {
-        world.review.fresh = false;
-        world.review.consequences.interrupted = None;
-        world.review.consequences.restarts.first[0].in_use = None;
+        world.review.current = false;
+        world.review.impact.interrupted = None;
+        world.review.impact.restarts.first[0].in_use = None;
     });
     let page = get(&closed, "/reviews/128").await;
     page.says(&["Runs 1 noderole again:", "This is the impact at submission"]);
@@ -560,8 +562,8 @@ async fn severe_effects_are_never_collapsed() {
     for asked in [false, true] {
         let lines: Vec<String> = grave.iter().chain(&rest).cloned().collect();
         let fake = Fake::new(|world| {
-            world.review.grave = grave.len();
-            world.review.asked = if asked { lines.clone() } else { Vec::new() };
+            world.review.always_shown = grave.len();
+            world.review.requested = if asked { lines.clone() } else { Vec::new() };
             world.review.summary = lines;
         });
         let page = get(&fake, "/reviews/128").await;
@@ -608,7 +610,7 @@ async fn waves_show_their_dependencies() {
 async fn viewed_changes_are_marked_without_javascript() {
     let web = engine::blueprint::Anchor::Deployment(fake::deployment_id(1));
     let marked = web.clone();
-    let fake = Fake::new(move |world| world.opened.opened = [marked].into());
+    let fake = Fake::new(move |world| world.opened.viewed = [marked].into());
     let page = get(&fake, "/reviews/128").await;
     page.says(&[
         "You have ",
@@ -665,7 +667,7 @@ async fn destructive_commit_requires_typed_name() {
 async fn committed_review_links_to_its_runs() {
     let fake = Fake::new(|world| {
         world.review.state = ReviewState::Committed;
-        world.review.target = Some(BlueprintNumber(128));
+        world.review.blueprint = Some(BlueprintNumber(128));
     });
     let page = get(&fake, "/reviews/128?tab=discussion").await;
     page.says(&["Watch progress", "Looked at the network with the site.", "does not count"]);
@@ -712,7 +714,7 @@ async fn comments_work_without_javascript() {
 #[tokio::test]
 async fn checks_show_their_evidence() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await;
-    page.says(&["Approvals", "1 of 2 approvals. Can approve: ", "planned on target"]);
+    page.says(&["Approvals", "1 of 2 approvals. Can approve: ", "planned on blueprint"]);
 }
 
 #[tokio::test]
@@ -738,9 +740,9 @@ async fn graph_has_picture_table_and_links() {
 async fn highlighted_path_is_shown_everywhere() {
     let fake = Fake::new(|world| {
         world.graph.trail = Some(GraphTrail {
-            said: "app waits for runtime: 2 noderoles.".into(),
+            summary: "app waits for runtime: 2 noderoles.".into(),
             noderoles: 2,
-            way: Vec::new(),
+            path: Vec::new(),
         });
         world.graph.vertices[0].on_trail = 1;
         world.graph.vertices[2].on_trail = 1;
@@ -834,7 +836,7 @@ async fn review_list_matches_its_address() {
 #[tokio::test]
 async fn badge_shows_incomplete_count() {
     let badge = async |count, more| {
-        get(&Fake::new(|world| world.waiting = Waiting { count, more }), "/nodes").await
+        get(&Fake::new(|world| world.waiting = ReviewCount { count, more }), "/nodes").await
     };
     badge(100, true).await.says(&["100+", "Reviews that need your action: 100 or more"]);
     badge(0, true).await.says(&["Counting the reviews that need your action"]);
@@ -947,8 +949,8 @@ fn replanned(after: Option<i64>) -> Replanned {
     Replanned {
         before: ReviewId(127),
         after: after.map(ReviewId),
-        target: BlueprintNumber(131),
-        moved: vec!["web (target 131)".into()],
+        blueprint: BlueprintNumber(131),
+        moved: vec!["web (blueprint 131)".into()],
         dropped: vec!["bo (approved)".into()],
         same_effect: true,
         shift: Default::default(),
@@ -959,22 +961,22 @@ fn replanned(after: Option<i64>) -> Replanned {
 
 #[tokio::test]
 async fn review_shows_effect_of_changed_base() {
-    let anew = Fake::new(|world| world.review.came_from = Some(replanned(Some(128))));
+    let anew = Fake::new(|world| world.review.replaces = Some(replanned(Some(128))));
     let page = get(&anew, "/reviews/128").await;
     page.says(&[
         "The base changed: <!>the effect is the same",
         "/reviews/127",
-        "web (target 131)",
+        "web (blueprint 131)",
         "bo (approved)",
     ]);
-    page.says_not(&["Differences from", "on target <!>131"]);
+    page.says_not(&["Differences from", "on blueprint <!>131"]);
 
     let other = Fake::new(|world| {
         let shift = engine::blueprint::Shift {
             after: world.review.difference.clone(),
             ..Default::default()
         };
-        world.review.came_from =
+        world.review.replaces =
             Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
     });
     get(&other, "/reviews/128").await.says(&[
@@ -986,7 +988,7 @@ async fn review_shows_effect_of_changed_base() {
 
     let old = Fake::new(|world| {
         world.review.state = ReviewState::Replaced;
-        world.review.became = Some(replanned(Some(129)));
+        world.review.replaced_by = Some(replanned(Some(129)));
     });
     get(&old, "/reviews/128").await.says(&[
         "planned again as",
@@ -1000,7 +1002,7 @@ async fn review_shows_effect_of_changed_base() {
             detail: "n1 belongs to web".into(),
         }];
         world.review.state = ReviewState::SentBack;
-        world.review.became = Some(Replanned { refused, ..replanned(None) });
+        world.review.replaced_by = Some(Replanned { refused, ..replanned(None) });
     });
     get(&back, "/reviews/128").await.says(&[
         "went back to its authors",

@@ -6,7 +6,7 @@ use api::listing::{Cursor, Order, WorkerSort};
 use api::overview::{
     DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
 };
-use api::reviews::Waiting;
+use api::reviews::ReviewCount;
 use api::search::{Found, Hit, HitKind};
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use api::{At, Problem};
@@ -40,14 +40,14 @@ fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
         phase,
         alive,
         capacity: 4,
-        held: if alive { 22 } else { 0 },
+        leased: if alive { 22 } else { 0 },
         runs: if alive { vec![RunId(1006), RunId(1005)] } else { Vec::new() },
         jigs: vec!["noop".into(), "script".into()],
         host: "h1".into(),
         pid: Some(4242),
         version: "0.1.0".into(),
         started: At(1_795_248_902_000),
-        heard: At(1_795_248_962_000),
+        last_heartbeat: At(1_795_248_962_000),
         lease_until: At(1_795_248_992_000),
         reason: (phase == Phase::None).then(|| "told to stop".into()),
     }
@@ -69,13 +69,13 @@ impl Default for Overseen {
         let hash = Hash::of_bytes(b"the end");
         Self {
             overview: Overview {
-                target: BlueprintNumber(127),
+                blueprint: BlueprintNumber(127),
                 enabled: true,
-                deployments: DeploymentTally { all: 3, held: 1, proposed: 1 },
+                deployments: DeploymentTally { all: 3, on_hold: 1, proposed: 1 },
                 nodes: NodeTally { all: 7, dead: 1, unavailable: 2 },
                 steps: StateCounts { blocked: 41, todo: 5, transition: 3, active: 1800, error: 1 },
                 stuck: Vec::new(),
-                reviews: Waiting { count: 2, more: false },
+                reviews: ReviewCount { count: 2, more: false },
                 open_reviews: 4,
                 commits: Vec::new(),
                 queue: QueueTally { queued: 6, running: 3, oldest: Some(At(1_795_248_902_000)) },
@@ -145,7 +145,7 @@ impl Oversight for Fake {
     async fn overview(&self) -> Result<Overview, Problem> {
         self.read(|world| Overview {
             stuck: world.waits.clone(),
-            commits: world.targets.targets.clone(),
+            commits: world.targets.blueprints.clone(),
             ..world.overseen.overview.clone()
         })
     }
@@ -197,15 +197,15 @@ async fn overview_shows_health_and_links() {
     page.says(&[
         "<title>Overview · Gantry</title>",
         "1 step failed, 1 node is dead, 1 deployment is on hold",
-        "href=\"/waiting?reason=failed\" data-state=\"error\"",
+        "href=\"/pending?reason=failed\" data-state=\"error\"",
         "href=\"/runs?state=running\" data-state=\"transition\"",
         "href=\"/deployments\" data-state=\"active\"",
         ">1800<",
-        "href=\"/waiting?reason=behind_failure\"",
+        "href=\"/pending?reason=behind_failure\"",
         "10000+",
         "href=\"/reviews?whose=for_me\"",
         "href=\"/deployments?state=proposed\"",
-        "href=\"/deployments?state=held\"",
+        "href=\"/deployments?state=on_hold\"",
         "href=\"/nodes?state=dead\"",
         "href=\"/nodes?state=unavailable\"",
         "href=\"/reviews/128\"",
@@ -248,7 +248,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         edited: true,
         submitted: true,
         deployment: Some(deployment("web")),
-        submission: Some(ReviewId(128)),
+        review: Some(ReviewId(128)),
         ..FirstSteps::default()
     };
     let page = get(&with(some.clone()), "/").await;

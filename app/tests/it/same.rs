@@ -31,7 +31,7 @@ async fn board_shows_proposal_and_hold_commands() {
             "gantry deployment propose web",
             "-X POST \"$GANTRY_SERVER/api/v1/deployments/web/proposals\"",
             "gantry deployment hold web --reason WHY",
-            "--json '{\"held\":true,\"reason\":\"WHY\"}'",
+            "--json '{\"on_hold\":true,\"reason\":\"WHY\"}'",
             "gantry deployment priority web 0 --reason WHY",
             "--json '{\"priority\":0,\"reason\":\"WHY\"}'",
         ],
@@ -61,22 +61,21 @@ async fn board_shows_proposal_and_hold_commands() {
 async fn review_shows_verdict_and_commit_commands() {
     let lines = [
         "gantry review show 128",
-        "\"$GANTRY_SERVER/api/v1/submissions/128\"",
+        "\"$GANTRY_SERVER/api/v1/reviews/128\"",
         "gantry review approve 128",
         "gantry review request-changes 128 --reason WHY",
         "gantry review reject 128 --reason WHY",
         "gantry review commit 128",
         "-b \"$GANTRY_SESSION\"",
-        "\"$GANTRY_SERVER/api/v1/submissions/128/commit\"",
+        "\"$GANTRY_SERVER/api/v1/reviews/128/commit\"",
     ];
     says(&Fake::new(|_| {}), "/reviews/128", &lines).await;
-    let talk = ["\"$GANTRY_SERVER/api/v1/submissions/128/threads\"", "/resolve\""];
+    let talk = ["\"$GANTRY_SERVER/api/v1/reviews/128/threads\"", "/resolve\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
     says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about])
         .await;
-    let graph =
-        ["gantry review graph 128 --roles app", "/api/v1/submissions/128/graph?roles=app\""];
+    let graph = ["gantry review graph 128 --roles app", "/api/v1/reviews/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // A closed review accepts no verdicts.
     let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
@@ -104,14 +103,14 @@ async fn lists_show_equivalent_commands() {
         &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""],
     )
     .await;
-    says(&fake, "/waiting?reason=held&node=n1", &["/api/v1/waiting?node=n1&reason=held\""]).await;
+    says(&fake, "/pending?reason=held&node=n1", &["/api/v1/pending?node=n1&reason=held\""]).await;
     says(
         &fake,
-        "/waiting?sort=-since",
-        &["gantry waiting --sort=-since", "/api/v1/waiting?sort=-since\""],
+        "/pending?sort=-since",
+        &["gantry pending --sort=-since", "/api/v1/pending?sort=-since\""],
     )
     .await;
-    says(&fake, "/blueprints?deployment=web", &["/api/v1/targets?deployment=web\""]).await;
+    says(&fake, "/blueprints?deployment=web", &["/api/v1/blueprints?deployment=web\""]).await;
     says(
         &fake,
         "/reviews?whose=mine&text=it's",
@@ -178,15 +177,15 @@ async fn node_and_run_actions_show_commands() {
     )
     .await;
     let restorable = Fake::new(|world| {
-        world.comparison.from.target = Some(engine::ids::BlueprintNumber(3));
-        world.comparison.to.target = Some(engine::ids::BlueprintNumber(1));
+        world.comparison.from.blueprint = Some(engine::ids::BlueprintNumber(3));
+        world.comparison.to.blueprint = Some(engine::ids::BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     let path = "/blueprints?deployment=web&from=3&to=1";
     says(
         &restorable,
         path,
-        &["gantry deployment restore web --target 1", "{\"partial\":false,\"target\":1}"],
+        &["gantry deployment restore web --blueprint 1", "{\"partial\":false,\"blueprint\":1}"],
     )
     .await;
 }

@@ -18,7 +18,7 @@ async fn values_link_to_their_sources() {
         "/app/key",
         "(secret)",
         "set by ada",
-        "target 120",
+        "blueprint 120",
         "href=\"/runs/1001\"",
         "name=\"find\"",
         "value=\"app\"",
@@ -84,7 +84,7 @@ async fn form_from_schema_shows_inherited_values() {
         world.noderole.attribs[0].schema = Some(schema);
         let draft = world.noderole.may_edit.as_mut().expect("it may be edited");
         draft.data = serde_json::json!({"app": {"peers": ["a", 7], "key": {"$secret": "app/key", "version": 2}}});
-        draft.below = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
+        draft.defaults = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
     });
     let page = get(&fake, "/noderoles/00000000-0000-0000-0000-000000000001").await;
     page.says(&[

@@ -95,8 +95,8 @@ pub struct RoleWanted {
 
 /// A name in a role's definition and the roles that it refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Meant<N> {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Resolved{N}"))]
+pub struct ResolvedName<N> {
     /// The name as the role's definition spells it.
     pub name: N,
     /// The roles that provide or own this name.
@@ -138,9 +138,9 @@ pub struct RoleView {
     /// Flags that are set.
     pub flags: Vec<String>,
     /// Roles that it requires.
-    pub requires: Vec<Meant<RoleName>>,
+    pub requires: Vec<ResolvedName<RoleName>>,
     /// Attributes that it reads.
-    pub wants: Vec<Meant<AttribName>>,
+    pub wants: Vec<ResolvedName<AttribName>>,
     /// Roles that require it.
     pub required_by: Vec<RoleName>,
     /// Other barclamps that have a role with this name.
@@ -228,7 +228,7 @@ pub struct ImportsWanted {
 /// A barclamp version in an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BroughtVersion {
+pub struct ImportedVersion {
     /// Barclamp name.
     pub name: BarclampName,
     /// Version in the barclamp's file.
@@ -244,7 +244,7 @@ pub struct BroughtVersion {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Findings {
     /// All barclamp versions in the import.
-    pub barclamps: Vec<BroughtVersion>,
+    pub barclamps: Vec<ImportedVersion>,
     /// Things that the previous versions had and these lack, one line each.
     #[serde(default)]
     pub disappeared: Vec<String>,
@@ -254,7 +254,7 @@ pub struct Findings {
     pub findings: Option<Vec<String>>,
     /// Number of lines left out of `disappeared` and `findings`.
     #[serde(default)]
-    pub left_out: usize,
+    pub omitted: usize,
 }
 
 /// An import of barclamps.

@@ -10,11 +10,11 @@ use uuid::Uuid;
 use crate::At;
 use crate::listing::Cursor;
 use crate::problem;
-use crate::reviews::Waiting;
+use crate::reviews::ReviewCount;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, Sides};
 use engine::blueprint::text::{self, Behind, Names, PinDescription};
-use engine::blueprint::{Anchor, Consequences, Difference, Shift};
+use engine::blueprint::{Anchor, Difference, Impact, Shift};
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::Change;
 use engine::gate::{GateResult, Policy, Risk, VerdictKind};
@@ -54,7 +54,7 @@ pub struct Frame {
     /// The signed-in person.
     pub me: Me,
     /// Reviews that you can approve, reject or commit now.
-    pub reviews_waiting: Waiting,
+    pub pending_reviews: ReviewCount,
     /// Whether execution is on, or null if you can't see it.
     pub execution: Option<bool>,
     /// Journal position of this view, to start a live stream from. Null if you can't read the
@@ -181,9 +181,9 @@ pub struct DeploymentSummary {
     /// Number of the open proposal.
     pub proposal: Option<ProposalId>,
     /// Number of the open review.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
     /// The blueprint that last changed it.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
 }
 
 /// A page of the list of deployments.
@@ -205,11 +205,11 @@ pub struct Board {
     /// Name of the deployment.
     pub name: DeploymentName,
     /// Names of its ancestors, from *system* down to its parent.
-    pub above: Vec<DeploymentName>,
+    pub ancestors: Vec<DeploymentName>,
     /// Whether it is *system*, the root of the tree.
     pub system: bool,
     /// The person who put it on hold.
-    pub held_by: Option<String>,
+    pub on_hold_by: Option<String>,
     /// The hold that applies: its own or an ancestor's.
     #[serde(default)]
     pub hold: Option<HoldView>,
@@ -217,7 +217,7 @@ pub struct Board {
     #[serde(default)]
     pub priority: i32,
     /// The blueprint that last changed it.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
     /// The open proposal. The board includes its additions.
     pub proposal: Option<ProposalView>,
     /// Roles by barclamp. Roles of ancestors that run on the deployment's nodes come last.
@@ -225,7 +225,7 @@ pub struct Board {
     /// Steps of the deployment's own noderoles that are left out of full cells. Together with the
     /// listed noderoles they are all of its steps.
     #[serde(default)]
-    pub beyond: StateCounts,
+    pub omitted: StateCounts,
     /// Nodes that can be bound here: the deployment's own and those of its ancestors.
     pub tray: Vec<TrayNode>,
     /// Number of further nodes.
@@ -242,7 +242,7 @@ pub struct Board {
     /// This deployment and its descendants, including the draft's: the deployments that a proposal
     /// can move nodes to. Empty unless a proposal is open.
     #[serde(default)]
-    pub places: Vec<PlaceChoice>,
+    pub destinations: Vec<DestinationChoice>,
     /// Jigs of the barclamps in use, with the draft's changes. Empty unless a proposal is open.
     #[serde(default)]
     pub jigs: Vec<JigView>,
@@ -259,7 +259,7 @@ pub struct Board {
 /// A deployment that a node can be moved to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PlaceChoice {
+pub struct DestinationChoice {
     /// Id of the deployment.
     pub id: DeploymentId,
     /// Name of the deployment.
@@ -322,11 +322,11 @@ pub struct BoardRole {
     pub data: Value,
     /// Default values from the role's template, with secrets masked.
     #[serde(default)]
-    pub below: Value,
+    pub defaults: Value,
     /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
     /// Its noderoles, at most 24.
-    pub chips: Vec<Chip>,
+    pub noderoles: Vec<BoardNoderole>,
     /// Number of further noderoles.
     pub more: usize,
 }
@@ -334,7 +334,7 @@ pub struct BoardRole {
 /// A noderole in a cell of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Chip {
+pub struct BoardNoderole {
     /// Id of the noderole.
     pub noderole: NoderoleId,
     /// Id of the node.
@@ -346,12 +346,12 @@ pub struct Chip {
     /// State of the step, or `proposed` if the noderole exists only in the draft.
     pub state: StepState,
     /// Role that requires a noderole which the draft adds.
-    pub brought_by: Option<String>,
+    pub required_by: Option<String>,
     /// Whether the draft changes it (data, a re-run).
-    pub touched: bool,
+    pub changed: bool,
     /// Whether the draft removes it.
     #[serde(default)]
-    pub going: bool,
+    pub removed: bool,
     /// Whether the node is alive.
     pub alive: bool,
     /// Error message, shortened.
@@ -383,7 +383,7 @@ pub const MAX_NODES_WITH_ROLE: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct CarriersWanted {
+pub struct RoleNoderolesWanted {
     /// Name of the role.
     pub role: RoleName,
     /// Name of the ancestor that the role belongs to, if it does.
@@ -397,7 +397,7 @@ pub struct CarriersWanted {
     pub after: Option<NoderoleId>,
 }
 
-impl CarriersWanted {
+impl RoleNoderolesWanted {
     /// Selects all noderoles of the deployment's own role.
     pub fn of(role: RoleName) -> Self {
         Self { role, of_ancestor: None, node: String::new(), after: None }
@@ -407,9 +407,9 @@ impl CarriersWanted {
 /// All noderoles of a role, including those that do not fit in a cell of the board.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Carriers {
+pub struct RoleNoderoles {
     /// The noderoles by node name, with the draft's, at most 1,000.
-    pub chips: Vec<Chip>,
+    pub noderoles: Vec<BoardNoderole>,
     /// Number of further noderoles. To get them, pass the last noderole's id as `after`.
     pub more: usize,
 }
@@ -439,9 +439,9 @@ pub struct VersionChoice {
     /// Content hash of the version.
     pub hash: Hash,
     /// Whether the deployment uses it, by its own pin or an ancestor's, with the draft's edits.
-    pub using: bool,
+    pub in_use: bool,
     /// Things that the version in use has and this one lacks.
-    pub lacks: Vec<String>,
+    pub missing: Vec<String>,
 }
 
 /// A barclamp version that a deployment pins itself.
@@ -456,13 +456,13 @@ pub struct OwnVersion {
     pub hash: Hash,
     /// The version that applies without the pin, or null if the barclamp is then no longer
     /// available.
-    pub above: Option<FromAbove>,
+    pub inherited: Option<InheritedVersion>,
 }
 
 /// A barclamp version that an ancestor pins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FromAbove {
+pub struct InheritedVersion {
     /// The deployment that pins it.
     pub from: DeploymentName,
     /// Version in the barclamp's file.
@@ -470,7 +470,7 @@ pub struct FromAbove {
     /// Content hash of the version.
     pub hash: Hash,
     /// Things that the deployment's own version has and this one lacks.
-    pub lacks: Vec<String>,
+    pub missing: Vec<String>,
 }
 
 /// A page of the catalog.
@@ -504,18 +504,18 @@ pub struct BarclampVersion {
     /// Deployments that pin it.
     pub used_by: Vec<DeploymentName>,
     /// The version that was imported before it.
-    pub before: Option<String>,
+    pub previous: Option<String>,
     /// Things that the earlier version has and this one lacks.
     pub disappeared: Vec<String>,
     /// Scripts with hidden characters.
-    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
-    pub deceiving: Deceiving,
+    #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
+    pub hidden_characters: HiddenCharacters,
 }
 
 /// Preview of a proposal with further edits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Foreseen {
+pub struct EditsPreview {
     /// Reasons why edits can't take effect. Empty if all can.
     pub refused: Vec<String>,
     /// Description of the whole proposal, most important first.
@@ -537,7 +537,7 @@ pub struct ProposalSummary {
     /// Number of edits, without undone ones.
     pub edits: usize,
     /// The review of this version, if it was submitted.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
 }
 
 /// Scope of a proposal: a deployment and its descendants, or one node.
@@ -599,7 +599,7 @@ pub struct DraftedNoderole {
     /// Its user data, with the proposal's edits.
     pub data: Value,
     /// Values that apply without user data, with secrets masked.
-    pub below: Value,
+    pub defaults: Value,
     /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
     /// Whether it exists only in the proposal.
@@ -677,13 +677,13 @@ pub struct ProposalView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clashes: Vec<ClashView>,
     /// The review of this version, if it was submitted.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
     /// Set while the proposal is back with its authors because the base of its review changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<Replanned>,
     /// Set if the proposal restores only a part of a deployment's earlier state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_out: Option<LeftOut>,
+    pub not_restored: Option<NotRestored>,
 }
 
 /// An edit as text.
@@ -767,7 +767,7 @@ pub struct NoderoleView {
     /// Number of merged values.
     pub values: usize,
     /// Output: the additions of the last successful run.
-    pub wall: Value,
+    pub output: Value,
     /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
     /// Noderoles that it depends on.
@@ -803,7 +803,7 @@ pub struct NoderoleDraft {
     pub data: Value,
     /// Values that apply without user data, with secrets masked.
     #[serde(default)]
-    pub below: Value,
+    pub defaults: Value,
     /// Whether the proposal runs it again.
     pub rerun: bool,
 }
@@ -812,7 +812,7 @@ pub struct NoderoleDraft {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DataLayer {
-    /// `role template`, `deployment role`, `user`, `system` or `wall`.
+    /// `role template`, `deployment role`, `user`, `system` or `output`.
     pub source: String,
     /// Values of the layer.
     pub value: Value,
@@ -901,7 +901,7 @@ pub struct RunSummary {
     /// Reason of a re-run.
     pub cause: Option<String>,
     /// The blueprint that it executes.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
     /// The worker that executes or executed it.
     pub worker: Option<String>,
     /// Time when it was queued.
@@ -931,11 +931,11 @@ pub struct RunView {
     /// Whether it returned a result that is no longer stored.
     pub result_gone: bool,
     /// Output: the difference between result and input.
-    pub wall: Option<Value>,
+    pub output: Option<Value>,
     /// All runs of the same step, newest first, at most 50.
     pub attempts: Vec<RunSummary>,
     /// The review that approved the run's blueprint.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
     /// Whether you can cancel it. Otherwise the reason.
     pub may_cancel: Result<(), String>,
     /// Length of the log, in bytes.
@@ -1013,14 +1013,14 @@ pub struct RunPage {
     pub next: Option<Cursor>,
 }
 
-/// A blueprint in the target history.
+/// A blueprint in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TargetSummary {
+pub struct BlueprintSummary {
     /// Blueprint number.
     pub number: BlueprintNumber,
     /// Kind of the blueprint.
-    pub kind: TargetKind,
+    pub kind: BlueprintKind,
     /// Hash of its root object.
     pub root: String,
     /// Whether execution is on from this blueprint.
@@ -1030,7 +1030,7 @@ pub struct TargetSummary {
     /// The person who committed it, or null for genesis.
     pub by: Option<String>,
     /// The review that it commits.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
     /// Title of the review, or reason of a switch.
     pub title: String,
     /// The deployment that the proposal was on.
@@ -1045,7 +1045,7 @@ pub struct TargetSummary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum TargetKind {
+pub enum BlueprintKind {
     /// The initial blueprint.
     Genesis,
     /// A reviewed change.
@@ -1057,9 +1057,9 @@ pub enum TargetKind {
 /// A page of the list of blueprints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TargetPage {
+pub struct BlueprintPage {
     /// The blueprints, newest first by default.
-    pub targets: Vec<TargetSummary>,
+    pub blueprints: Vec<BlueprintSummary>,
     /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
     /// Number of the newest blueprint.
@@ -1101,10 +1101,10 @@ pub struct Comparison {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
     /// Scripts with hidden characters that only the right side uses.
-    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
-    pub deceiving: Deceiving,
+    #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
+    pub hidden_characters: HiddenCharacters,
     /// Impact of a change from the left to the right side.
-    pub consequences: Consequences,
+    pub impact: Impact,
 }
 
 /// A proposal that restores an earlier state of a deployment.
@@ -1124,9 +1124,9 @@ pub struct Restored {
 /// Things that a restoring proposal leaves out because they can't be restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LeftOut {
+pub struct NotRestored {
     /// The blueprint with the state to restore.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
     /// The missing things, each with the reason.
     pub missing: Vec<String>,
     /// Number of further missing things.
@@ -1139,10 +1139,10 @@ pub struct LeftOut {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Side {
     /// Blueprint number, if the request named one. For a review, the blueprint that it is based on.
-    pub target: Option<BlueprintNumber>,
+    pub blueprint: Option<BlueprintNumber>,
     /// The review, if this side is the result of a review.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
     /// Hash of the blueprint's root object, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
@@ -1150,9 +1150,9 @@ pub struct Side {
 
 impl std::fmt::Display for Side {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.submission, self.target) {
+        match (self.review, self.blueprint) {
             (Some(submission), _) => write!(f, "review {submission}")?,
-            (None, Some(target)) => write!(f, "target {target}")?,
+            (None, Some(target)) => write!(f, "blueprint {target}")?,
             (None, None) => f.write_str("blueprint")?,
         }
         self.root.iter().try_for_each(|root| write!(f, " ({})", root.get(..8).unwrap_or(root)))
@@ -1255,7 +1255,7 @@ impl Comparison {
             n => format!("{n} more documents differ.\n"),
         };
         let difference = self.difference.text(&self.names, &self.behind());
-        let deceiving = self.deceiving.text();
+        let deceiving = self.hidden_characters.text();
         format!("from {}\nto   {}\n{only}{note}\n{difference}{more}{deceiving}", self.from, self.to)
     }
 
@@ -1276,14 +1276,14 @@ impl Comparison {
 /// A blueprint in a request: a number of the target history, or the hash of a root object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    Target(BlueprintNumber),
+    Number(BlueprintNumber),
     Root(Hash),
 }
 
 /// A text that is neither a blueprint number nor a hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Invalid blueprint {0:?}. Use the number of a target, or the hash of a root (64 \
+    "Invalid blueprint {0:?}. Use the number of a blueprint, or the hash of a root (64 \
     hexadecimal digits)."
 )]
 pub struct InvalidBlueprintRef(String);
@@ -1308,7 +1308,7 @@ impl std::str::FromStr for Point {
         }
         let number =
             text.parse().map_err(|_| InvalidBlueprintRef(text.chars().take(80).collect()))?;
-        Ok(Self::Target(BlueprintNumber(number)))
+        Ok(Self::Number(BlueprintNumber(number)))
     }
 }
 
@@ -1317,7 +1317,7 @@ impl std::str::FromStr for Point {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewSummary {
     /// Review number.
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// Title of the review.
     pub title: String,
     /// The deployment that the proposal is on.
@@ -1370,7 +1370,7 @@ pub enum ReviewState {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReviewView {
     /// Review number.
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// Number of the proposal.
     pub proposal: ProposalId,
     /// Version of the proposal.
@@ -1391,7 +1391,7 @@ pub struct ReviewView {
     /// The blueprint that it is based on.
     pub parent: BlueprintNumber,
     /// The blueprint that it was committed as.
-    pub target: Option<BlueprintNumber>,
+    pub blueprint: Option<BlueprintNumber>,
     /// Time of submission.
     pub at: At,
     /// Authors of the proposal.
@@ -1399,12 +1399,12 @@ pub struct ReviewView {
     /// Description of the change, most important first.
     pub summary: Vec<String>,
     /// Number of leading lines of `summary` that pages must always show. The same limit applies to
-    /// `asked`.
+    /// `requested`.
     #[serde(default)]
-    pub grave: usize,
-    /// Lines of `summary` about the requested changes. Their impact is in `consequences`.
+    pub always_shown: usize,
+    /// Lines of `summary` about the requested changes. Their impact is in `impact`.
     #[serde(default)]
-    pub asked: Vec<String>,
+    pub requested: Vec<String>,
     /// Risk classes of the change.
     pub risks: Vec<Risk>,
     /// Differences to the base.
@@ -1417,12 +1417,12 @@ pub struct ReviewView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Anchor>,
     /// Reasons of required noderoles, for example `brought by app`.
-    pub brought: std::collections::BTreeMap<NoderoleId, String>,
+    pub required_by: std::collections::BTreeMap<NoderoleId, String>,
     /// Names of the deployments in the difference.
     pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
     /// Names of noderoles that others depend on, before or after the change.
     #[serde(default)]
-    pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
+    pub noderoles: std::collections::BTreeMap<NoderoleId, text::NamedNoderole>,
     /// Changes within roles whose content differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contents: Vec<ContentChange>,
@@ -1430,31 +1430,31 @@ pub struct ReviewView {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
     /// Scripts with hidden characters that the change starts to use.
-    #[serde(default, skip_serializing_if = "Deceiving::is_empty")]
-    pub deceiving: Deceiving,
+    #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
+    pub hidden_characters: HiddenCharacters,
     /// Set if the proposal restores only a part of a deployment's earlier state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_out: Option<LeftOut>,
+    pub not_restored: Option<NotRestored>,
     /// Conflicts between edits of different authors, at the time of submission.
     #[serde(default)]
     pub clashes: Vec<ClashView>,
     /// Execution order in waves.
     pub waves: Vec<WaveView>,
-    /// Impact of the change: on the current states of steps if `fresh` is true, otherwise at
+    /// Impact of the change: on the current states of steps if `current` is true, otherwise at
     /// submission.
     #[serde(default)]
-    pub consequences: Consequences,
-    /// Lint findings: current ones if `fresh` is true, otherwise those at submission.
+    pub impact: Impact,
+    /// Lint findings: current ones if `current` is true, otherwise those at submission.
     #[serde(default)]
     pub checks: Vec<Finding>,
     /// Whether the view is based on the current state. Closed, replaced and stale reviews are shown
     /// as submitted.
     #[serde(default)]
-    pub fresh: bool,
+    pub current: bool,
     /// Reasons why steps would not start right after a commit: execution is off, or a deployment is
     /// on hold.
     #[serde(default)]
-    pub waits: Vec<String>,
+    pub pending_reasons: Vec<String>,
     /// State of the approval gate.
     pub gate: GateResult,
     /// All verdicts, newest first.
@@ -1474,10 +1474,10 @@ pub struct ReviewView {
     pub type_to_commit: Option<String>,
     /// Set if this review replaces one whose base changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub came_from: Option<Replanned>,
+    pub replaces: Option<Replanned>,
     /// Set if the base of this review changed: its replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub became: Option<Replanned>,
+    pub replaced_by: Option<Replanned>,
 }
 
 impl ReviewView {
@@ -1507,12 +1507,12 @@ impl ReviewView {
             .flat_map(|node| &node.noderoles)
             .map(|noderole| noderole.id);
         let noderoles: std::collections::BTreeSet<NoderoleId> = noderoles.collect();
-        self.brought.retain(|id, _| noderoles.contains(id));
-        for replanned in self.came_from.iter_mut().chain(&mut self.became) {
+        self.required_by.retain(|id, _| noderoles.contains(id));
+        for replanned in self.replaces.iter_mut().chain(&mut self.replaced_by) {
             replanned.cut(most);
         }
         let shift = self
-            .came_from
+            .replaces
             .iter()
             .flat_map(|previous| [&previous.shift.before, &previous.shift.after]);
         let shown: Vec<&Difference> = shift.chain([&self.difference]).collect();
@@ -1532,8 +1532,8 @@ pub struct Replanned {
     /// The review that replaced it, or null if the proposal is back with its authors.
     pub after: Option<ReviewId>,
     /// The blueprint that the new plan is based on.
-    pub target: BlueprintNumber,
-    /// Changes of the base, for example `web (target 12)`.
+    pub blueprint: BlueprintNumber,
+    /// Changes of the base, for example `web (blueprint 12)`.
     pub moved: Vec<String>,
     /// People whose verdicts on the earlier review no longer count.
     pub dropped: Vec<String>,
@@ -1599,7 +1599,7 @@ pub struct VerdictView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Discussion {
     /// The review that this view is for.
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// Threads, oldest first.
     pub threads: Vec<ThreadView>,
     /// Number of open threads. They block the gate.
@@ -1615,13 +1615,13 @@ pub struct ThreadView {
     /// The comment that opened it.
     pub id: CommentId,
     /// The review that it was opened on.
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The change that it is about.
     pub anchor: Anchor,
     /// The change as text, for example `app on n1, /app/port`.
     pub about: String,
     /// Whether the review of this view still contains that change.
-    pub stands: bool,
+    pub current: bool,
     /// Comments, oldest first.
     pub comments: Vec<CommentView>,
     /// The person who resolved it and the time, or null if it is open.
@@ -1647,9 +1647,9 @@ pub struct CommentView {
 /// Changes of a review since you last viewed an earlier review of the same proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SinceLook {
+pub struct ChangesSinceView {
     /// The review of this view.
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The review that you viewed before, or null if this is the first one of the proposal.
     pub before: Option<ReviewId>,
     /// Whether both have the same effect.
@@ -1659,7 +1659,7 @@ pub struct SinceLook {
     pub difference: Difference,
     /// Names of noderoles that others depend on in either review.
     #[serde(default)]
-    pub noderoles: std::collections::BTreeMap<NoderoleId, text::Place>,
+    pub noderoles: std::collections::BTreeMap<NoderoleId, text::NamedNoderole>,
     /// Changes within roles whose content differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contents: Vec<ContentChange>,
@@ -1674,7 +1674,7 @@ pub struct SinceLook {
     pub next: Option<Anchor>,
 }
 
-impl SinceLook {
+impl ChangesSinceView {
     /// Keeps at most `most` documents after `after`, and counts the others.
     ///
     /// # Errors
@@ -1758,7 +1758,7 @@ impl std::fmt::Display for FileChange {
                 };
                 write!(f, "not text: {} -> {}", bytes(old), bytes(new))
             }
-            FileText::Left => f.write_str("changed, but not compared: too many files"),
+            FileText::NotCompared => f.write_str("changed, but not compared: too many files"),
         }
     }
 }
@@ -1784,7 +1784,7 @@ pub enum FileText {
         new: Option<u64>,
     },
     /// Not compared, because too many files differ.
-    Left,
+    NotCompared,
 }
 
 /// A line of a difference.
@@ -1805,7 +1805,7 @@ pub struct FileLine {
 #[serde(rename_all = "snake_case")]
 pub enum LineMark {
     /// The line is unchanged.
-    Kept,
+    Unchanged,
     /// The line was added.
     Added,
     /// The line was removed.
@@ -1867,15 +1867,15 @@ pub struct PinnedRole {
 /// executed script then differs from the text on screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Deceiving {
+pub struct HiddenCharacters {
     /// Some of these scripts, by barclamp, role and file.
-    pub scripts: Vec<DeceivingScript>,
+    pub scripts: Vec<HiddenCharactersScript>,
     /// Number of further scripts.
     #[serde(default)]
     pub more: usize,
 }
 
-impl Deceiving {
+impl HiddenCharacters {
     pub fn is_empty(&self) -> bool {
         self.scripts.is_empty()
     }
@@ -1897,7 +1897,7 @@ impl Deceiving {
 /// A script with hidden characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DeceivingScript {
+pub struct HiddenCharactersScript {
     /// Name of the barclamp.
     pub barclamp: BarclampName,
     /// Name of the role.
@@ -1912,7 +1912,7 @@ pub struct DeceivingScript {
     pub what: String,
 }
 
-impl std::fmt::Display for DeceivingScript {
+impl std::fmt::Display for HiddenCharactersScript {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { barclamp, role, file, at: (line, column), what, .. } = self;
         write!(f, "{role} of {barclamp}, {file}:{line}:{column}: {what}")
@@ -1922,22 +1922,22 @@ impl std::fmt::Display for DeceivingScript {
 /// Your progress in viewing a review, in documents (deployments and nodes).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Opened {
+pub struct ViewedChanges {
     /// Number of documents that the review changes.
     pub all: usize,
     /// Documents whose current change you viewed.
-    pub opened: std::collections::BTreeSet<Anchor>,
+    pub viewed: std::collections::BTreeSet<Anchor>,
     /// Documents whose change you viewed in an earlier review, where it was different.
     pub outdated: std::collections::BTreeSet<Anchor>,
 }
 
-impl Opened {
+impl ViewedChanges {
     /// Merges another response. Viewed documents stay viewed, in any order of responses.
     pub fn more(&mut self, other: Self) {
         self.all = other.all;
-        self.opened.extend(other.opened);
+        self.viewed.extend(other.viewed);
         self.outdated.extend(other.outdated);
-        self.outdated.retain(|anchor| !self.opened.contains(anchor));
+        self.outdated.retain(|anchor| !self.viewed.contains(anchor));
     }
 }
 
@@ -1945,7 +1945,7 @@ impl Opened {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct NodeWish {
+pub struct NodeRequest {
     /// Name. If empty, it is derived from the other fields.
     #[serde(default)]
     pub fqdn: String,
@@ -1964,14 +1964,14 @@ pub struct NodeWish {
     pub root: String,
     /// SSH connection. Absent: the node is a folder on the worker's host.
     #[serde(default)]
-    pub ssh: Option<SshWish>,
+    pub ssh: Option<SshRequest>,
 }
 
 /// SSH connection to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct SshWish {
+pub struct SshRequest {
     /// Host names or IP addresses, tried in this order.
     pub addresses: Vec<String>,
     /// Port of all addresses.
@@ -2002,7 +2002,7 @@ fn default_key_version() -> i64 {
     1
 }
 
-impl SshWish {
+impl SshRequest {
     /// Default values. Addresses, key and host key have no defaults and stay empty.
     pub fn usual() -> Self {
         Self {
@@ -2016,7 +2016,7 @@ impl SshWish {
     }
 }
 
-impl NodeWish {
+impl NodeRequest {
     pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {
         Self { fqdn: fqdn.into(), root: root.into(), ..Self::default() }
     }
@@ -2062,7 +2062,7 @@ pub struct NodePage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Look {
+pub enum Appearance {
     /// The state of its step.
     State(StepState),
     /// The change adds it.
@@ -2089,7 +2089,7 @@ pub struct GraphView {
     /// The blueprint whose graph is shown, if it is not the current one. Such a graph has no
     /// states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<BlueprintNumber>,
+    pub blueprint: Option<BlueprintNumber>,
     /// Vertices in a fixed order, so positions are stable between views.
     pub vertices: Vec<GraphVertex>,
     /// Edges from a dependency to its dependent, as indexes of `vertices`.
@@ -2097,7 +2097,7 @@ pub struct GraphView {
     /// Number of noderoles in the whole graph.
     pub noderoles: usize,
     /// Number of edges in the whole graph.
-    pub wires: usize,
+    pub total_edges: usize,
     /// Number of the last wave of the whole graph.
     pub waves: u32,
     /// Set if the requested graph is too large: the parts that stay folded, and advice.
@@ -2113,11 +2113,11 @@ pub struct GraphView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphTrail {
     /// Description and size of the path, or the reason for its absence.
-    pub said: String,
+    pub summary: String,
     /// Number of noderoles on the path.
     pub noderoles: usize,
     /// For the longest path: its noderoles in order, at most 100.
-    pub way: Vec<GraphWaypoint>,
+    pub path: Vec<GraphWaypoint>,
 }
 
 /// Maximum number of noderoles of a path that are listed.
@@ -2146,11 +2146,11 @@ pub struct GraphVertex {
     /// The deployment that the role is bound in.
     pub deployment: DeploymentName,
     /// Set for a single noderole.
-    pub one: Option<GraphNoderole>,
+    pub noderole: Option<GraphNoderole>,
     /// Number of noderoles that the vertex represents.
     pub members: usize,
     /// Number of noderoles by appearance, without zeros.
-    pub looks: Vec<(Look, usize)>,
+    pub appearances: Vec<(Appearance, usize)>,
     /// First and last wave of its noderoles.
     pub waves: Option<(u32, u32)>,
     /// Number of its noderoles on the marked path.
@@ -2191,14 +2191,14 @@ pub struct GraphEdge {
     pub added: usize,
     /// Number of edges that the change removes.
     #[serde(default)]
-    pub gone: usize,
+    pub removed: usize,
 }
 
 /// Options of a graph. The URL of the page contains all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
-pub struct GraphWish {
+pub struct GraphOptions {
     /// Roles to unfold into single noderoles.
     pub roles: Vec<RoleName>,
     /// Nodes whose noderoles are shown individually, by full or short name.
@@ -2206,46 +2206,46 @@ pub struct GraphWish {
     /// Key of a vertex. Only the vertex, its dependencies and its dependents are shown.
     pub focus: Option<String>,
     /// Direction from `focus`. Default: both.
-    pub way: GraphWay,
+    pub direction: GraphDirection,
     /// Maximum distance from `focus`, in edges. Default: no limit.
     pub steps: Option<u32>,
     /// The path to mark.
-    pub trail: Option<TrailWish>,
+    pub trail: Option<TrailOptions>,
     /// Whether to show only the noderoles of the marked path, individually.
     pub only_trail: bool,
     /// Blueprint number. A deployment's graph is shown as of this blueprint. Default: the newest
     /// one that has the deployment.
-    pub target: Option<BlueprintNumber>,
+    pub blueprint: Option<BlueprintNumber>,
 }
 
-impl GraphWish {
+impl GraphOptions {
     /// Query parameters of the options, for pages and the API. Lists are separated by commas;
     /// defaults are left out.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let has_focus = self.focus.is_some();
-        let way = match self.way {
-            GraphWay::Both => None,
-            GraphWay::Up => Some("up"),
-            GraphWay::Down => Some("down"),
+        let way = match self.direction {
+            GraphDirection::Both => None,
+            GraphDirection::Up => Some("up"),
+            GraphDirection::Down => Some("down"),
         };
         let (from, to, longest) = match &self.trail {
             None => (None, None, None),
-            Some(TrailWish::From(from)) => (Some(from.clone()), None, None),
-            Some(TrailWish::Between(from, to)) => (Some(from.clone()), Some(to.clone()), None),
-            Some(TrailWish::Longest(Length::Count)) => (None, None, Some("count")),
-            Some(TrailWish::Longest(Length::Time)) => (None, None, Some("time")),
+            Some(TrailOptions::From(from)) => (Some(from.clone()), None, None),
+            Some(TrailOptions::Between(from, to)) => (Some(from.clone()), Some(to.clone()), None),
+            Some(TrailOptions::Longest(Length::Count)) => (None, None, Some("count")),
+            Some(TrailOptions::Longest(Length::Time)) => (None, None, Some("time")),
         };
         let roles: Vec<&str> = self.roles.iter().map(RoleName::as_str).collect();
         let all = [
             ("roles", Some(roles.join(",")).filter(|list| !list.is_empty())),
             ("nodes", Some(self.nodes.join(",")).filter(|list| !list.is_empty())),
             ("focus", self.focus.clone()),
-            ("way", way.filter(|_| has_focus).map(str::to_owned)),
+            ("direction", way.filter(|_| has_focus).map(str::to_owned)),
             ("steps", self.steps.filter(|_| has_focus).map(|steps| steps.to_string())),
             ("from", from),
             ("to", to),
             ("longest", longest.map(str::to_owned)),
-            ("target", self.target.map(|target| target.to_string())),
+            ("blueprint", self.blueprint.map(|target| target.to_string())),
             ("only", self.only_trail.then(|| "trail".to_owned())),
         ];
         all.into_iter().filter_map(|(word, said)| Some((word, said?))).collect()
@@ -2256,7 +2256,7 @@ impl GraphWish {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum TrailWish {
+pub enum TrailOptions {
     /// Start of a path whose end is not chosen yet. Nothing is marked.
     From(String),
     /// All paths between two vertices, by key.
@@ -2280,7 +2280,7 @@ pub enum Length {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum GraphWay {
+pub enum GraphDirection {
     /// Dependencies and dependents.
     #[default]
     Both,
@@ -2323,7 +2323,7 @@ mod tests {
             noderoles: Vec::new(),
             unchanged: 0,
         };
-        let side = Side { target: Some(BlueprintNumber(1)), submission: None, root: None };
+        let side = Side { blueprint: Some(BlueprintNumber(1)), review: None, root: None };
         Comparison {
             from: side.clone(),
             to: side,
@@ -2339,21 +2339,21 @@ mod tests {
             next: None,
             contents: Vec::new(),
             pins: Vec::new(),
-            deceiving: Deceiving::default(),
+            hidden_characters: HiddenCharacters::default(),
             names: Names {
                 deployments: (1..=7).map(|n| (id(n), name(n))).collect(),
                 ..Names::default()
             },
-            consequences: Consequences::default(),
+            impact: Impact::default(),
         }
     }
 
     #[test]
     fn opened_documents_merge_in_any_order() {
         let anchor = |n: u128| Anchor::Node(NodeId(Uuid::from_u128(n)));
-        let sets = |opened: &[u128], outdated: &[u128]| Opened {
+        let sets = |opened: &[u128], outdated: &[u128]| ViewedChanges {
             all: 3,
-            opened: opened.iter().map(|n| anchor(*n)).collect(),
+            viewed: opened.iter().map(|n| anchor(*n)).collect(),
             outdated: outdated.iter().map(|n| anchor(*n)).collect(),
         };
         let (earlier, later) = (sets(&[1], &[2, 3]), sets(&[1, 2], &[3]));
@@ -2415,8 +2415,13 @@ mod tests {
             new: None,
             text,
         };
-        let lines =
-            [LineMark::Kept, LineMark::Added, LineMark::Added, LineMark::Gap, LineMark::Removed];
+        let lines = [
+            LineMark::Unchanged,
+            LineMark::Added,
+            LineMark::Added,
+            LineMark::Gap,
+            LineMark::Removed,
+        ];
         let changed = FileText::Lines { lines: lines.map(line).into(), cut: false };
         let cut = FileText::Lines { lines: [LineMark::Removed].map(line).into(), cut: true };
         let value = |path: &str| Change {
@@ -2460,7 +2465,7 @@ mod tests {
                 file("10-a.sh", Mark::Changed, changed),
                 file("20-b.sh", Mark::Removed, cut),
                 file("30-c.bin", Mark::Added, FileText::Binary { old: None, new: Some(7) }),
-                file("40-d.sh", Mark::Changed, FileText::Left),
+                file("40-d.sh", Mark::Changed, FileText::NotCompared),
             ],
         }];
         let text = told.text();
@@ -2509,8 +2514,8 @@ mod tests {
         let rest = whole().page(first.next.as_ref(), 9).unwrap();
         assert_eq!((&rest.pins, rest.contents), (&vec![pin(3)], vec![content(3)]));
         assert!(rest.pins.iter().all(|pin| rest.names.deployments.contains_key(&pin.deployment)));
-        let since = SinceLook {
-            submission: ReviewId(2),
+        let since = ChangesSinceView {
+            review: ReviewId(2),
             before: Some(ReviewId(1)),
             same_effect: false,
             difference: whole().difference,
@@ -2527,8 +2532,8 @@ mod tests {
     #[test]
     fn since_last_view_is_paged_and_shift_limited() {
         let whole = comparison().difference;
-        let since = || SinceLook {
-            submission: ReviewId(2),
+        let since = || ChangesSinceView {
+            review: ReviewId(2),
             before: Some(ReviewId(1)),
             same_effect: false,
             difference: whole.clone(),
@@ -2549,7 +2554,7 @@ mod tests {
         let mut replanned = Replanned {
             before: ReviewId(1),
             after: None,
-            target: BlueprintNumber(2),
+            blueprint: BlueprintNumber(2),
             moved: Vec::new(),
             dropped: Vec::new(),
             same_effect: false,

@@ -19,7 +19,7 @@ use crate::console::{
     BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary,
     ProposalSummary, ReviewSummary, RunPage, RunSummary,
 };
-use crate::nodes::{Carried, CarriedPage, LookPage, LookView};
+use crate::nodes::{HealthCheckPage, HealthCheckView, NodeNoderole, NodeNoderolePage};
 use crate::people::{PersonPage, PersonView};
 use crate::reviews::{ProposalPage, ReviewPage};
 use crate::values::{ResultLine, ResultLines};
@@ -288,8 +288,8 @@ macro_rules! paged {
 paged! {
     DeploymentPage: deployments of DeploymentSummary,
     NodePage: nodes of NodeSummary,
-    CarriedPage: noderoles of Carried,
-    LookPage: looks of LookView,
+    NodeNoderolePage: noderoles of NodeNoderole,
+    HealthCheckPage: health_checks of HealthCheckView,
     ResultLines: results of ResultLine,
     RunPage: runs of RunSummary,
     CatalogPage: versions of BarclampVersion,
@@ -358,8 +358,8 @@ sort! {
 }
 
 sort! {
-    ProposalSort, Order::descending(Self::Opened), {
-        Opened "opened" [Number],
+    ProposalSort, Order::descending(Self::Created), {
+        Created "created" [Number],
         Deployment "deployment" [Text, Number],
     }
 }
@@ -374,7 +374,7 @@ sort! {
         /// Number of steps in ERROR.
         Errors "errors" [Number, Text],
         /// Number of the blueprint that last changed the deployment.
-        Target "target" [Number, Text],
+        Blueprint "blueprint" [Number, Text],
     }
 }
 
@@ -407,7 +407,7 @@ sort! {
     WorkerSort, Order::descending(Self::Started), {
         Started "started" [Number, Text],
         /// Time of the last heartbeat.
-        Heard "heard" [Number, Text],
+        Heartbeat "heartbeat" [Number, Text],
         Name "name" [Text],
     }
 }
@@ -500,7 +500,7 @@ pub struct NodesWanted {
 #[serde(rename_all = "snake_case")]
 pub enum DeploymentState {
     /// On hold: no runs start.
-    Held,
+    OnHold,
     /// A proposal is open.
     Proposed,
     /// The open proposal is submitted for review.
@@ -515,11 +515,11 @@ pub enum DeploymentState {
 
 impl DeploymentState {
     pub const EVERY: [Self; 6] =
-        [Self::Held, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
+        [Self::OnHold, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Held => "held",
+            Self::OnHold => "on_hold",
             Self::Proposed => "proposed",
             Self::Review => "review",
             Self::Error => "error",
@@ -550,7 +550,7 @@ pub struct DeploymentsWanted {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct TargetsWanted {
+pub struct BlueprintsWanted {
     /// Name of a deployment that the blueprint changed.
     pub deployment: String,
     /// Sort order. Default: newest first.

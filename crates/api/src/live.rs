@@ -27,7 +27,7 @@ pub enum Topic {
     /// A run and the growth of its log.
     Run(RunId),
     Proposal(ProposalId),
-    Submission(ReviewId),
+    Review(ReviewId),
     /// All changes of the list of reviews.
     Reviews,
     /// All changes of the list of nodes.
@@ -35,7 +35,7 @@ pub enum Topic {
     /// All changes of the list of runs: starts and ends, without the growth of logs.
     Runs,
     /// New blueprints and new versions in the catalog, which are the base of proposals.
-    Targets,
+    Blueprints,
 }
 
 impl fmt::Display for Topic {
@@ -44,11 +44,11 @@ impl fmt::Display for Topic {
             Self::Deployment(id) => write!(f, "deployment:{id}"),
             Self::Run(id) => write!(f, "run:{id}"),
             Self::Proposal(id) => write!(f, "proposal:{id}"),
-            Self::Submission(id) => write!(f, "submission:{id}"),
+            Self::Review(id) => write!(f, "review:{id}"),
             Self::Reviews => f.write_str("reviews"),
             Self::Nodes => f.write_str("nodes"),
             Self::Runs => f.write_str("runs"),
-            Self::Targets => f.write_str("targets"),
+            Self::Blueprints => f.write_str("blueprints"),
         }
     }
 }
@@ -56,8 +56,8 @@ impl fmt::Display for Topic {
 /// An unknown topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown topic {0:?}, use reviews, nodes, runs, targets, deployment:ID, run:ID, proposal:ID or \
-     submission:ID"
+    "unknown topic {0:?}, use reviews, nodes, runs, blueprints, deployment:ID, run:ID, \
+     proposal:ID or review:ID"
 )]
 pub struct UnknownTopic(String);
 
@@ -69,8 +69,8 @@ impl FromStr for Topic {
             "deployment" => id.parse().ok().map(Self::Deployment),
             "run" => id.parse().ok().map(Self::Run),
             "proposal" => id.parse().ok().map(Self::Proposal),
-            "submission" => id.parse().ok().map(Self::Submission),
-            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Targets]
+            "review" => id.parse().ok().map(Self::Review),
+            _ => [Self::Reviews, Self::Nodes, Self::Runs, Self::Blueprints]
                 .into_iter()
                 .find(|t| t.to_string() == text),
         };
@@ -109,14 +109,14 @@ pub enum Live {
         version: i32,
     },
     /// A review got a verdict or a comment, or was replaced.
-    Submission {
+    Review {
         /// Review number.
-        submission: ReviewId,
+        review: ReviewId,
     },
     /// A blueprint was committed.
-    Target {
+    Blueprint {
         /// Blueprint number.
-        target: BlueprintNumber,
+        blueprint: BlueprintNumber,
     },
     /// Barclamp versions were imported.
     Catalog,
@@ -154,11 +154,11 @@ mod tests {
             Topic::Deployment(deployment),
             Topic::Run(RunId(3)),
             Topic::Proposal(ProposalId(4)),
-            Topic::Submission(ReviewId(5)),
+            Topic::Review(ReviewId(5)),
             Topic::Reviews,
             Topic::Nodes,
             Topic::Runs,
-            Topic::Targets,
+            Topic::Blueprints,
         ] {
             assert_eq!(topic.to_string().parse(), Ok(topic));
         }

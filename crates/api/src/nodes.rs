@@ -29,9 +29,9 @@ pub struct NodeView {
     /// Whether the node is in no blueprint.
     pub record: bool,
     /// Health and availability.
-    pub life: Life,
+    pub status: NodeStatus,
     /// Connection to the node.
-    pub way: Way,
+    pub connection: NodeConnection,
     /// MAC addresses of the network interfaces.
     pub macs: Vec<String>,
     /// Serial number.
@@ -43,15 +43,15 @@ pub struct NodeView {
     /// Time when the node was added.
     pub added: At,
     /// Latest health checks, newest first. Empty for a local folder.
-    pub looks: Vec<LookView>,
+    pub health_checks: Vec<HealthCheckView>,
     /// Noderoles of the node, in execution order.
-    pub noderoles: Vec<Carried>,
+    pub noderoles: Vec<NodeNoderole>,
     /// Whether the node has more noderoles. Use the list of noderoles to get all.
     pub more_noderoles: bool,
     /// Latest runs, newest first.
     pub runs: Vec<RunSummary>,
     /// Facts about the node, by source.
-    pub facts: Vec<FactsOf>,
+    pub facts: Vec<NodeFacts>,
     /// Latest reports of the node, newest first.
     pub reports: Vec<ReportView>,
     /// Tokens of the node, valid ones first.
@@ -65,7 +65,7 @@ pub struct NodeView {
 /// Health and availability of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Life {
+pub struct NodeStatus {
     /// Whether the node is alive.
     pub alive: bool,
     /// Time of the last change of `alive`, or null if no health check ever reached the node.
@@ -74,11 +74,11 @@ pub struct Life {
     pub seen: Option<At>,
     /// Number of successive health checks that contradict `alive`. A report of the node counts as
     /// all but the last check that a change needs.
-    pub against: u32,
+    pub contradicting: u32,
     /// Number of contradicting health checks that changes `alive`.
-    pub enough: u32,
+    pub threshold: u32,
     /// The maintenance of the node, or null if steps may start on it.
-    pub unavailable: Option<OutOfService>,
+    pub maintenance: Option<Maintenance>,
     /// Phase of the node's join: `none`, `welcomed`, ... `confirmed`. Runs start only on confirmed
     /// nodes.
     pub joined: String,
@@ -93,7 +93,7 @@ pub struct Life {
 /// Maintenance of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct OutOfService {
+pub struct Maintenance {
     /// The person who started the maintenance.
     pub by: Option<String>,
     /// Start of the maintenance.
@@ -105,7 +105,7 @@ pub struct OutOfService {
 /// Connection to a node. It contains no secrets: workers resolve the name of the private key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Way {
+pub struct NodeConnection {
     /// `local` or `ssh`.
     pub transport: String,
     /// The folder that is the node's root file system.
@@ -143,13 +143,13 @@ pub struct TriedAddress {
     /// Whether the login succeeded.
     pub reached: bool,
     /// Reason of the failure.
-    pub said: String,
+    pub error: String,
 }
 
 /// Result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LookView {
+pub struct HealthCheckView {
     /// Time of the health check.
     pub at: At,
     /// Whether the login succeeded.
@@ -158,7 +158,7 @@ pub struct LookView {
     /// failed.
     pub address: String,
     /// Reason of the failure, or a problem on the node.
-    pub said: String,
+    pub message: String,
     /// All addresses that were tried, in order. For a reused connection, its address.
     pub tried: Vec<TriedAddress>,
     /// Duration in milliseconds.
@@ -178,7 +178,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct LooksWanted {
+pub struct HealthChecksWanted {
     /// Only successful (`true`) or only failed (`false`) health checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<bool>,
@@ -195,9 +195,9 @@ pub struct LooksWanted {
 /// A page of health checks, newest first by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LookPage {
+pub struct HealthCheckPage {
     /// The health checks.
-    pub looks: Vec<LookView>,
+    pub health_checks: Vec<HealthCheckView>,
     /// Cursor of the next page (`before`), or null on the last page. Gantry stores the last 50
     /// health checks of a node.
     pub next: Option<Cursor>,
@@ -214,7 +214,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct CarriedWanted {
+pub struct NodeNoderolesWanted {
     /// State of the noderole's step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<StepState>,
@@ -231,9 +231,9 @@ pub struct CarriedWanted {
 /// A page of a node's noderoles, in execution order by default.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CarriedPage {
+pub struct NodeNoderolePage {
     /// The noderoles.
-    pub noderoles: Vec<Carried>,
+    pub noderoles: Vec<NodeNoderole>,
     /// Cursor of the next page (`after`), or null on the last page.
     pub next: Option<Cursor>,
 }
@@ -241,7 +241,7 @@ pub struct CarriedPage {
 /// A noderole of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Carried {
+pub struct NodeNoderole {
     /// Id of the noderole.
     pub id: NoderoleId,
     /// The role.
@@ -261,7 +261,7 @@ pub struct Carried {
 /// Facts about a node from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FactsOf {
+pub struct NodeFacts {
     /// `node` for the node itself, or `role` and the name of a role.
     pub source: String,
     /// The facts, as JSON.
@@ -281,7 +281,7 @@ pub struct ReportView {
     /// `startup`, `shutdown`, `bootenv` or `facts`.
     pub kind: String,
     /// Boot id, or the name of a boot environment.
-    pub said: String,
+    pub value: String,
     /// Name of the token that the node used.
     pub token: String,
     /// Address that the report came from.
@@ -299,7 +299,7 @@ pub struct NodeToken {
     /// The person who created it.
     pub by: Option<String>,
     /// Time of creation.
-    pub made: At,
+    pub created: At,
     /// Time of expiry.
     pub expires: At,
     /// Time of the last use, rounded to the minute.
@@ -307,13 +307,13 @@ pub struct NodeToken {
     /// Time when the token was revoked.
     pub revoked: Option<At>,
     /// Whether the token is valid.
-    pub holds: bool,
+    pub valid: bool,
 }
 
 /// A new token. Its secret value is shown only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MintedToken {
+pub struct CreatedNodeToken {
     /// Id of the token.
     pub id: Uuid,
     /// The secret value.
@@ -363,7 +363,7 @@ pub struct NodeChange {
     pub hints: Option<Value>,
     /// Connection to the node.
     #[serde(default)]
-    pub way: Option<WayChange>,
+    pub connection: Option<WayChange>,
 }
 
 pub use engine::cluster::ConnectionChange as WayChange;
@@ -371,12 +371,12 @@ pub use engine::cluster::ConnectionChange as WayChange;
 impl NodeView {
     /// Removes the parts of the connection and the hints that equal the current values.
     pub fn differing(&self, change: NodeChange) -> NodeChange {
-        let ssh = self.way.ssh.as_ref();
+        let ssh = self.connection.ssh.as_ref();
         fn other<T: PartialEq>(new: Option<T>, now: Option<&T>) -> Option<T> {
             new.filter(|new| Some(new) != now)
         }
-        let way = change.way.map(|way| WayChange {
-            root: other(way.root, Some(&self.way.root)),
+        let way = change.connection.map(|way| WayChange {
+            root: other(way.root, Some(&self.connection.root)),
             addresses: other(way.addresses, ssh.map(|ssh| &ssh.addresses)),
             port: other(way.port, ssh.map(|ssh| &ssh.port)),
             user: other(way.user, ssh.map(|ssh| &ssh.user)),
@@ -385,7 +385,7 @@ impl NodeView {
             host_key: other(way.host_key, ssh.map(|ssh| &ssh.host_key)),
         });
         NodeChange {
-            way: way.filter(|way| !way.is_empty()),
+            connection: way.filter(|way| !way.is_empty()),
             hints: other(change.hints, Some(&self.hints)),
             ..change
         }
@@ -396,7 +396,7 @@ impl NodeChange {
     /// The edits that propose the change of a node in a blueprint. The description and the hardware
     /// are in no document, so they are left out.
     pub fn edits(&self, node: NodeId) -> Vec<Edit> {
-        let way = self.way.clone().filter(|way| !way.is_empty());
+        let way = self.connection.clone().filter(|way| !way.is_empty());
         let connection = way.map(|connection| Edit::SetConnection { node, connection });
         let hints = self.hints.clone().map(|hints| Edit::SetHints { node, hints });
         connection.into_iter().chain(hints).collect()

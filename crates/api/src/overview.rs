@@ -5,9 +5,9 @@ use engine::ids::{BlueprintNumber, DeploymentName, PolicyNumber, ReviewId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
-use crate::console::{StateCounts, TargetSummary};
-use crate::reviews::Waiting;
-use crate::waiting::WaitingGroup;
+use crate::console::{BlueprintSummary, StateCounts};
+use crate::reviews::ReviewCount;
+use crate::waiting::PendingGroup;
 
 /// Maximum number of commits in an overview.
 pub const MAX_COMMITS: usize = 5;
@@ -17,7 +17,7 @@ pub const MAX_COMMITS: usize = 5;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Overview {
     /// Number of the newest blueprint.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
     /// Whether execution is on.
     pub enabled: bool,
     /// Deployments by state.
@@ -27,13 +27,13 @@ pub struct Overview {
     /// Steps by state.
     pub steps: StateCounts,
     /// Pending steps by reason, each with the first step. Reasons without steps are left out.
-    pub stuck: Vec<WaitingGroup>,
+    pub stuck: Vec<PendingGroup>,
     /// Reviews that need your action.
-    pub reviews: Waiting,
+    pub reviews: ReviewCount,
     /// Number of open reviews. The count stops at 1,000.
     pub open_reviews: i64,
     /// Latest commits, newest first.
-    pub commits: Vec<TargetSummary>,
+    pub commits: Vec<BlueprintSummary>,
     /// Queued and running runs.
     pub queue: QueueTally,
     /// Workers that are alive.
@@ -77,7 +77,7 @@ pub struct FirstSteps {
     /// The deployment that they edited last, or one to start with.
     pub deployment: Option<DeploymentName>,
     /// The review that they submitted last.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
 }
 
 impl FirstSteps {
@@ -94,7 +94,7 @@ pub struct DeploymentTally {
     /// All deployments.
     pub all: i64,
     /// Deployments on hold.
-    pub held: i64,
+    pub on_hold: i64,
     /// Deployments with an open proposal.
     pub proposed: i64,
 }
@@ -146,20 +146,20 @@ pub struct PolicyView {
     /// The person who changed the policy, or null for the initial policy.
     pub by: Option<String>,
     /// The blueprint that introduced the policy.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
 }
 
 /// Progress of the actual state toward the desired state of a blueprint or deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum Progress {
     /// All steps of the blueprint are applied, except those that a later blueprint changed. For a
     /// deployment, all its steps are applied.
     Converged,
     /// Steps run, or will run without human action, even for other blueprints. A missing worker or
     /// node can come back.
-    UnderWay,
+    InProgress,
     /// The rest needs human action: a failed step blocks others, a deployment is on hold, or
     /// execution is off.
     Stuck,
@@ -168,11 +168,11 @@ pub enum Way {
 /// A blueprint with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TargetView {
+pub struct BlueprintView {
     /// The blueprint.
-    pub target: TargetSummary,
+    pub blueprint: BlueprintSummary,
     /// Progress.
-    pub way: Way,
+    pub progress: Progress,
     /// Steps that this blueprint changed and no later one did, by state.
     pub steps: StateCounts,
     /// Number of these steps that are applied.
@@ -182,11 +182,11 @@ pub struct TargetView {
 /// Progress of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DeploymentWay {
+pub struct DeploymentProgress {
     /// Name of the deployment.
     pub deployment: DeploymentName,
     /// Progress. A deployment without steps is converged.
-    pub way: Way,
+    pub progress: Progress,
     /// Steps of the deployment, by state.
     pub steps: StateCounts,
 }
@@ -195,7 +195,7 @@ pub struct DeploymentWay {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct TargetWanted {
+pub struct BlueprintWanted {
     /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
     #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
     pub wait: u8,

@@ -188,7 +188,7 @@ pub struct PasskeyView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct PasskeyWish {
+pub struct PasskeyRequest {
     /// Name, for example the device's, at most 64 characters.
     pub name: String,
     /// The browser's answer to the options: `PublicKeyCredential.toJSON()` of
@@ -261,7 +261,7 @@ pub struct PersonPage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct PersonWish {
+pub struct PersonRequest {
     /// Short name: lower case letters, digits, `.`, `_`, `@`, `-`. Names are never reused.
     pub name: String,
     /// Kind of the account.
@@ -276,7 +276,7 @@ pub struct PersonWish {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct GrantsWish {
+pub struct GrantsRequest {
     /// All permissions.
     pub grants: Vec<Grant>,
 }
@@ -284,27 +284,27 @@ pub struct GrantsWish {
 /// A one-time sign-in link, shown only once. It signs in anyone who opens it as this person.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LinkMade {
+pub struct OneTimeLink {
     /// Path and query, relative to the server's address.
     pub link: String,
     /// Lifetime in minutes.
     pub minutes: u64,
 }
 
-impl fmt::Debug for LinkMade {
+impl fmt::Debug for OneTimeLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LinkMade").field("minutes", &self.minutes).finish_non_exhaustive()
+        f.debug_struct("OneTimeLink").field("minutes", &self.minutes).finish_non_exhaustive()
     }
 }
 
 /// A person who was added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PersonMade {
+pub struct CreatedPerson {
     /// Id of the person.
     pub id: PersonId,
     /// The first sign-in link, or null for a service account.
-    pub link: Option<LinkMade>,
+    pub link: Option<OneTimeLink>,
 }
 
 /// One of your sessions.
@@ -314,7 +314,7 @@ pub struct SessionView {
     /// Id to end the session with. It is no credential.
     pub id: Uuid,
     /// Whether this is the session of the request.
-    pub this: bool,
+    pub current: bool,
     /// Start of the session.
     pub since: At,
     /// Time of the last use, rounded to the minute.
@@ -369,7 +369,7 @@ pub struct MyAccount {
     /// Id of the token that authenticated the request.
     pub token: Option<Uuid>,
     /// Whether you need the current password to set a new one.
-    pub asks_old: bool,
+    pub requires_old_password: bool,
     /// Your sessions, newest first.
     pub sessions: Vec<SessionView>,
     /// Resets of your sign-in by admins that you have not dismissed, newest first.
@@ -391,7 +391,7 @@ pub struct MyAccount {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct PasswordWish {
+pub struct PasswordRequest {
     /// The current password, if there is one.
     #[serde(default)]
     pub old: Option<Password>,
@@ -411,7 +411,7 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct TokenWish {
+pub struct TokenRequest {
     /// Name that says what the token is for.
     pub name: String,
     /// Lifetime in days.
@@ -437,7 +437,7 @@ pub fn default_days() -> u32 {
 /// A new token. Its secret value is shown only once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TokenMade {
+pub struct CreatedToken {
     /// Id to revoke the token with.
     pub id: Uuid,
     /// The secret value, for the header `Authorization: Bearer gantry_...`.
@@ -446,9 +446,9 @@ pub struct TokenMade {
     pub expires: At,
 }
 
-impl fmt::Debug for TokenMade {
+impl fmt::Debug for CreatedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenMade")
+        f.debug_struct("CreatedToken")
             .field("id", &self.id)
             .field("expires", &self.expires)
             .finish_non_exhaustive()
@@ -480,15 +480,15 @@ pub struct TokenView {
     /// Time when the token was revoked.
     pub revoked: Option<At>,
     /// Whether the token is valid.
-    pub holds: bool,
+    pub valid: bool,
 }
 
 sort! {
-    TokenSort, Order::descending(Self::Holds), {
+    TokenSort, Order::descending(Self::Valid), {
         /// Valid tokens first, then by time of creation.
-        Holds "holds" [Number, Number, Text],
+        Valid "valid" [Number, Number, Text],
         /// Time of creation.
-        CreatedResult "made" [Number, Text],
+        Created "created" [Number, Text],
         Name "name" [Text, Text],
     }
 }
@@ -503,7 +503,7 @@ pub struct TokensWanted {
     pub person: Option<PersonId>,
     /// Only valid (`true`) or only invalid (`false`) tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub holds: Option<bool>,
+    pub valid: Option<bool>,
     /// Sort order. Default: valid tokens first.
     pub sort: Order<TokenSort>,
     /// Cursor: the `next` value of the previous page.
@@ -527,10 +527,10 @@ mod tests {
 
     #[test]
     fn debug_output_hides_credentials() {
-        let link = LinkMade { link: "/sign-in#token=hush".into(), minutes: 15 };
-        let token = TokenMade { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
+        let link = OneTimeLink { link: "/sign-in#token=hush".into(), minutes: 15 };
+        let token = CreatedToken { id: Uuid::nil(), token: "hush".into(), expires: At(0) };
         let password =
-            PasswordWish { old: Some(Password::typed("hush")), new: Password::typed("hush") };
+            PasswordRequest { old: Some(Password::typed("hush")), new: Password::typed("hush") };
         let printed = format!("{link:?} {token:?} {password:?}");
         assert!(!printed.contains("hush"), "{printed}");
     }

@@ -44,7 +44,7 @@ impl Whose {
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Fate {
+pub enum ReviewStateFilter {
     /// Open reviews: the newest of each open proposal.
     #[default]
     Open,
@@ -56,7 +56,7 @@ pub enum Fate {
     Any,
 }
 
-impl Fate {
+impl ReviewStateFilter {
     pub const EVERY: [Self; 4] = [Self::Open, Self::Committed, Self::Discarded, Self::Any];
 
     pub fn as_str(self) -> &'static str {
@@ -77,7 +77,7 @@ pub struct ReviewsWanted {
     /// The reader's part in the review. Default: all reviews.
     pub whose: Whose,
     /// Outcome of the review. Default: open reviews.
-    pub fate: Fate,
+    pub state: ReviewStateFilter,
     /// Name of the deployment. Empty matches all.
     pub deployment: String,
     /// Part of the title, case-insensitive. Empty matches all.
@@ -133,14 +133,14 @@ pub struct ProposalPage {
 /// Number of reviews that need a person's action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Waiting {
+pub struct ReviewCount {
     /// Minimum number.
     pub count: usize,
     /// Whether there may be more that are not counted or evaluated yet.
     pub more: bool,
 }
 
-impl std::fmt::Display for Waiting {
+impl std::fmt::Display for ReviewCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}{}", self.count, if self.more { "+" } else { "" })
     }
@@ -155,14 +155,14 @@ mod tests {
         for whose in Whose::EVERY {
             assert_eq!(serde_json::to_value(whose).unwrap(), whose.as_str());
         }
-        for fate in Fate::EVERY {
+        for fate in ReviewStateFilter::EVERY {
             assert_eq!(serde_json::to_value(fate).unwrap(), fate.as_str());
         }
     }
 
     #[test]
     fn inexact_count_has_a_plus_sign() {
-        assert_eq!(Waiting { count: 100, more: true }.to_string(), "100+");
-        assert_eq!(Waiting { count: 3, more: false }.to_string(), "3");
+        assert_eq!(ReviewCount { count: 100, more: true }.to_string(), "100+");
+        assert_eq!(ReviewCount { count: 3, more: false }.to_string(), "3");
     }
 }

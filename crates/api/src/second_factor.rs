@@ -66,7 +66,7 @@ impl SecondFactor {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct FactorWish {
+pub struct FactorRequest {
     /// The six-digit code that the authenticator app shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
@@ -80,7 +80,7 @@ pub struct FactorWish {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct CodeWish {
+pub struct CodeRequest {
     /// The six-digit code that the authenticator app shows.
     pub code: Code,
 }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(Code::entered(" ".repeat(40) + "123456").digits(), None);
         assert!(!format!("{:?}", Code::entered("123456")).contains("123"));
         let refused =
-            serde_json::from_str::<CodeWish>(r#"{"code": 123456}"#).expect_err("a refusal");
+            serde_json::from_str::<CodeRequest>(r#"{"code": 123456}"#).expect_err("a refusal");
         assert!(!refused.to_string().contains("123456"), "{refused}");
     }
 }

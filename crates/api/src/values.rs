@@ -34,7 +34,7 @@ pub struct ValueView {
     pub path: String,
     /// The value as text, with secrets masked, at most 500 characters.
     pub value: String,
-    /// `template`, `profile`, `deployment_role`, `system`, `wall` or `user`.
+    /// `template`, `profile`, `deployment_role`, `system`, `output` or `user`.
     pub layer: String,
     /// Description of the layer and its owner.
     pub source: String,
@@ -59,7 +59,7 @@ pub struct SetBy {
     /// Time of the edit.
     pub at: At,
     /// The blueprint that applied the edit.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
 }
 
 /// A page of values, sorted by path.
@@ -112,7 +112,7 @@ pub struct ResultLine {
     /// `succeeded`, `failed`, `cancelled` or `late`.
     pub outcome: String,
     /// The blueprint that the run executed.
-    pub target: BlueprintNumber,
+    pub blueprint: BlueprintNumber,
     /// Time when the run ended.
     pub at: At,
     /// The result as JSON text, with secrets masked, at most 500 characters. A shortened result

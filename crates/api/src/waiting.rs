@@ -28,7 +28,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct WaitingWanted {
+pub struct PendingWanted {
     /// Name of the deployment. Empty matches all.
     pub deployment: String,
     /// Name or id of the node. Empty matches all.
@@ -45,9 +45,9 @@ pub struct WaitingWanted {
 /// A page of pending steps.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WaitingPage {
+pub struct PendingPage {
     /// Pending steps by reason. Reasons without steps are left out.
-    pub groups: Vec<WaitingGroup>,
+    pub groups: Vec<PendingGroup>,
     /// Cursor of the next page of the reason (`after`), or null on the last page.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub next: Option<Cursor>,
@@ -56,25 +56,25 @@ pub struct WaitingPage {
 /// Steps that are pending for the same reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WaitingGroup {
+pub struct PendingGroup {
     /// Pending reason.
     pub reason: Wait,
     /// The reason as text.
     pub heading: String,
     /// The action or event that ends the wait.
-    pub frees: String,
+    pub resolution: String,
     /// Number of steps among the first 10,000 of each state, in sort order. Null on later pages.
     pub count: Option<i64>,
     /// Whether there may be more than were counted.
     pub more: bool,
     /// The first steps or the page, in sort order.
-    pub steps: Vec<WaitingStep>,
+    pub steps: Vec<PendingStep>,
 }
 
 /// A pending step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WaitingStep {
+pub struct PendingStep {
     /// Id of the noderole.
     pub noderole: NoderoleId,
     /// The role.
@@ -93,16 +93,16 @@ pub struct WaitingStep {
     /// Time of the last change of the state.
     pub since: At,
     /// All pending reasons of the step, one sentence each.
-    pub says: Vec<String>,
+    pub reasons: Vec<String>,
     /// Things that can end the wait.
-    pub freed_by: Vec<Freeing>,
+    pub resolved_by: Vec<Resolver>,
 }
 
 /// Something to check or to change so that a step can run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case", tag = "what")]
-pub enum Freeing {
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Resolver {
     /// Another step.
     Step {
         /// The noderole of that step.

@@ -92,7 +92,7 @@ pub struct WorkerView {
     /// Number of runs that it executes at once.
     pub capacity: u32,
     /// Number of leased runs.
-    pub held: i64,
+    pub leased: i64,
     /// The oldest leased runs, oldest first, at most 20.
     pub runs: Vec<RunId>,
     /// Classes of jigs that it supports.
@@ -106,7 +106,7 @@ pub struct WorkerView {
     /// Start time.
     pub started: At,
     /// Time of the last heartbeat.
-    pub heard: At,
+    pub last_heartbeat: At,
     /// End of the lease.
     pub lease_until: At,
     /// Reason why it left.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use api::console::{NodeWish, SshWish};
+use api::console::{NodeRequest, SshRequest};
 use control::Control;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
@@ -94,8 +94,8 @@ fn fqdn(node: &Node) -> String {
     format!("{}.{DOMAIN}", node.name)
 }
 
-fn wish(node: &Node) -> NodeWish {
-    let ssh = SshWish {
+fn wish(node: &Node) -> NodeRequest {
+    let ssh = SshRequest {
         addresses: vec![node.address.to_string()],
         port: PORT,
         user: node.user.clone(),
@@ -103,5 +103,5 @@ fn wish(node: &Node) -> NodeWish {
         key_version: 1,
         host_key: node.host_key.clone(),
     };
-    NodeWish { ssh: Some(ssh), ..NodeWish::named(fqdn(node), node.root.to_string_lossy()) }
+    NodeRequest { ssh: Some(ssh), ..NodeRequest::named(fqdn(node), node.root.to_string_lossy()) }
 }

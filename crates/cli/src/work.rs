@@ -37,8 +37,8 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_WORKER_SWEEP", default_value = "5", value_parser = interval)]
     sweep: Duration,
     /// Health check interval, in seconds
-    #[arg(long, env = "GANTRY_WORKER_LOOKS", default_value = "10", value_parser = interval)]
-    looks: Duration,
+    #[arg(long, env = "GANTRY_WORKER_HEALTH_CHECK_INTERVAL", default_value = "10", value_parser = interval)]
+    health_check_interval: Duration,
     /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = serve::LOCAL_NODES_VARIABLE)]
@@ -60,7 +60,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         capacity: arguments.capacity,
         lease: arguments.lease,
         sweep: arguments.sweep,
-        looks: arguments.looks,
+        health_check_interval: arguments.health_check_interval,
         secrets: arguments.secrets,
         local_nodes: arguments.allow_loopback_nodes,
         max_running: arguments.max_running.unwrap_or(usual.max_running),

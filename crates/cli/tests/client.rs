@@ -182,13 +182,19 @@ impl House {
     /// Approves as bo and commits as ada. Returns the target.
     fn committed(&self, review: &str, more: &[&str]) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
-        self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["target"]
+        self.gantry(&[&["review", "commit", review, "--json"][..], more].concat()).json()["blueprint"]
             .to_string()
     }
 
     fn worker(&self) -> Worker {
-        let mut command =
-            self.command(&["worker", "--until-orphaned", "--sweep", "1", "--looks", "1"]);
+        let mut command = self.command(&[
+            "worker",
+            "--until-orphaned",
+            "--sweep",
+            "1",
+            "--health-check-interval",
+            "1",
+        ]);
         command.env("DATABASE_URL", self.database.worker_url()).env("GANTRY_LOG", "error");
         command.env("GANTRY_ALLOW_LOOPBACK_NODES", "true");
         command.env("GANTRY_WORKER_FOLDER", self.home.path().join("worker"));
@@ -553,7 +559,7 @@ async fn review_names_secrets_by_version() {
         "{page}"
     );
     assert!(json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
-    let used = &json["consequences"]["secrets"][0];
+    let used = &json["impact"]["secrets"][0];
     let first = json!({"$secret": "db/password", "version": 1});
     assert_eq!(
         (&used["change"], &used["secret"], &used["role"]),
@@ -569,7 +575,7 @@ async fn review_names_secrets_by_version() {
         "{page}"
     );
     assert!(json["risks"].as_array().unwrap().contains(&json!("secret")), "{json}");
-    let used = &json["consequences"]["secrets"][0];
+    let used = &json["impact"]["secrets"][0];
     let second = json!({"$secret": "db/password", "version": 2});
     assert_eq!(
         (&used["change"], &used["secret"], &used["was"]),
@@ -592,7 +598,7 @@ async fn sent_back_proposal_shows_reason_and_shift() {
     let submit = || {
         let answer =
             house.gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"]).json();
-        answer["submission"].to_string()
+        answer["review"].to_string()
     };
     let first = submit();
     house.gantry(&["node", "edit", "n3", "--root", "/srv/elsewhere/n3"]).ok();
@@ -624,7 +630,7 @@ async fn sent_back_proposal_shows_reason_and_shift() {
         "{review}"
     );
     let told = house.gantry(&["review", "show", &second, "--json"]).json();
-    assert_eq!(told["came_from"]["before"].to_string(), first);
+    assert_eq!(told["replaces"]["before"].to_string(), first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -664,7 +670,7 @@ async fn file_becomes_one_proposal_for_review() {
     );
     let review = house
         .gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"])
-        .json()["submission"]
+        .json()["review"]
         .to_string();
 
     house.gantry(&["review", "approve", &review]).no(5, "You wrote part of this change");
@@ -672,7 +678,7 @@ async fn file_becomes_one_proposal_for_review() {
     assert_eq!(serde_json::from_str::<Value>(&problem.err).unwrap()["status"], 403);
     house.gantry(&["review", "commit", &review]).no(5, "approval");
     assert!(house.gantry(&["review", "show", &review]).ok().contains("can approve: bo"));
-    let consequences = house.gantry(&["review", "consequences", &review]).ok();
+    let consequences = house.gantry(&["review", "impact", &review]).ok();
     assert!(
         consequences.starts_with("Affects 2 nodes.") && !consequences.contains('{'),
         "{consequences}"
@@ -683,10 +689,10 @@ async fn file_becomes_one_proposal_for_review() {
     let node =
         house.gantry(&["node", "show", "n1", "--json"]).json()["id"].as_str().unwrap().to_owned();
     let anchor = format!("node/{node}");
-    assert!(bo(&["review", "opened", &review]).ok().starts_with("You have viewed 0 of "));
-    assert!(bo(&["review", "opened", &review, &anchor]).ok().contains(&format!("  {anchor}\n")));
-    bo(&["review", "opened", &review, "somewhere"]).no(5, "");
-    bo(&["review", "look", &review]).ok();
+    assert!(bo(&["review", "viewed", &review]).ok().starts_with("You have viewed 0 of "));
+    assert!(bo(&["review", "viewed", &review, &anchor]).ok().contains(&format!("  {anchor}\n")));
+    bo(&["review", "viewed", &review, "somewhere"]).no(5, "");
+    bo(&["review", "view", &review]).ok();
     let thread =
         bo(&["review", "comment", &review, "Why two?", "--json"]).json()["comment"].to_string();
     house.gantry(&["review", "reply", &thread, "One may fail."]).ok();
@@ -730,7 +736,7 @@ async fn file_becomes_one_proposal_for_review() {
     let proposal =
         house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "One app", "--json"];
-    let review = house.gantry(&submit).json()["submission"].to_string();
+    let review = house.gantry(&submit).json()["review"].to_string();
     house.gantry(&["review", "commit", &review]).no(5, "");
     house.committed(&review, &["--name", "web"]);
     assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
@@ -774,7 +780,7 @@ async fn open_proposal_is_joined_only_on_request() {
     by_token(&["bind", "n2", "app", "--in", "web"]).no(2, "has edits of ada");
     by_token(&["apply", "-f", &same]).ok();
     let open = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0].clone();
-    assert_eq!((&open["submission"], &open["authors"]), (&Value::Null, &json!(["ada"])), "{open}");
+    assert_eq!((&open["review"], &open["authors"]), (&Value::Null, &json!(["ada"])), "{open}");
 
     let made =
         by_token(&["apply", "-f", &more, "--submit", "--title", "Ours", "--join", "--json"]).json();
@@ -795,7 +801,7 @@ async fn connection_in_a_blueprint_is_proposed() {
     let proposal =
         house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "App", "--json"];
-    let review = house.gantry(&submit).json()["submission"].to_string();
+    let review = house.gantry(&submit).json()["review"].to_string();
     house.committed(&review, &[]);
     let elsewhere = ["node", "edit", "n1", "--root", "/srv/elsewhere"];
     house
@@ -805,12 +811,12 @@ async fn connection_in_a_blueprint_is_proposed() {
         house.gantry(&[&elsewhere[..], &["--propose", "--json"]].concat()).json()["proposal"]
             .to_string();
     let submit = ["proposal", "submit", &proposed, "--title", "Moved", "--json"];
-    let review = house.gantry(&submit).json()["submission"].to_string();
+    let review = house.gantry(&submit).json()["review"].to_string();
     let shown = house.gantry(&["review", "diff", &review]).ok();
     assert!(shown.contains("connection, root: ") && shown.contains("-> /srv/elsewhere"), "{shown}");
     house.committed(&review, &[]);
     assert_eq!(
-        house.gantry(&["node", "show", "n1", "--json"]).json()["way"]["root"],
+        house.gantry(&["node", "show", "n1", "--json"]).json()["progress"]["root"],
         "/srv/elsewhere"
     );
 }
@@ -848,7 +854,7 @@ async fn node_change_on_old_version_is_rejected() {
     house.gantry(&[&revoke[..], &[version("n1").as_str()]].concat()).ok();
     let listed = house.gantry(&["node", "token", "list", "n1", "--json"]).json();
     assert_eq!(
-        (listed[0]["id"].as_str(), &listed[0]["holds"]),
+        (listed[0]["id"].as_str(), &listed[0]["valid"]),
         (Some(token), &json!(false)),
         "{listed}"
     );
@@ -937,8 +943,8 @@ async fn invalid_file_opens_no_proposal() {
     house.gantry(&["converge", "wob"]).no(4, "did you mean web?");
     house.gantry(&["converge", "--all"]).no(4, "No deployment has noderoles");
     house.gantry(&["converge"]).no(2, "DEPLOYMENT");
-    house.gantry(&["converge", "--target", "1"]).no(4, "has no steps of its own");
-    house.gantry(&["converge", "--target", "99"]).no(4, "");
+    house.gantry(&["converge", "--blueprint", "1"]).no(4, "has no steps of its own");
+    house.gantry(&["converge", "--blueprint", "99"]).no(4, "");
     house.gantry(&["deployment", "show", "wob"]).no(4, "did you mean web?");
     house.gantry(&["node", "show", "n9"]).no(4, "Node n9 does not exist");
     house.gantry(&["review", "show", "99", "--json"]).no(4, "\"status\":404");
@@ -989,11 +995,11 @@ async fn watched_lists_are_paged_and_updated() {
     let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();
     assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(2));
     assert_eq!(
-        (&nodes["next"], &nodes["left_out"]),
+        (&nodes["next"], &nodes["omitted"]),
         (&Value::Null, &json!(1)),
         "a page is cut, and that is told"
     );
-    let targets = house.gantry(&["target", "list", "--json"]).json();
+    let targets = house.gantry(&["blueprint", "list", "--json"]).json();
     assert_eq!(targets["head"], json!(1), "all that REST answers: {targets}");
     let all = house.gantry(&["node", "list", "--all", "--json"]).json();
     assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
@@ -1013,12 +1019,12 @@ async fn watched_lists_are_paged_and_updated() {
     for words in [
         &["overview"][..],
         &["policy"],
-        &["waiting"],
-        &["waiting", "--sort", "-since"],
+        &["pending"],
+        &["pending", "--sort", "-since"],
         &["workers"],
         &["run", "list", "--since", "1h"],
-        &["target", "list"],
-        &["target", "show", "1"],
+        &["blueprint", "list"],
+        &["blueprint", "show", "1"],
         &["barclamp", "list"],
         &["audit", "list"],
         &["audit", "chain"],
@@ -1042,7 +1048,7 @@ async fn watched_lists_are_paged_and_updated() {
     let order = house.gantry(&["run", "list", "--sort", "nope"]).no(2, "unknown sort order");
     assert!(!order.err.contains("query parameters"), "without the part about the URL: {order:?}");
     house.gantry(&["review", "approve", "null"]).no(2, "The review must be a number");
-    house.gantry(&["target", "show", "first"]).no(2, "The target must be a number");
+    house.gantry(&["blueprint", "show", "first"]).no(2, "The blueprint must be a number");
     let wrong = house
         .gantry(&["run", "list", "--limit", "0", "--json"])
         .no(2, "must be a whole number of at least 1");
@@ -1070,7 +1076,7 @@ async fn watched_lists_are_paged_and_updated() {
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
 
     // The command ends when its reader is gone, even if nothing changes.
-    for words in [&["policy", "--watch"][..], &["target", "list", "--watch", "--json"]] {
+    for words in [&["policy", "--watch"][..], &["blueprint", "list", "--watch", "--json"]] {
         let (mut unread, mut lines) = watch(words);
         lines.next().unwrap().unwrap();
         drop(lines);
@@ -1109,14 +1115,14 @@ async fn converge_waits_and_log_is_shown() {
     for command in [
         ["converge", "web"].as_slice(),
         &["wait", "deployment", "web"],
-        &["converge", "--target", &target],
+        &["converge", "--blueprint", &target],
     ] {
         let held = house.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "need a person");
         assert!(held.out.contains("eployment web was put on hold by"), "{held:?}");
     }
     house.gantry(&["deployment", "release", "web", "--reason", "done"]).ok();
     house.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
-    assert!(house.gantry(&["converge", "--target", &target]).ok().contains("is converged"));
+    assert!(house.gantry(&["converge", "--blueprint", &target]).ok().contains("is converged"));
     assert!(house.gantry(&["converge", "--all"]).ok().contains("Deployment web is converged"));
     drop(worker);
 
@@ -1144,12 +1150,12 @@ async fn converge_waits_and_log_is_shown() {
         .gantry(&["logs", &run, "--since-byte", "99999"])
         .no(2, "99999 is after the end of the log");
     house.gantry(&["node", "list", "--sort", "colour"]).no(2, "unknown sort order");
-    house.gantry(&["waiting", "--reason", "zzz"]).no(2, "zzz");
+    house.gantry(&["pending", "--reason", "zzz"]).no(2, "zzz");
     assert_eq!(
-        house.gantry(&["waiting", "--reason", "failed"]).ok(),
+        house.gantry(&["pending", "--reason", "failed"]).ok(),
         "No pending steps with this reason.\n"
     );
-    house.gantry(&["waiting", "--sort", "colour"]).no(2, "unknown sort order");
+    house.gantry(&["pending", "--sort", "colour"]).no(2, "unknown sort order");
     house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();
     assert!(
@@ -1194,7 +1200,7 @@ async fn converge_waits_and_log_is_shown() {
     assert!(near.ok().contains("app on n1"), "{near:?}");
     house.gantry(&["deployment", "graph", "web", "--focus", "web:none"]).no(4, "");
     house.gantry(&["deployment", "graph", "web", "--steps", "2"]).no(2, "--focus");
-    let carriers = house.gantry(&["deployment", "carriers", "web", "app"]).ok();
+    let carriers = house.gantry(&["deployment", "noderoles", "web", "app"]).ok();
     assert!(carriers.contains("n1.house.example.com  ACTIVE"), "{carriers}");
     house.gantry(&["wait", "run", &run]).ok();
     house.gantry(&["logs", "999999"]).no(4, "");

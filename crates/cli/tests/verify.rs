@@ -33,7 +33,7 @@ async fn rows_unlike_their_documents_are_named() {
     let database = TestDatabase::new().await;
     let empty = verify(database.app_url(), &[]);
     assert_eq!(empty.status.code(), Some(1));
-    assert!(err(&empty).contains("has no target yet"), "{}", err(&empty));
+    assert!(err(&empty).contains("has no blueprint yet"), "{}", err(&empty));
 
     let web = DemoDeployment { name: DeploymentName::parse("web").unwrap(), roles: Vec::new() };
     let policy = Policy { approvals: 1, by_risk: Default::default(), ..Policy::default() };

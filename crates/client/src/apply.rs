@@ -20,8 +20,8 @@ use serde_json::{Map, Value, json};
 
 use api::catalog::{MAX_VERSIONS, RoleView};
 use api::console::{
-    AttribView, Board, BoardRole, Carriers, Chip, DraftedNoderole, MAX_NODES_WITH_ROLE,
-    NoderoleView, ProposalView, RoleChoice,
+    AttribView, Board, BoardNoderole, BoardRole, DraftedNoderole, MAX_NODES_WITH_ROLE,
+    NoderoleView, ProposalView, RoleChoice, RoleNoderoles,
 };
 
 use crate::address::{Query, part};
@@ -315,12 +315,12 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
             json!({"deployment": board.name, "changes": [], "proposal": null, "review": null}),
         );
     };
-    let review = match open.submission {
+    let review = match open.review {
         Some(review) => json!(review),
         None => submitted(server, open.id, &json!(open.version), submit)?,
     };
     if !output.json {
-        match open.submission {
+        match open.review {
             Some(review) => decided(client, open.id, review)?,
             None => follow(client, open.id, &review)?,
         }
@@ -333,7 +333,7 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
 /// Prints the state of an existing review, which may have verdicts already.
 fn decided(client: &Client, id: ProposalId, review: ReviewId) -> Outcome {
     let state_text =
-        match word(&client.server.get(&format!("/submissions/{review}"))?, "state").as_str() {
+        match word(&client.server.get(&format!("/reviews/{review}"))?, "state").as_str() {
             "waiting" => return follow(client, id, &json!(review)),
             "open" => "can be committed".to_owned(),
             other => format!("is {}", other.replace('_', " ")),
@@ -385,7 +385,7 @@ fn edited(server: &Server, open: Open, steps: &[Step]) -> Outcome<Value> {
 fn submitted(server: &Server, id: ProposalId, version: &Value, submit: &Submit) -> Outcome<Value> {
     let Some(title) = &submit.title else { return Ok(Value::Null) };
     let body = json!({"version": version, "title": title});
-    Ok(taken(&mut server.post(&format!("/proposals/{id}/submit"), body)?, "submission"))
+    Ok(taken(&mut server.post(&format!("/proposals/{id}/submit"), body)?, "review"))
 }
 
 /// Prints the next steps for a proposal.
@@ -504,7 +504,7 @@ fn present(
     for role in own_roles(board) {
         let named = declared.bindings.contains_key(&role.role);
         let carriers = if named { carriers(server, board, role)? } else { BTreeMap::new() };
-        let expects = ExpectedData { attribs: role.attribs.clone(), below: role.below.clone() };
+        let expects = ExpectedData { attribs: role.attribs.clone(), below: role.defaults.clone() };
         let there =
             CurrentRole { bindable: role.bindable, data: role.data.clone(), expects, carriers };
         roles.insert(role.role.clone(), there);
@@ -556,13 +556,13 @@ fn find_role<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
 }
 
 /// The node, unless the draft unbinds the role from it.
-fn stays(chip: Chip) -> Option<(NodeId, String)> {
-    (!chip.going).then_some((chip.node, chip.fqdn))
+fn stays(chip: BoardNoderole) -> Option<(NodeId, String)> {
+    (!chip.removed).then_some((chip.node, chip.fqdn))
 }
 
 /// Path of the list of a role's noderoles.
 fn nodes_with_role_path(board: &Board) -> String {
-    format!("/deployments/{}/carriers", part(board.name.as_str()))
+    format!("/deployments/{}/noderoles", part(board.name.as_str()))
 }
 
 /// The nodes among `nodes` that have a role. For few nodes, one request per node is cheaper than
@@ -573,7 +573,7 @@ fn nodes_having_role(
     role: &BoardRole,
     nodes: &BTreeMap<NodeId, String>,
 ) -> Outcome<BTreeSet<NodeId>> {
-    let pages = (role.chips.len() + role.more).div_ceil(MAX_NODES_WITH_ROLE);
+    let pages = (role.noderoles.len() + role.more).div_ceil(MAX_NODES_WITH_ROLE);
     if role.more == 0 || nodes.len() > pages {
         return Ok(carriers(server, board, role)?.into_keys().collect());
     }
@@ -582,8 +582,8 @@ fn nodes_having_role(
     for node in nodes.keys() {
         let query =
             Query::default().with("role", role.role.as_str()).with("node", node.to_string());
-        let found: Carriers = server.read(&query.behind(&place))?;
-        there.extend(found.chips.into_iter().filter_map(stays).map(|(node, _)| node));
+        let found: RoleNoderoles = server.read(&query.behind(&place))?;
+        there.extend(found.noderoles.into_iter().filter_map(stays).map(|(node, _)| node));
     }
     Ok(there)
 }
@@ -591,16 +591,16 @@ fn nodes_having_role(
 /// The nodes that have a role, with the draft's edits. The board has only the first of many.
 fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMap<NodeId, String>> {
     if role.more == 0 {
-        return Ok(role.chips.iter().cloned().filter_map(stays).collect());
+        return Ok(role.noderoles.iter().cloned().filter_map(stays).collect());
     }
     let place = nodes_with_role_path(board);
     let mut query = Query::default().with("role", role.role.as_str());
     let mut all = BTreeMap::new();
     loop {
-        let page: Carriers = server.read(&query.behind(&place))?;
+        let page: RoleNoderoles = server.read(&query.behind(&place))?;
         let last =
-            page.chips.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
-        all.extend(page.chips.into_iter().filter_map(stays));
+            page.noderoles.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
+        all.extend(page.noderoles.into_iter().filter_map(stays));
         match last {
             Some(last) => query = query.with("after", last),
             None => return Ok(all),

@@ -61,7 +61,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     /// The server's answer has an unexpected form. `expectation` describes it, for example
-    /// "expected a target".
+    /// "expected a blueprint".
     pub(crate) fn unlike(expectation: &str) -> Self {
         Self::Unreachable(format!(
             "The server's answer is invalid: {expectation}. Check that gantry and \

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use api::console::{
     DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts,
 };
-use api::overview::{DeploymentWay, TargetView, Way};
-use api::waiting::WaitingPage;
+use api::overview::{BlueprintView, DeploymentProgress, Progress};
+use api::waiting::PendingPage;
 
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
@@ -51,7 +51,7 @@ pub(crate) struct Wait {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Wait until the steps of a blueprint are applied
-    Target {
+    Blueprint {
         /// Number of the blueprint
         #[arg(value_parser = names::target)]
         number: i64,
@@ -114,14 +114,14 @@ pub(crate) struct TimeoutOption {
 #[derive(Debug, Args)]
 pub(crate) struct Converge {
     /// Names of deployments
-    #[arg(value_name = "DEPLOYMENT", required_unless_present_any = ["all", "target"])]
+    #[arg(value_name = "DEPLOYMENT", required_unless_present_any = ["all", "blueprint"])]
     deployments: Vec<String>,
     /// All deployments
-    #[arg(long, conflicts_with_all = ["deployments", "target"])]
+    #[arg(long, conflicts_with_all = ["deployments", "blueprint"])]
     all: bool,
     /// The steps of this blueprint instead of deployments
     #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::target)]
-    target: Option<i64>,
+    blueprint: Option<i64>,
     #[command(flatten)]
     most: TimeoutOption,
 }
@@ -277,7 +277,7 @@ impl Watcher {
 
 pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
     match &wait.what {
-        What::Target { number, most, .. } => target(client, *number, *most),
+        What::Blueprint { number, most, .. } => target(client, *number, *most),
         What::Run { id, most } => run(client, *id, *most),
         What::Review { id, wanted, most } => review(client, *id, *wanted, *most),
         What::Deployment { name, most, .. } => {
@@ -287,7 +287,7 @@ pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
 }
 
 pub(crate) fn converge(client: &Client, converge: &Converge) -> Outcome {
-    match converge.target {
+    match converge.blueprint {
         Some(number) => target(client, number, converge.most),
         None => deployments(client, &converge.deployments, converge.all, converge.most),
     }
@@ -298,14 +298,14 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
     let mut watch = Watcher::new(client, most, "");
     let mut deployment = None;
     loop {
-        let value = watch.ask(|server| server.get(&format!("/targets/{number}")))?;
+        let value = watch.ask(|server| server.get(&format!("/blueprints/{number}")))?;
         if let Some(value) = value {
-            let view: TargetView = parse_answer(&value, "expected a target")?;
+            let view: BlueprintView = parse_answer(&value, "expected a blueprint")?;
             watch.shows(&view.steps);
-            deployment = view.target.deployment;
+            deployment = view.blueprint.deployment;
             let has_no_steps = view.steps == StateCounts::default();
-            match view.way {
-                Way::Converged if has_no_steps => {
+            match view.progress {
+                Progress::Converged if has_no_steps => {
                     watch.end();
                     let why = format!(
                         "Blueprint {number} has no steps of its own. It changed none, or later \
@@ -313,7 +313,7 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
                     );
                     return Err(Failure::Nothing(why));
                 }
-                Way::Converged => {
+                Progress::Converged => {
                     watch.end();
                     return output.either(
                         &value,
@@ -323,14 +323,14 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
                         ),
                     );
                 }
-                Way::Stuck => {
+                Progress::Stuck => {
                     watch.end();
                     output.either(&value, &stuck(deployment.as_deref(), client)?)?;
                     return Err(Failure::Negative(format!(
                         "Blueprint {number} is stuck: all remaining steps need a person."
                     )));
                 }
-                Way::UnderWay => {}
+                Progress::InProgress => {}
             }
         }
         watch
@@ -343,7 +343,7 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
 fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
     let server = client.server.until(Instant::now().checked_add(REASONS_TIMEOUT));
-    let page: WaitingPage = server.read(&query.behind("/waiting"))?;
+    let page: PendingPage = server.read(&query.behind("/pending"))?;
     Ok(pending_text(&page, client.output).trim_end().to_owned())
 }
 
@@ -415,9 +415,9 @@ fn ended(view: &RunView) -> Outcome {
 
 fn review(client: &Client, id: ReviewId, wanted: ReviewCondition, most: TimeoutOption) -> Outcome {
     let output = client.output;
-    let mut watch = Watcher::new(client, most, &format!("submission:{id},reviews,targets"));
+    let mut watch = Watcher::new(client, most, &format!("review:{id},reviews,blueprints"));
     loop {
-        if let Some(value) = watch.ask(|server| server.get(&format!("/submissions/{id}")))? {
+        if let Some(value) = watch.ask(|server| server.get(&format!("/reviews/{id}")))? {
             let state: ReviewState = parse_answer(&value["state"], "expected a review")?;
             let state_text = crate::output::said(&value["state"]);
             watch.bar.set_message(state_text.clone());
@@ -456,16 +456,16 @@ fn is_empty(counts: &StateCounts) -> bool {
 
 /// Progress of the deployments whose counts do not show it: if all steps are active, none can be
 /// stuck. The server decides what is stuck, by one rule for blueprints and deployments.
-fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentWay>> {
+fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentProgress>> {
     let way = |one: &DeploymentSummary| match one.steps.active {
         active if (StateCounts { active, ..StateCounts::default() }) == one.steps => {
-            Ok(DeploymentWay {
+            Ok(DeploymentProgress {
                 deployment: one.name.clone(),
-                way: Way::Converged,
+                progress: Progress::Converged,
                 steps: one.steps,
             })
         }
-        _ => server.read(&format!("/deployments/{}/way", part(one.name.as_str()))),
+        _ => server.read(&format!("/deployments/{}/progress", part(one.name.as_str()))),
     };
     these.iter().map(way).collect()
 }
@@ -531,7 +531,7 @@ fn deployments(
                 add(&mut counts, &one.steps);
             }
             watch.shows(&counts);
-            if ways.iter().all(|one| one.way != Way::UnderWay) {
+            if ways.iter().all(|one| one.progress != Progress::InProgress) {
                 watch.end();
                 return settled(client, &ways);
             }
@@ -550,15 +550,15 @@ fn add(all: &mut StateCounts, more: &StateCounts) {
 }
 
 /// The result once nothing more happens without human action.
-fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
+fn settled(client: &Client, these: &[DeploymentProgress]) -> Outcome {
     let output = client.output;
-    let with = |way: Way| these.iter().filter(move |one| one.way == way);
-    let stuck_names: Vec<&str> = with(Way::Stuck).map(|one| one.deployment.as_str()).collect();
+    let with = |way: Progress| these.iter().filter(move |one| one.progress == way);
+    let stuck_names: Vec<&str> = with(Progress::Stuck).map(|one| one.deployment.as_str()).collect();
     if output.json {
-        let to_json = |one: &DeploymentWay| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.way == Way::Converged});
+        let to_json = |one: &DeploymentProgress| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.progress == Progress::Converged});
         output.json(&Value::Array(these.iter().map(to_json).collect()))?;
     } else {
-        for one in with(Way::Converged) {
+        for one in with(Progress::Converged) {
             output.line(&format!(
                 "Deployment {} is converged: {}.",
                 one.deployment,
@@ -573,7 +573,7 @@ fn settled(client: &Client, these: &[DeploymentWay]) -> Outcome {
     match stuck_names.as_slice() {
         [] => Ok(()),
         names => Err(Failure::Negative(format!(
-            "Stuck: {}. All remaining steps need a person: see `gantry waiting`. After a failed \
+            "Stuck: {}. All remaining steps need a person: see `gantry pending`. After a failed \
              run, use `gantry noderole retry`, or change the step.",
             names.join(", ")
         ))),
@@ -677,7 +677,7 @@ mod tests {
     fn deployment(name: &str, steps: StateCounts) -> DeploymentSummary {
         serde_json::from_value(
             json!({"id": uuid::Uuid::nil(), "name": name, "depth": 1, "nodes": 0, "steps": steps, "proposal": null,
-            "submission": null, "target": 1}),
+            "review": null, "blueprint": 1}),
         )
         .unwrap()
     }

@@ -9,7 +9,7 @@ use engine::counting::many;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use api::console::{GraphEdge, GraphTrail, GraphVertex, GraphView, Look};
+use api::console::{Appearance, GraphEdge, GraphTrail, GraphVertex, GraphView};
 
 use crate::address::Query;
 use crate::exit::Outcome;
@@ -31,7 +31,7 @@ pub(crate) struct GraphArgs {
     focus: Option<String>,
     /// Direction from the vertex: up for its dependencies, down for its dependents
     #[arg(long, value_parser = ["up", "down", "both"], requires = "focus")]
-    way: Option<String>,
+    direction: Option<String>,
     /// Maximum distance from the vertex, in edges
     #[arg(long, value_name = "N", requires = "focus", value_parser = names::from_one::<i64>)]
     steps: Option<i64>,
@@ -49,7 +49,7 @@ pub(crate) struct GraphArgs {
     only: Option<String>,
     /// Show a deployment's graph as of this blueprint
     #[arg(long, value_name = "N", value_parser = names::target)]
-    target: Option<i64>,
+    blueprint: Option<i64>,
     #[command(flatten)]
     again: WatchOption,
 }
@@ -60,13 +60,13 @@ impl GraphArgs {
             .with("roles", &self.roles)
             .with("nodes", &self.nodes)
             .with("focus", &self.focus)
-            .with("way", &self.way)
+            .with("direction", &self.direction)
             .with("steps", self.steps)
             .with("from", &self.from)
             .with("to", &self.to)
             .with("longest", &self.longest)
             .with("only", &self.only)
-            .with("target", self.target)
+            .with("blueprint", self.blueprint)
     }
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
 fn text(response: &Value, output: Paper) -> String {
     let Ok(told) = GraphView::deserialize(response) else { return outline(response) };
     let blueprint_text =
-        told.target.map(|target| format!(", in target {target}")).unwrap_or_default();
+        told.blueprint.map(|target| format!(", in blueprint {target}")).unwrap_or_default();
     let mut text = format!(
         "{} {}, {}, last wave {}{blueprint_text}\n",
         output.heading(&format!("{}:", told.deployment)),
         many(told.noderoles, "noderole"),
-        many(told.wires, "edge"),
+        many(told.total_edges, "edge"),
         told.waves
     );
     text += &told.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
@@ -100,8 +100,8 @@ fn text(response: &Value, output: Paper) -> String {
 fn trail(trail: &GraphTrail) -> String {
     let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
     let steps =
-        trail.way.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
-    format!("{}\n{}", plain(&trail.said), steps.collect::<String>())
+        trail.path.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
+    format!("{}\n{}", plain(&trail.summary), steps.collect::<String>())
 }
 
 /// One line per vertex, by wave.
@@ -135,7 +135,7 @@ fn table(graph: &GraphView) -> Table {
 
 /// Name of a vertex: `app on n1`, or `app (3)` for a folded role with three noderoles.
 fn name(vertex: &GraphVertex) -> String {
-    match &vertex.one {
+    match &vertex.noderole {
         Some(one) => format!("{} on {}", vertex.role, one.short),
         None => format!("{} ({})", vertex.role, vertex.members),
     }
@@ -150,7 +150,7 @@ fn waves(vertex: &GraphVertex) -> String {
 }
 
 fn marked(vertex: &GraphVertex) -> String {
-    match (vertex.on_trail, &vertex.one) {
+    match (vertex.on_trail, &vertex.noderole) {
         (0, _) => String::new(),
         (_, Some(_)) => "yes".to_owned(),
         (some, None) => format!("{some} of {}", vertex.members),
@@ -159,28 +159,28 @@ fn marked(vertex: &GraphVertex) -> String {
 
 /// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
 fn looks(vertex: &GraphVertex) -> String {
-    let status = |(status, count): &(Look, usize)| match vertex.one {
+    let status = |(status, count): &(Appearance, usize)| match vertex.noderole {
         Some(_) => word(*status).to_owned(),
         None => format!("{count} {}", word(*status)),
     };
-    vertex.looks.iter().map(status).collect::<Vec<_>>().join(", ")
+    vertex.appearances.iter().map(status).collect::<Vec<_>>().join(", ")
 }
 
-fn word(status: Look) -> &'static str {
+fn word(status: Appearance) -> &'static str {
     match status {
-        Look::State(state) => state.word(),
-        Look::Added => "added",
-        Look::Removed => "removed",
-        Look::Changed => "changed",
-        Look::Downstream => "depends on a change",
-        Look::Around => "unchanged",
+        Appearance::State(state) => state.word(),
+        Appearance::Added => "added",
+        Appearance::Removed => "removed",
+        Appearance::Changed => "changed",
+        Appearance::Downstream => "depends on a change",
+        Appearance::Around => "unchanged",
     }
 }
 
 /// A dependency. In the graph of a change, with the effect of the change on the edge.
 fn tie(edge: &GraphEdge, dependency: &GraphVertex) -> String {
     let name = name(dependency);
-    let change = match (edge.added, edge.gone, edge.count) {
+    let change = match (edge.added, edge.removed, edge.count) {
         (0, 0, _) => return name,
         (_, _, 0) => "removed".to_owned(),
         (added, 0, count) if added == count => "new".to_owned(),
@@ -208,13 +208,13 @@ mod tests {
         let members = if one.is_some() { 1 } else { 3 };
         let one = one.map(|short| json!({"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}));
         let role = key.split(':').next_back();
-        json!({"key": key, "role": role, "deployment": "web", "one": one, "members": members, "looks": looks, "waves": waves,
+        json!({"key": key, "role": role, "deployment": "web", "noderole": one, "members": members, "appearances": looks, "waves": waves,
             "on_trail": on_trail})
     }
 
     fn graph(vertices: &[Value], edges: &[Value], trail: Value) -> Value {
-        json!({"deployment": "web", "deployment_id": uuid::Uuid::nil(), "target": 3, "vertices": vertices, "edges": edges, "noderoles": 4,
-            "wires": 1, "waves": 2, "cut": "Too much\nfor one picture.", "trail": trail, "cursor": 1})
+        json!({"deployment": "web", "deployment_id": uuid::Uuid::nil(), "blueprint": 3, "vertices": vertices, "edges": edges, "noderoles": 4,
+            "total_edges": 1, "waves": 2, "cut": "Too much\nfor one picture.", "trail": trail, "cursor": 1})
     }
 
     #[test]
@@ -232,11 +232,11 @@ mod tests {
         let shown = graph(
             &[app, proxy],
             &[edge],
-            json!({"said": "The longest path.", "noderoles": 3, "way": way}),
+            json!({"summary": "The longest path.", "noderoles": 3, "path": way}),
         );
         assert_eq!(
             text(&shown, Paper::new(false)),
-            "web: 4 noderoles, 1 edge, last wave 2, in target 3\nToo much for one picture.\nThe \
+            "web: 4 noderoles, 1 edge, last wave 2, in blueprint 3\nToo much for one picture.\nThe \
              longest path.\n  proxy on n1, 12 ms\nWAVE  MARKED  ROLE         DEPLOYMENT  \
              STATE              DEPENDS ON   KEY\n0     yes     proxy on n1  web         \
              ACTIVE                          web:proxy\n1-2   2 of 3  app (3)      web         2 \
@@ -261,7 +261,7 @@ mod tests {
         let app = vertex("web:app", None, [1, 1], json!([["added", 2], ["around", 1]]), 0);
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([["changed", 1]]), 0);
         let said = |count: usize, added: usize, gone: usize| {
-            let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "gone": gone});
+            let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "removed": gone});
             text(&graph(&[app.clone(), proxy.clone()], &[edge], Value::Null), Paper::new(false))
         };
         assert!(

@@ -84,9 +84,9 @@ pub enum Command {
     Review(plans::Review),
     /// Show and compare blueprints
     #[command(subcommand)]
-    Target(plans::Target),
+    Blueprint(plans::Blueprint),
     /// Show pending steps, with the reason and the action that resolves it
-    Waiting(overview::Waiting),
+    Pending(overview::Pending),
     /// Wait for a condition
     Wait(following::Wait),
     /// Wait until the actual state matches the desired state, and report stuck steps; exits 4 if
@@ -298,8 +298,8 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Diff(files) => apply::diff(client, files),
         Command::Proposal(command) => plans::proposal(client, command),
         Command::Review(command) => plans::review(client, command),
-        Command::Target(command) => plans::target(client, command),
-        Command::Waiting(args) => overview::waiting(client, args),
+        Command::Blueprint(command) => plans::target(client, command),
+        Command::Pending(args) => overview::pending(client, args),
         Command::Wait(wait) => following::wait(client, wait),
         Command::Converge(converge) => following::converge(client, converge),
         Command::Run(command) => machines::run(client, command),

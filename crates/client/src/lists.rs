@@ -18,7 +18,7 @@ use crate::server::{EventStream, Server, taken};
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Field of a list's JSON document: number of items of the last page beyond `--limit`.
-const LEFT_OUT: &str = "left_out";
+const OMITTED: &str = "omitted";
 
 /// A server, and the output.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ struct Read {
     /// The server's cursor after the last page.
     next: Value,
     /// Number of items of the last page beyond the limit.
-    left_out: usize,
+    omitted: usize,
 }
 
 impl List {
@@ -98,10 +98,10 @@ impl List {
             items.extend(page);
             let next = taken(&mut answer, "next");
             let around = around.get_or_insert(answer);
-            let left_out = items.len().saturating_sub(most);
+            let omitted = items.len().saturating_sub(most);
             if next.is_null() || items.len() >= most || self.cursor.is_empty() {
                 items.truncate(most);
-                return Ok(Read { around: around.take(), items, next, left_out });
+                return Ok(Read { around: around.take(), items, next, omitted });
             }
             query = query.with(self.cursor, said(&next));
         }
@@ -114,8 +114,8 @@ impl List {
             if let Value::Object(around) = read.around { around } else { Map::new() };
         document.insert(self.items.to_owned(), Value::Array(read.items));
         document.insert("next".to_owned(), read.next);
-        if read.left_out > 0 {
-            document.insert(LEFT_OUT.to_owned(), json!(read.left_out));
+        if read.omitted > 0 {
+            document.insert(OMITTED.to_owned(), json!(read.omitted));
         }
         Value::Object(document)
     }
@@ -161,7 +161,7 @@ impl Client {
             }
             output.write(&text(&current, output))?;
             let more = |word| current.get(word).is_some_and(|more| !more.is_null());
-            if more("next") || more(LEFT_OUT) {
+            if more("next") || more(OMITTED) {
                 note("More items exist. Show all with --all, or more with --limit N.");
             }
             return Ok(());
@@ -233,8 +233,8 @@ pub(crate) fn deployments() -> List {
             ("NODES", |v| word(v, "nodes")),
             ("STEPS", |v| steps(&v["steps"])),
             ("PROPOSAL", |v| word(v, "proposal")),
-            ("REVIEW", |v| word(v, "submission")),
-            ("TARGET", |v| word(v, "target")),
+            ("REVIEW", |v| word(v, "review")),
+            ("BLUEPRINT", |v| word(v, "blueprint")),
         ],
         none: "No deployments found.",
     }
@@ -264,8 +264,8 @@ pub(crate) fn nodes() -> List {
 
 pub(crate) fn looks(node: &str) -> List {
     List {
-        path: format!("/nodes/{}/looks", crate::address::part(node)),
-        items: "looks",
+        path: format!("/nodes/{}/health-checks", crate::address::part(node)),
+        items: "health_checks",
         cursor: "before",
         columns: &[
             ("TIME", |v| moment(&v["at"])),
@@ -273,7 +273,7 @@ pub(crate) fn looks(node: &str) -> List {
             ("ADDRESS", |v| word(v, "address")),
             ("MS", |v| word(v, "took_ms")),
             ("WORKER", |v| word(v, "by")),
-            ("ERROR", |v| word(v, "said")),
+            ("ERROR", |v| word(v, "message")),
         ],
         none: "No health checks found.",
     }
@@ -306,7 +306,7 @@ pub(crate) fn results(node: &str) -> List {
             ("ROLE", |v| word(v, "role")),
             ("ACTION", |v| word(v, "action")),
             ("OUTCOME", |v| word(v, "outcome")),
-            ("TARGET", |v| word(v, "target")),
+            ("BLUEPRINT", |v| word(v, "blueprint")),
             ("TIME", |v| moment(&v["at"])),
             ("BYTES", |v| word(v, "bytes")),
             ("RESULT", |v| word(v, "result")),
@@ -327,7 +327,7 @@ pub(crate) fn proposals() -> List {
             ("VERSION", |v| word(v, "version")),
             ("EDITS", |v| word(v, "edits")),
             ("AUTHORS", |v| word(v, "authors")),
-            ("REVIEW", |v| word(v, "submission")),
+            ("REVIEW", |v| word(v, "review")),
         ],
         none: "No open proposals found.",
     }
@@ -335,11 +335,11 @@ pub(crate) fn proposals() -> List {
 
 pub(crate) fn reviews() -> List {
     List {
-        path: "/submissions".into(),
+        path: "/reviews".into(),
         items: "reviews",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "submission")),
+            ("ID", |v| word(v, "review")),
             ("STATE", |v| word(v, "state")),
             ("APPROVALS", |v| {
                 format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))
@@ -354,10 +354,10 @@ pub(crate) fn reviews() -> List {
     }
 }
 
-pub(crate) fn targets() -> List {
+pub(crate) fn blueprints() -> List {
     List {
-        path: "/targets".into(),
-        items: "targets",
+        path: "/blueprints".into(),
+        items: "blueprints",
         cursor: "before",
         columns: &[
             ("NUMBER", |v| word(v, "number")),
@@ -368,7 +368,7 @@ pub(crate) fn targets() -> List {
             ("APPROVED", |v| word(v, "approved_by")),
             ("TIME", |v| moment(&v["at"])),
         ],
-        none: "No targets found.",
+        none: "No blueprints found.",
     }
 }
 
@@ -391,7 +391,7 @@ pub(crate) fn runs() -> List {
             ("ROLE", role_and_action),
             ("NODE", |v| word(v, "fqdn")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("TARGET", |v| word(v, "target")),
+            ("BLUEPRINT", |v| word(v, "blueprint")),
             ("QUEUED", |v| moment(&v["queued"])),
             ("ENDED", |v| moment(&v["ended"])),
             ("ERROR", |v| word(v, "error")),
@@ -495,10 +495,10 @@ pub(crate) fn workers() -> List {
             ("NAME", |v| word(v, "name")),
             ("ALIVE", |v| word(v, "alive")),
             ("PHASE", |v| word(v, "phase")),
-            ("RUNS", |v| format!("{} of {}", word(v, "held"), word(v, "capacity"))),
+            ("RUNS", |v| format!("{} of {}", word(v, "leased"), word(v, "capacity"))),
             ("HOST", |v| word(v, "host")),
             ("VERSION", |v| word(v, "version")),
-            ("LAST HEARTBEAT", |v| moment(&v["heard"])),
+            ("LAST HEARTBEAT", |v| moment(&v["last_heartbeat"])),
             ("REASON", |v| word(v, "reason")),
         ],
         none: "No workers found. Start one with `gantry worker`.",
@@ -567,7 +567,7 @@ pub(crate) fn tokens() -> List {
             ("OWNER", |v| word(v, "person")),
             ("PERMISSIONS", |v| word(v, "scopes")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("VALID", |v| word(v, "holds")),
+            ("VALID", |v| word(v, "valid")),
             ("EXPIRES", |v| moment(&v["expires"])),
             ("LAST USED", |v| moment(&v["used"])),
         ],
@@ -582,7 +582,7 @@ pub(crate) fn sessions() -> List {
         cursor: "before",
         columns: &[
             ("ID", |v| word(v, "id")),
-            ("CURRENT", |v| word(v, "this")),
+            ("CURRENT", |v| word(v, "current")),
             ("SINCE", |v| moment(&v["since"])),
             ("LAST SEEN", |v| moment(&v["seen"])),
             ("EXPIRES", |v| moment(&v["expires"])),
@@ -599,7 +599,7 @@ mod tests {
 
     #[test]
     fn watch_ignores_cursor_changes() {
-        let board = |cursor: u64, target: u64| json!({"cursor": cursor, "target": target});
+        let board = |cursor: u64, target: u64| json!({"cursor": cursor, "blueprint": target});
         assert!(!differs(&board(1, 1), &board(2, 1)));
         assert!(differs(&board(1, 1), &board(1, 2)));
         assert!(differs(&json!({"a": 1}), &json!({"a": 1, "b": 2})));
@@ -609,9 +609,9 @@ mod tests {
     #[test]
     fn json_document_combines_all_pages() {
         let pages = [
-            json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null}),
-            json!({"targets": [7, 6], "next": 6, "head": 10}),
-            json!({"targets": [5], "next": null, "head": 10}),
+            json!({"blueprints": [9, 8], "next": 8, "head": 9, "removed_in": null}),
+            json!({"blueprints": [7, 6], "next": 6, "head": 10}),
+            json!({"blueprints": [5], "next": null, "head": 10}),
         ];
         let document = |most| {
             let ask = |query: &Query| {
@@ -623,23 +623,23 @@ mod tests {
                 };
                 Ok(pages[page].clone())
             };
-            targets().document(targets().gather(ask, &Query::default(), most).unwrap())
+            blueprints().document(blueprints().gather(ask, &Query::default(), most).unwrap())
         };
         assert_eq!(
             document(usize::MAX),
-            json!({"targets": [9, 8, 7, 6, 5], "next": null, "head": 9, "removed_in": null})
+            json!({"blueprints": [9, 8, 7, 6, 5], "next": null, "head": 9, "removed_in": null})
         );
         assert_eq!(
             document(2),
-            json!({"targets": [9, 8], "next": 8, "head": 9, "removed_in": null})
+            json!({"blueprints": [9, 8], "next": 8, "head": 9, "removed_in": null})
         );
         assert_eq!(
             document(3),
-            json!({"targets": [9, 8, 7], "next": 6, "left_out": 1, "head": 9, "removed_in": null}),
+            json!({"blueprints": [9, 8, 7], "next": 6, "omitted": 1, "head": 9, "removed_in": null}),
             "the server's cursor"
         );
         let wrong =
-            targets().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
+            blueprints().gather(|_| Ok(json!(3)), &Query::default(), 1).map(|_| ()).unwrap_err();
         assert_eq!(wrong.code(), 3, "an invalid answer is an error");
     }
 

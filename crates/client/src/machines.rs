@@ -81,7 +81,7 @@ pub(crate) enum Node {
         on: ExpectedVersion,
     },
     /// List health checks of a node, newest first
-    Looks {
+    HealthChecks {
         /// The node: full name, unique first label, or id
         node: String,
         /// Only successful (true) or only failed (false) health checks
@@ -276,7 +276,10 @@ impl Edit {
             ("macs", json!(self.macs)),
             ("serial", json!(self.serial)),
             ("hints", json!(hints)),
-            ("way", if connection.is_empty() { Value::Null } else { Value::Object(connection) }),
+            (
+                "connection",
+                if connection.is_empty() { Value::Null } else { Value::Object(connection) },
+            ),
         ]);
         if change.is_empty() {
             return Err(Failure::Usage(
@@ -396,7 +399,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let response = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
             output.either(&response, &format!("The record of {node} is deleted."))
         }
-        Node::Looks { node, reached, text, much } => {
+        Node::HealthChecks { node, reached, text, much } => {
             let query = Query::default().with("reached", reached).with("text", text);
             client.list(&lists::looks(&names::node(server, node)?.fqdn), &query, much)
         }
@@ -463,7 +466,7 @@ fn node_tokens(tokens: &Value, output: Paper) -> String {
         table.row([
             word("id"),
             word("name"),
-            word("holds"),
+            word("valid"),
             moment(&token["expires"]),
             moment(&token["used"]),
             word("by"),

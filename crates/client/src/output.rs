@@ -231,7 +231,7 @@ pub(crate) fn facts<const N: usize>(all: [(&str, String); N]) -> String {
 }
 
 /// Names of fields that contain times.
-const TIME_FIELDS: [&str; 20] = [
+const TIME_FIELDS: [&str; 19] = [
     "at",
     "since",
     "seen",
@@ -247,9 +247,8 @@ const TIME_FIELDS: [&str; 20] = [
     "added",
     "alive_since",
     "joined_since",
-    "heard",
+    "last_heartbeat",
     "lease_until",
-    "made",
     "until",
     "oldest",
 ];

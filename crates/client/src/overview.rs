@@ -9,7 +9,7 @@ use engine::counting::either;
 use serde_json::{Value, json};
 
 use api::audit::ChainView;
-use api::waiting::WaitingPage;
+use api::waiting::PendingPage;
 
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
@@ -59,7 +59,7 @@ pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Waiting {
+pub(crate) struct Pending {
     /// Name of a deployment
     #[arg(long, value_name = "NAME")]
     deployment: Option<String>,
@@ -76,7 +76,7 @@ pub(crate) struct Waiting {
     again: WatchOption,
 }
 
-pub(crate) fn waiting(client: &Client, args: &Waiting) -> Outcome {
+pub(crate) fn pending(client: &Client, args: &Pending) -> Outcome {
     let server = &client.server;
     let node = args
         .node
@@ -91,9 +91,9 @@ pub(crate) fn waiting(client: &Client, args: &Waiting) -> Outcome {
         .with("sort", &args.sort);
     // With one reason, the pages form one list.
     let fetch = || {
-        let mut whole = server.get(&query.behind("/waiting"))?;
+        let mut whole = server.get(&query.behind("/pending"))?;
         while let (Some(reason), Value::String(next)) = (&args.reason, taken(&mut whole, "next")) {
-            let mut more = server.get(&query.clone().with("after", next).behind("/waiting"))?;
+            let mut more = server.get(&query.clone().with("after", next).behind("/pending"))?;
             if let (Some(steps_so_far), Some(steps)) =
                 (steps_of(&mut whole, reason), steps_of(&mut more, reason))
             {
@@ -106,7 +106,7 @@ pub(crate) fn waiting(client: &Client, args: &Waiting) -> Outcome {
         Ok(whole)
     };
     client.show(args.again, fetch, |value, output| {
-        match serde_json::from_value::<WaitingPage>(value.clone()) {
+        match serde_json::from_value::<PendingPage>(value.clone()) {
             Ok(page) => match args.reason {
                 None if page.groups.is_empty() => "No pending steps.\n".to_owned(),
                 None => pending_text(&page, output),
@@ -118,7 +118,7 @@ pub(crate) fn waiting(client: &Client, args: &Waiting) -> Outcome {
 }
 
 /// Pending steps of the requested reason. The answer also has the counts of the other reasons.
-fn pending_with_reason(mut page: WaitingPage, output: Paper) -> String {
+fn pending_with_reason(mut page: PendingPage, output: Paper) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
     if page.groups.is_empty() {
         "No pending steps with this reason.\n".to_owned()
@@ -134,7 +134,7 @@ fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>>
 }
 
 /// Pending steps by reason, each with the action that resolves it.
-pub(crate) fn pending_text(page: &WaitingPage, output: Paper) -> String {
+pub(crate) fn pending_text(page: &PendingPage, output: Paper) -> String {
     let mut text = String::new();
     for group in &page.groups {
         let count = group
@@ -144,7 +144,7 @@ pub(crate) fn pending_text(page: &WaitingPage, output: Paper) -> String {
         text += &format!(
             "{}{count} - resolved by {}\n",
             output.heading(&plain(&group.heading)),
-            plain(&group.frees)
+            plain(&group.resolution)
         );
         let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "REASON"]);
         for step in &group.steps {
@@ -154,7 +154,7 @@ pub(crate) fn pending_text(page: &WaitingPage, output: Paper) -> String {
                 step.deployment.to_string(),
                 step.state.word().to_owned(),
                 moment_of(step.since.0),
-                step.says.join(" "),
+                step.reasons.join(" "),
             ]);
         }
         if !group.steps.is_empty() {
@@ -311,7 +311,9 @@ pub(crate) fn execution(client: &Client, args: &Execution) -> Outcome {
     let response =
         client.server.post("/execution", json!({"enabled": enabled, "reason": args.reason}))?;
     let state = if enabled { "Execution is on" } else { "Execution is off" };
-    client.output.either(&response, &format!("{state} since target {}.", said(&response["target"])))
+    client
+        .output
+        .either(&response, &format!("{state} since blueprint {}.", said(&response["blueprint"])))
 }
 
 #[cfg(test)]
@@ -321,9 +323,9 @@ mod tests {
     #[test]
     fn reason_filter_hides_other_reasons() {
         let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
-            "deployment": "web", "state": "error", "since": 0, "says": ["It failed."], "freed_by": []});
-        let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "frees": "a person", "count": 1, "more": false, "steps": steps});
-        let page = |steps: Value| -> WaitingPage {
+            "deployment": "web", "state": "error", "since": 0, "reasons": ["It failed."], "resolved_by": []});
+        let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "resolution": "a person", "count": 1, "more": false, "steps": steps});
+        let page = |steps: Value| -> PendingPage {
             let groups = [group("failed", "Failed", steps), group("held", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };

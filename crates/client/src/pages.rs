@@ -9,14 +9,14 @@ use std::borrow::Borrow;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use api::catalog::{Meant, RoleView};
+use api::catalog::{ResolvedName, RoleView};
 use api::console::{
-    DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary, RunView,
-    TargetSummary,
+    BlueprintSummary, DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary,
+    RunView,
 };
-use api::nodes::{Life, LookView, NodeView, Way};
+use api::nodes::{HealthCheckView, NodeConnection, NodeStatus, NodeView};
 use api::overview::Overview;
-use api::waiting::WaitingPage;
+use api::waiting::PendingPage;
 use api::workers::WorkerView;
 use engine::counting::many;
 use engine::ids::actor_name;
@@ -31,7 +31,8 @@ pub(crate) fn overview(response: &Value, output: Paper) -> String {
     let Ok(told) = Overview::deserialize(response) else { return outline(response) };
     let execution =
         if told.enabled { "execution is on" } else { "execution is off: no steps start" };
-    let mut text = format!("{}, {execution}\n", output.heading(&format!("Target {}", told.target)));
+    let mut text =
+        format!("{}, {execution}\n", output.heading(&format!("Blueprint {}", told.blueprint)));
     let queued =
         told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
     text += &facts([
@@ -40,7 +41,7 @@ pub(crate) fn overview(response: &Value, output: Paper) -> String {
             counted(
                 told.deployments.all,
                 [
-                    (told.deployments.held, "on hold"),
+                    (told.deployments.on_hold, "on hold"),
                     (told.deployments.proposed, "with an open proposal"),
                 ],
             ),
@@ -73,7 +74,7 @@ pub(crate) fn overview(response: &Value, output: Paper) -> String {
     }
     if !told.stuck.is_empty() {
         text +=
-            &format!("\n{}", pending_text(&WaitingPage { groups: told.stuck, next: None }, output));
+            &format!("\n{}", pending_text(&PendingPage { groups: told.stuck, next: None }, output));
     }
     text
 }
@@ -87,7 +88,7 @@ fn counted<const N: usize>(all: i64, parts: [(i64, &str); N]) -> String {
     format!("{all}{}", parts.collect::<String>())
 }
 
-fn commits(blueprints: &[TargetSummary]) -> Table {
+fn commits(blueprints: &[BlueprintSummary]) -> Table {
     let mut table = Table::new(["TARGET", "DEPLOYMENT", "TITLE", "BY", "AT"]);
     for target in blueprints {
         let by = actor_name(target.by.as_deref()).to_owned();
@@ -105,7 +106,7 @@ fn commits(blueprints: &[TargetSummary]) -> Table {
 
 pub(crate) fn node(response: &Value, output: Paper) -> String {
     let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
-    let life = &told.life;
+    let life = &told.status;
     let since = at(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
     let mut text =
@@ -116,9 +117,9 @@ pub(crate) fn node(response: &Value, output: Paper) -> String {
         .is_some_and(|hints| !hints.is_empty())
         .then(|| told.hints.to_string());
     let valid_tokens =
-        told.tokens.iter().filter(|token| token.holds).map(|token| token.name.as_str());
+        told.tokens.iter().filter(|token| token.valid).map(|token| token.name.as_str());
     let by = actor_name(told.added_by.as_deref());
-    let undocumented = if told.record { " (record only: not part of any target)" } else { "" };
+    let undocumented = if told.record { " (record only: not part of any blueprint)" } else { "" };
     text += &facts([
         ("deployment", format!("{}{undocumented}", told.deployment)),
         ("description", told.description.clone()),
@@ -134,8 +135,8 @@ pub(crate) fn node(response: &Value, output: Paper) -> String {
                 .collect::<Vec<_>>()
                 .join(", "),
         ),
-        ("connection", way(&told.way)),
-        ("health check", told.looks.first().map(look).unwrap_or_default()),
+        ("connection", way(&told.connection)),
+        ("health check", told.health_checks.first().map(look).unwrap_or_default()),
         ("MAC", told.macs.join(", ")),
         ("serial", told.serial.clone()),
         ("hints", hints.unwrap_or_default()),
@@ -183,11 +184,13 @@ pub(crate) fn node(response: &Value, output: Paper) -> String {
         text += &format!("\n{}", table.text(output));
     }
     let id = told.id;
-    text + &format!("Health checks: gantry node looks {id}\nResults: gantry node results {id}\n")
+    text + &format!(
+        "Health checks: gantry node health-checks {id}\nResults: gantry node results {id}\n"
+    )
 }
 
-fn how(life: &Life) -> &'static str {
-    match (life.alive, &life.alive_since, &life.unavailable) {
+fn how(life: &NodeStatus) -> &'static str {
+    match (life.alive, &life.alive_since, &life.maintenance) {
         (false, None, _) => "never reached",
         (false, Some(_), _) => "dead",
         (true, _, Some(_)) => "alive, in maintenance",
@@ -195,13 +198,13 @@ fn how(life: &Life) -> &'static str {
     }
 }
 
-fn maintenance_text(life: &Life) -> String {
-    let Some(maintenance) = &life.unavailable else { return String::new() };
+fn maintenance_text(life: &NodeStatus) -> String {
+    let Some(maintenance) = &life.maintenance else { return String::new() };
     let by = actor_name(maintenance.by.as_deref());
     format!("by {by} since {}: {}", at(maintenance.since), maintenance.reason)
 }
 
-fn way(way: &Way) -> String {
+fn way(way: &NodeConnection) -> String {
     match &way.ssh {
         None => format!("folder {}", way.root),
         Some(ssh) => format!(
@@ -216,13 +219,13 @@ fn way(way: &Way) -> String {
     }
 }
 
-fn look(look: &LookView) -> String {
+fn look(look: &HealthCheckView) -> String {
     let outcome = if look.reached {
         format!("reached at {}", look.address)
     } else {
         "not reached".to_owned()
     };
-    let said = if look.said.is_empty() { String::new() } else { format!(": {}", look.said) };
+    let said = if look.message.is_empty() { String::new() } else { format!(": {}", look.message) };
     format!("{outcome}, {} by {}{said}", moment_of(look.at.0), look.by)
 }
 
@@ -288,8 +291,8 @@ fn names<N: ToString>(all: impl IntoIterator<Item = N>) -> String {
 
 /// Names in a role, each with the role that provides it if its name is different: `dns (by bind),
 /// runtime`.
-fn meant<N: ToString>(all: &[Meant<N>]) -> String {
-    let one = |one: &Meant<N>| {
+fn meant<N: ToString>(all: &[ResolvedName<N>]) -> String {
+    let one = |one: &ResolvedName<N>| {
         let said = one.name.to_string();
         match one.by.as_slice() {
             [] => format!("{said} (no provider)"),
@@ -304,19 +307,19 @@ pub(crate) fn worker(response: &Value, output: Paper) -> String {
     let Ok(told) = WorkerView::deserialize(response) else { return outline(response) };
     let heard = if told.alive { "alive" } else { "not alive" };
     let name = output.heading(&format!("Worker {}:", plain(&told.name)));
-    let more = told.held - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
+    let more = told.leased - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let process = told.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
     format!("{name} {}, {heard}\n", told.phase.as_str())
         + &facts([
             ("reason", told.reason.clone().unwrap_or_default()),
-            ("leased", format!("{} of {}", told.held, many(told.capacity, "run"))),
+            ("leased", format!("{} of {}", told.leased, many(told.capacity, "run"))),
             ("runs", names(&told.runs) + &more),
             ("jigs", told.jigs.join(", ")),
             ("host", format!("{}{process}", told.host)),
             ("version", told.version.clone()),
             ("started", moment_of(told.started.0)),
-            ("heartbeat", moment_of(told.heard.0)),
+            ("heartbeat", moment_of(told.last_heartbeat.0)),
             ("lease until", moment_of(told.lease_until.0)),
             ("id", told.id.to_string()),
         ])
@@ -341,7 +344,7 @@ pub(crate) fn noderole(response: &Value, output: Paper) -> String {
         ("reason", told.why.join(" ")),
         ("error", told.error.clone().unwrap_or_default()),
         ("generation", told.generation.to_string()),
-        ("applied target", applied),
+        ("applied blueprint", applied),
         ("dependencies", steps_of(&told.parents)),
         ("dependents", steps_of(&told.children)),
         ("retry", leave(&told.may_retry)),
@@ -376,7 +379,7 @@ pub(crate) fn drafted(response: &Value, output: Paper) -> String {
     let mut text = facts([
         ("state", existence.to_owned()),
         ("own data", told.data.to_string()),
-        ("default data", told.below.to_string()),
+        ("default data", told.defaults.to_string()),
     ]);
     if !told.attribs.is_empty() {
         let mut table = Table::new(["ATTRIBUTE", "PATH", "SCHEMA", "DESCRIPTION"]);
@@ -417,8 +420,8 @@ pub(crate) fn run(response: &Value, output: Paper) -> String {
     text += &facts([
         ("error", run.error.clone().unwrap_or_default()),
         ("deployment", run.deployment.to_string()),
-        ("target", run.target.to_string()),
-        ("review", told.submission.map(|id| id.to_string()).unwrap_or_default()),
+        ("target", run.blueprint.to_string()),
+        ("review", told.review.map(|id| id.to_string()).unwrap_or_default()),
         ("cause", run.cause.clone().unwrap_or_default()),
         ("worker", run.worker.clone().unwrap_or_default()),
         ("queued", moment_of(run.queued.0)),
@@ -465,7 +468,7 @@ fn attempts(runs: &[RunSummary]) -> Table {
         table.row([
             run.id.to_string(),
             word(run.state).to_owned(),
-            run.target.to_string(),
+            run.blueprint.to_string(),
             moment_of(run.queued.0),
             at(run.ended),
             run.error.clone().unwrap_or_default(),
@@ -482,13 +485,13 @@ mod tests {
 
     fn summary(id: i64, state: &str) -> Value {
         json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web", "state": state, "cause": null,
-            "target": 3, "worker": "w1", "queued": 1_790_000_000_000_i64, "started": null, "ended": null, "error": "it\nbroke"})
+            "blueprint": 3, "worker": "w1", "queued": 1_790_000_000_000_i64, "started": null, "ended": null, "error": "it\nbroke"})
     }
 
     #[test]
     fn run_page_has_aligned_lines() {
         let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
-            "result_gone": false, "wall": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "submission": null,
+            "result_gone": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
             "may_cancel": {"Err": "it has ended"}, "log_bytes": 12, "cursor": 1});
         let text = run(&view, Paper::new(false));
         for line in [
@@ -516,20 +519,20 @@ mod tests {
         let id = uuid::Uuid::from_u128(2);
         let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
             "deployment_id": uuid::Uuid::nil(), "record": false,
-            "life": {"alive": true, "alive_since": moment, "seen": moment, "against": 0, "enough": 3,
-                "unavailable": {"by": "ada", "since": moment, "reason": "a new disk"}, "joined": "confirmed", "joined_since": moment,
+            "status": {"alive": true, "alive_since": moment, "seen": moment, "contradicting": 0, "threshold": 3,
+                "maintenance": {"by": "ada", "since": moment, "reason": "a new disk"}, "joined": "confirmed", "joined_since": moment,
                 "boot_id": "8f14", "bootenv": null},
-            "way": {"transport": "ssh", "root": "/", "ssh": {"addresses": ["10.0.3.7", "n1.mgmt"], "port": 22, "user": "root",
+            "connection": {"transport": "ssh", "root": "/", "ssh": {"addresses": ["10.0.3.7", "n1.mgmt"], "port": 22, "user": "root",
                 "key": "deploy/ssh", "key_version": 1, "host_key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:xyz"}},
             "macs": ["00:25:90:aa:00:01"], "serial": "", "hints": {"rack": 7}, "added_by": null, "added": moment,
-            "looks": [{"at": moment, "reached": false, "address": "", "said": "no answer", "tried": [], "took_ms": 1, "by": "w1"}],
+            "health_checks": [{"at": moment, "reached": false, "address": "", "message": "no answer", "tried": [], "took_ms": 1, "by": "w1"}],
             "noderoles": [{"id": uuid::Uuid::nil(), "role": "app", "deployment": "web", "deployment_id": uuid::Uuid::nil(),
                 "state": "error", "since": moment, "error": "it\nbroke"}],
             "more_noderoles": true, "runs": [summary(7, "failed")],
             "facts": [{"source": "role facts", "facts": {"cores": 4}, "at": moment, "run": null}], "reports": [],
-            "tokens": [{"id": id, "name": "its unit", "by": null, "made": moment, "expires": moment, "used": null, "revoked": null,
-                "holds": true}, {"id": id, "name": "old", "by": null, "made": moment, "expires": moment, "used": null,
-                "revoked": moment, "holds": false}],
+            "tokens": [{"id": id, "name": "its unit", "by": null, "created": moment, "expires": moment, "used": null, "revoked": null,
+                "valid": true}, {"id": id, "name": "old", "by": null, "created": moment, "expires": moment, "used": null,
+                "revoked": moment, "valid": false}],
             "may_change": {"Err": "you may not"}, "cursor": 1});
         let text = node(&view, Paper::new(false));
         for line in [
@@ -555,14 +558,14 @@ mod tests {
             !text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'),
             "{text}"
         );
-        view["life"] = json!({"alive": false, "alive_since": null, "seen": null, "against": 0, "enough": 3, "unavailable": null,
+        view["status"] = json!({"alive": false, "alive_since": null, "seen": null, "contradicting": 0, "threshold": 3, "maintenance": null,
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
-        view["way"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
+        view["progress"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
         view["record"] = json!(true);
         let text = node(&view, Paper::new(false));
         for line in [
             "n1.demo: never reached\n",
-            "  deployment    web (record only: not part of any target)\n",
+            "  deployment    web (record only: not part of any blueprint)\n",
             "  joined        none\n",
             "  connection    folder /srv/n1\n",
         ] {
@@ -612,7 +615,7 @@ mod tests {
 
     #[test]
     fn drafted_noderole_page_has_attribute_schemas() {
-        let mut view = json!({"data": {"port": 81}, "below": {"port": 80}, "proposed": false, "rerun": true,
+        let mut view = json!({"data": {"port": 81}, "defaults": {"port": 80}, "proposed": false, "rerun": true,
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
         let text = drafted(&view, Paper::new(false));
         for line in [
@@ -635,8 +638,8 @@ mod tests {
     #[test]
     fn worker_page_lists_leased_runs() {
         let moment = 1_790_000_000_000_i64;
-        let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "held": 5,
-            "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "heard": moment,
+        let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
+            "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "last_heartbeat": moment,
             "lease_until": moment, "reason": null});
         let text = worker(&view, Paper::new(false));
         for line in [
@@ -650,7 +653,7 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert!(!text.contains("reason"), "{text}");
-        (view["alive"], view["held"], view["runs"]) = (json!(false), json!(0), json!([]));
+        (view["alive"], view["leased"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
         let text = worker(&view, Paper::new(false));
         assert!(
@@ -667,14 +670,14 @@ mod tests {
 
     #[test]
     fn overview_has_counts_and_pending_steps() {
-        let view = json!({"target": 3, "enabled": false, "deployments": {"all": 2, "held": 1, "proposed": 0},
+        let view = json!({"blueprint": 3, "enabled": false, "deployments": {"all": 2, "on_hold": 1, "proposed": 0},
             "nodes": {"all": 30, "dead": 2, "unavailable": 0},
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],
             "reviews": {"count": 1, "more": true}, "open_reviews": 2, "commits": [], "queue": {"queued": 0, "running": 4, "oldest": null},
             "workers": {"alive": 1, "capacity": 8}, "hours": [], "first_steps": null});
         let text = overview(&view, Paper::new(false));
         for line in [
-            "Target 3, execution is off: no steps start\n",
+            "Blueprint 3, execution is off: no steps start\n",
             "  deployments  2, 1 on hold\n",
             "  nodes        30, 2 dead\n",
             "  steps        1 ERROR, 5 ACTIVE\n",

@@ -312,7 +312,7 @@ pub(crate) enum Token {
         whose: Option<String>,
         /// Only valid (true) or only invalid (false) tokens
         #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
-        holds: Option<String>,
+        valid: Option<String>,
         #[command(flatten)]
         much: ListOptions,
     },
@@ -346,8 +346,8 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
     let whose =
         |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
     match command {
-        Token::List { whose: name, holds, much } => {
-            let query = Query::default().with("person", &whose(name)?).with("holds", holds);
+        Token::List { whose: name, valid: holds, much } => {
+            let query = Query::default().with("person", &whose(name)?).with("valid", holds);
             client.list(&lists::tokens(), &query, much)
         }
         Token::Make { name, may, deployment, days, whose: of } => {

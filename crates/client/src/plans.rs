@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use clap::{Args, Subcommand, ValueEnum};
-use engine::blueprint::Consequences;
-use engine::blueprint::consequences::{Counted, Touched, WaveGroup};
+use engine::blueprint::Impact;
+use engine::blueprint::impact::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
 use engine::blueprint::text::{Behind, Names};
 use engine::catalog::read::MAX_PRIORITY;
@@ -13,7 +13,9 @@ use engine::ids::{BlueprintNumber, CommentId, ProposalId, ReviewId, actor_name};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use api::console::{Board, Carriers, Comparison, Discussion, Opened, Replanned, SinceLook};
+use api::console::{
+    Board, ChangesSinceView, Comparison, Discussion, Replanned, RoleNoderoles, ViewedChanges,
+};
 
 use crate::address::{Query, part};
 use crate::apply::read_edits;
@@ -36,7 +38,7 @@ pub(crate) enum Deployment {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         /// State of the deployment
-        #[arg(long, value_parser = ["held", "proposed", "review", "error", "working", "idle"])]
+        #[arg(long, value_parser = ["on_hold", "proposed", "review", "error", "working", "idle"])]
         state: Option<String>,
         #[command(flatten)]
         much: ListOptions,
@@ -56,7 +58,7 @@ pub(crate) enum Deployment {
         wanted: GraphArgs,
     },
     /// List all nodes of a role; the board has only the first of many
-    Carriers {
+    Noderoles {
         /// Name of the deployment
         name: String,
         /// Name of the role
@@ -105,7 +107,7 @@ pub(crate) enum Deployment {
         name: String,
         /// Number of the blueprint
         #[arg(long, value_name = "N", value_parser = names::target)]
-        target: i64,
+        blueprint: i64,
         /// Leave out things that can't be restored
         #[arg(long)]
         partial: bool,
@@ -139,14 +141,14 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             names::deployment(server, name)?;
             graphs::graph(client, &format!("/deployments/{}/graph", part(name)), wanted)
         }
-        Deployment::Carriers { name, role, of_ancestor, node, again } => {
+        Deployment::Noderoles { name, role, of_ancestor, node, again } => {
             names::deployment(server, name)?;
             let node = node
                 .as_deref()
                 .map(|node| names::node(server, node))
                 .transpose()?
                 .map(|node| node.fqdn);
-            let place = format!("/deployments/{}/carriers", part(name));
+            let place = format!("/deployments/{}/noderoles", part(name));
             let query = Query::default()
                 .with("role", role.as_str())
                 .with("of_ancestor", of_ancestor)
@@ -161,7 +163,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             )
         }
         Deployment::Hold { name, because } => {
-            let response = post(name, "hold", json!({"held": true, "reason": because.reason}))?;
+            let response = post(name, "hold", json!({"on_hold": true, "reason": because.reason}))?;
             output.either(
                 &response,
                 &format!(
@@ -171,7 +173,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             )
         }
         Deployment::Release { name, because } => {
-            let response = post(name, "hold", json!({"held": false, "reason": because.reason}))?;
+            let response = post(name, "hold", json!({"on_hold": false, "reason": because.reason}))?;
             output.either(&response, &format!("The hold on {name} has ended."))
         }
         Deployment::Priority { name, priority, because } => {
@@ -179,8 +181,8 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
                 post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
             output.either(&response, &format!("Deployment {name} has priority {priority}."))
         }
-        Deployment::Restore { name, target, partial } => {
-            let response = post(name, "restore", json!({"target": target, "partial": partial}))?;
+        Deployment::Restore { name, blueprint: target, partial } => {
+            let response = post(name, "restore", json!({"blueprint": target, "partial": partial}))?;
             let missing = response["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
             let missing: String = missing
                 .iter()
@@ -191,7 +193,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             output.either(
                 &response,
                 &format!(
-                    "Proposal {proposal} restores {name} to target {target} with \
+                    "Proposal {proposal} restores {name} to blueprint {target} with \
                     {edits}.{missing}"
                 ),
             )
@@ -201,29 +203,33 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
 
 /// Reads all noderoles of a role, page by page.
 fn carriers(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
-    let mut whole: Carriers = server.read(&query.behind(place))?;
+    let mut whole: RoleNoderoles = server.read(&query.behind(place))?;
     while whole.more > 0 {
-        let Some(last) = whole.chips.last().map(|chip| chip.noderole.to_string()) else { break };
-        let page: Carriers = server.read(&query.clone().with("after", last).behind(place))?;
+        let Some(last) = whole.noderoles.last().map(|chip| chip.noderole.to_string()) else {
+            break;
+        };
+        let page: RoleNoderoles = server.read(&query.clone().with("after", last).behind(place))?;
         // An empty page that claims to have more would cause an endless loop.
-        whole.more = if page.chips.is_empty() { 0 } else { page.more };
-        whole.chips.extend(page.chips);
+        whole.more = if page.noderoles.is_empty() { 0 } else { page.more };
+        whole.noderoles.extend(page.noderoles);
     }
     Ok(serde_json::to_value(&whole).unwrap_or_default())
 }
 
 fn nodes_with_role_text(value: &Value, output: Paper) -> String {
-    let Ok(told) = serde_json::from_value::<Carriers>(value.clone()) else { return outline(value) };
-    if told.chips.is_empty() {
+    let Ok(told) = serde_json::from_value::<RoleNoderoles>(value.clone()) else {
+        return outline(value);
+    };
+    if told.noderoles.is_empty() {
         return "No nodes have this role.\n".to_owned();
     }
     let mut table = Table::new(["NODE", "STATE", "REQUIRED BY", "ERROR", "NODEROLE"]);
-    for chip in told.chips {
-        let going = if chip.going { ", to be removed" } else { "" };
+    for chip in told.noderoles {
+        let going = if chip.removed { ", to be removed" } else { "" };
         table.row([
             chip.fqdn,
             format!("{}{going}", chip.state.word()),
-            chip.brought_by.unwrap_or_default(),
+            chip.required_by.unwrap_or_default(),
             chip.error.unwrap_or_default(),
             chip.noderole.to_string(),
         ]);
@@ -235,8 +241,9 @@ fn nodes_with_role_text(value: &Value, output: Paper) -> String {
 fn board(value: &Value, output: Paper) -> String {
     let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
     let path: Vec<&str> =
-        board.above.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
-    let mut text = format!("{}, target {}\n", output.heading(&path.join(" / ")), board.target);
+        board.ancestors.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
+    let mut text =
+        format!("{}, blueprint {}\n", output.heading(&path.join(" / ")), board.blueprint);
     if let Some(hold) = &board.hold {
         text += &format!(
             "On hold by {} in {}: {}\n",
@@ -249,7 +256,7 @@ fn board(value: &Value, output: Paper) -> String {
         text += &format!("Priority {} (default 0)\n", board.priority);
     }
     if let Some(open) = &board.proposal {
-        let submitted = open.submission.map(|id| format!(", in review {id}")).unwrap_or_default();
+        let submitted = open.review.map(|id| format!(", in review {id}")).unwrap_or_default();
         text += &format!(
             "Proposal {} version {} by {}{submitted}: adds {}, removes {}, runs {} again\n",
             open.id,
@@ -265,11 +272,11 @@ fn board(value: &Value, output: Paper) -> String {
         let owner =
             group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         for role in &group.roles {
-            let chip = |chip: &api::console::Chip| {
-                let going = if chip.going { ", to be removed" } else { "" };
+            let chip = |chip: &api::console::BoardNoderole| {
+                let going = if chip.removed { ", to be removed" } else { "" };
                 format!("{} {}{going}", chip.short, chip.state.word())
             };
-            let mut chips: Vec<String> = role.chips.iter().map(chip).collect();
+            let mut chips: Vec<String> = role.noderoles.iter().map(chip).collect();
             if role.more > 0 {
                 chips.push(format!("and {} more", role.more));
             }
@@ -334,7 +341,7 @@ pub(crate) enum Proposal {
         on: ExpectedVersion,
     },
     /// Preview further edits without adding them
-    Foresee {
+    Preview {
         /// Number of the proposal
         id: ProposalId,
         #[command(flatten)]
@@ -429,9 +436,9 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             let response = on_version(id, on, "edits", json!({"edits": read_edits(&edits.file)?}))?;
             output.either(&response, &format!("Proposal {id} is at version {}.", at(&response)))
         }
-        Proposal::Foresee { id, edits } => {
+        Proposal::Preview { id, edits } => {
             let response = server.post(
-                &format!("/proposals/{id}/foresee"),
+                &format!("/proposals/{id}/preview"),
                 json!({"edits": read_edits(&edits.file)?}),
             )?;
             let refused = response["refused"].as_array().is_some_and(|refused| !refused.is_empty());
@@ -463,7 +470,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         }
         Proposal::Submit { id, title, on } => {
             let response = on_version(id, on, "submit", json!({"title": title}))?;
-            let review = said(&response["submission"]);
+            let review = said(&response["review"]);
             output.either(
                 &response,
                 &format!("Review {review} waits for another person: gantry review show {review}"),
@@ -492,8 +499,8 @@ fn draft(value: &Value, output: Paper) -> String {
         count("reruns"),
         plain(&said(&value["authors"]))
     );
-    if !value["submission"].is_null() {
-        text += &format!("in review {}\n", count("submission"));
+    if !value["review"].is_null() {
+        text += &format!("in review {}\n", count("review"));
     }
     if let Some(replan) = replanned(&value["sent_back"]) {
         text += &format!(
@@ -583,7 +590,7 @@ pub(crate) enum Review {
         whose: Option<String>,
         /// Outcome of the review
         #[arg(long, value_parser = ["open", "committed", "discarded", "any"])]
-        fate: Option<String>,
+        state: Option<String>,
         /// Name of the deployment
         #[arg(long, value_name = "NAME")]
         deployment: Option<String>,
@@ -611,12 +618,12 @@ pub(crate) enum Review {
         id: ReviewId,
     },
     /// Mark a review as viewed; since then shows later differences
-    Look {
+    View {
         /// Number of the review
         id: ReviewId,
     },
     /// Show which changes of a review you have viewed
-    Opened {
+    Viewed {
         /// Number of the review
         id: ReviewId,
         /// Mark these changes as viewed: deployment/ID or node/ID
@@ -631,7 +638,7 @@ pub(crate) enum Review {
         wanted: GraphArgs,
     },
     /// Show the impact of a commit: steps that would start, stop and wait
-    Consequences {
+    Impact {
         /// Number of the review
         id: ReviewId,
     },
@@ -710,30 +717,28 @@ pub(crate) enum Review {
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, output } = client;
     let verdict = |id: &ReviewId, kind: &str, reason: &str, told: &str| {
-        let response = server.post(
-            &format!("/submissions/{id}/verdicts"),
-            json!({"kind": kind, "reason": reason}),
-        )?;
+        let response = server
+            .post(&format!("/reviews/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
         output.either(&response, &format!("Review {id}: {told}."))
     };
     match command {
-        Review::List { whose, fate, deployment, text, much } => {
+        Review::List { whose, state: fate, deployment, text, much } => {
             let query = Query::default()
                 .with("whose", whose)
-                .with("fate", fate)
+                .with("state", fate)
                 .with("deployment", deployment)
                 .with("text", text);
             client.list(&lists::reviews(), &query, much)
         }
         Review::Show { id, again } => {
-            client.show(*again, || server.get(&format!("/submissions/{id}")), review_text)
+            client.show(*again, || server.get(&format!("/reviews/{id}")), review_text)
         }
         Review::Diff { id } => {
-            difference(client, &format!("/submissions/{id}/difference"), &Query::default())
+            difference(client, &format!("/reviews/{id}/difference"), &Query::default())
         }
         Review::Since { id } => since(client, *id),
-        Review::Look { id } => {
-            let response = server.post(&format!("/submissions/{id}/look"), json!({}))?;
+        Review::View { id } => {
+            let response = server.post(&format!("/reviews/{id}/view"), json!({}))?;
             output.either(
                 &response,
                 &format!(
@@ -742,8 +747,8 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                 ),
             )
         }
-        Review::Opened { id, anchors } => {
-            let place = format!("/submissions/{id}/opened");
+        Review::Viewed { id, anchors } => {
+            let place = format!("/reviews/{id}/viewed");
             let response = match anchors.as_slice() {
                 [] => server.get(&place)?,
                 anchors => server.post(&place, json!({"anchors": anchors}))?,
@@ -751,18 +756,14 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             if output.json { output.json(&response) } else { output.write(&opened(&response, *id)) }
         }
         Review::Graph { id, wanted } => {
-            graphs::graph(client, &format!("/submissions/{id}/graph"), wanted)
+            graphs::graph(client, &format!("/reviews/{id}/graph"), wanted)
         }
-        Review::Consequences { id } => {
-            let response = server.get(&format!("/submissions/{id}/consequences"))?;
-            if output.json {
-                output.json(&response)
-            } else {
-                output.write(&consequences(&response))
-            }
+        Review::Impact { id } => {
+            let response = server.get(&format!("/reviews/{id}/impact"))?;
+            if output.json { output.json(&response) } else { output.write(&impact(&response)) }
         }
         Review::Report { id } => {
-            let response = server.get(&format!("/submissions/{id}/report"))?;
+            let response = server.get(&format!("/reviews/{id}/report"))?;
             output.either(&response, outline(&response).trim_end())
         }
         Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
@@ -772,31 +773,28 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
         Review::Commit { id, name, cancel } => {
             let body = json!({"name": name, "cancel": cancel});
-            let response =
-                server.post(&format!("/submissions/{id}/commit"), body).map_err(|failure| {
-                    match output.json {
-                        true => failure,
-                        false => failure.with_commit_command(*id),
-                    }
-                })?;
-            let target = said(&response["target"]);
+            let response = server.post(&format!("/reviews/{id}/commit"), body).map_err(
+                |failure| match output.json {
+                    true => failure,
+                    false => failure.with_commit_command(*id),
+                },
+            )?;
+            let target = said(&response["blueprint"]);
             output.either(
                 &response,
                 &format!(
-                    "Review {id} is committed as target {target}. Follow it: gantry converge \
-                     --target {target}"
+                    "Review {id} is committed as blueprint {target}. Follow it: gantry converge \
+                     --blueprint {target}"
                 ),
             )
         }
         Review::Discussion { id } => {
-            let response = server.get(&format!("/submissions/{id}/discussion"))?;
+            let response = server.get(&format!("/reviews/{id}/discussion"))?;
             if output.json { output.json(&response) } else { output.write(&discussion(&response)) }
         }
         Review::Comment { id, body, anchor } => {
-            let response = server.post(
-                &format!("/submissions/{id}/threads"),
-                json!({"anchor": anchor, "body": body}),
-            )?;
+            let response = server
+                .post(&format!("/reviews/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
             output.either(&response, &format!("Thread {} is open.", said(&response["comment"])))
         }
         Review::Reply { thread, body } => {
@@ -842,10 +840,10 @@ fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
 /// Prints all differences since the last view, page by page.
 fn since(client: &Client, id: ReviewId) -> Outcome {
     let Client { server, output } = client;
-    let path = format!("/submissions/{id}/since");
-    let mut whole: SinceLook = server.read(&path)?;
+    let path = format!("/reviews/{id}/since");
+    let mut whole: ChangesSinceView = server.read(&path)?;
     while let Some(after) = whole.next.take() {
-        let page: SinceLook =
+        let page: ChangesSinceView =
             server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
@@ -873,10 +871,12 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
 
 /// The viewed changes, by anchor.
 fn opened(value: &Value, id: ReviewId) -> String {
-    let Ok(told) = serde_json::from_value::<Opened>(value.clone()) else { return outline(value) };
+    let Ok(told) = serde_json::from_value::<ViewedChanges>(value.clone()) else {
+        return outline(value);
+    };
     let mut text =
-        format!("You have viewed {} of {}.\n", told.opened.len(), many(told.all, "change"));
-    text += &told.opened.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+        format!("You have viewed {} of {}.\n", told.viewed.len(), many(told.all, "change"));
+    text += &told.viewed.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
     if !told.outdated.is_empty() {
         text += "Changed since you viewed them:\n";
         text += &told.outdated.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
@@ -893,16 +893,13 @@ fn lines_of(value: &Value) -> Vec<String> {
 
 fn review_text(value: &Value, output: Paper) -> String {
     let word = |word: &str| plain(&said(&value[word]));
-    let mut text = format!(
-        "{} {}\n",
-        output.heading(&format!("Review {}:", word("submission"))),
-        word("title")
-    );
+    let mut text =
+        format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
     let node =
         value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
     let at = value["at"].as_i64().map(moment_of).unwrap_or_default();
     text += &format!(
-        "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on target {})\n",
+        "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on blueprint {})\n",
         word("deployment"),
         word("authors"),
         word("state").replace('_', " "),
@@ -910,8 +907,8 @@ fn review_text(value: &Value, output: Paper) -> String {
         word("version"),
         word("parent")
     );
-    if !value["target"].is_null() {
-        text += &format!("target: {}\n", word("target"));
+    if !value["blueprint"].is_null() {
+        text += &format!("blueprint: {}\n", word("blueprint"));
     }
     if !value["risks"].as_array().is_none_or(Vec::is_empty) {
         text += &format!("risks: {}\n", word("risks"));
@@ -921,7 +918,7 @@ fn review_text(value: &Value, output: Paper) -> String {
             text += &format!("\n{}\n{}", output.heading(title), indented(&lines));
         }
     };
-    if let Some(replacement) = replanned(&value["became"]) {
+    if let Some(replacement) = replanned(&value["replaced_by"]) {
         match replacement.after {
             Some(after) => {
                 let effect_text =
@@ -935,12 +932,11 @@ fn review_text(value: &Value, output: Paper) -> String {
             None => part("Sent back to its authors", reasons(&replacement)),
         }
     }
-    if let Some(came) = replanned(&value["came_from"]) {
+    if let Some(came) = replanned(&value["replaces"]) {
         part("The base changed", shift(&came, value));
     }
     part("Summary", lines_of(&value["summary"]));
-    let secrets =
-        serde_json::from_value::<Vec<SecretChange>>(value["consequences"]["secrets"].clone());
+    let secrets = serde_json::from_value::<Vec<SecretChange>>(value["impact"]["secrets"].clone());
     part(
         "Secrets",
         secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect(),
@@ -955,7 +951,7 @@ fn review_text(value: &Value, output: Paper) -> String {
             .map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"]))))
             .collect(),
     );
-    part("Pending", lines_of(&value["waits"]));
+    part("Pending", lines_of(&value["pending_reasons"]));
     let gate = &value["gate"];
     let mut lines = vec![format!(
         "{} of {}",
@@ -1017,8 +1013,8 @@ fn foreseen(response: &Value) -> String {
 }
 
 /// The impact of a change, line by line.
-fn consequences(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Consequences>(value.clone()) else {
+fn impact(value: &Value) -> String {
+    let Ok(told) = serde_json::from_value::<Impact>(value.clone()) else {
         return outline(value);
     };
     let mut text = format!("Affects {}.\n", many(told.nodes, "node"));
@@ -1043,7 +1039,7 @@ fn consequences(value: &Value) -> String {
     let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
     part("Runs for the first time", told.starts.count, touched(&told.starts));
     part("Runs again", told.restarts.count, restarts.collect());
-    part("Uses the change with its next run", told.kept.count, touched(&told.kept));
+    part("Uses the change with its next run", told.retained.count, touched(&told.retained));
     part("Removed", told.lost.count, lost.iter().map(item_line).collect());
     part("Runs remove on the node before it is gone", told.undone.count, touched(&told.undone));
     part("Nothing is run on the node", told.left.count, touched(&told.left));
@@ -1148,10 +1144,7 @@ fn discussion(value: &Value) -> String {
         return outline(value);
     };
     if told.threads.is_empty() {
-        return format!(
-            "No comments yet. Add one: gantry review comment {} TEXT\n",
-            told.submission
-        );
+        return format!("No comments yet. Add one: gantry review comment {} TEXT\n", told.review);
     }
     let mut text = String::new();
     for thread in &told.threads {
@@ -1159,7 +1152,7 @@ fn discussion(value: &Value) -> String {
             Some((by, at)) => format!("resolved by {}, {}", plain(by), moment_of(at.0)),
             None => "open".to_owned(),
         };
-        let removed_text = if thread.stands { "" } else { ", which this version no longer has" };
+        let removed_text = if thread.current { "" } else { ", which this version no longer has" };
         text += &format!(
             "Thread {} ({state}), about {}{removed_text}\n",
             thread.id,
@@ -1177,7 +1170,7 @@ fn discussion(value: &Value) -> String {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Target {
+pub(crate) enum Blueprint {
     /// List blueprints, newest first
     List {
         /// Name of a deployment that the blueprint changed
@@ -1206,38 +1199,40 @@ pub(crate) enum Target {
     },
 }
 
-pub(crate) fn target(client: &Client, command: &Target) -> Outcome {
+pub(crate) fn target(client: &Client, command: &Blueprint) -> Outcome {
     let Client { server, .. } = client;
     match command {
-        Target::List { deployment, much } => {
-            client.list(&lists::targets(), &Query::default().with("deployment", deployment), much)
-        }
-        Target::Show { number, again } => client.show(
+        Blueprint::List { deployment, much } => client.list(
+            &lists::blueprints(),
+            &Query::default().with("deployment", deployment),
+            much,
+        ),
+        Blueprint::Show { number, again } => client.show(
             *again,
-            || server.get(&format!("/targets/{}", BlueprintNumber(*number))),
+            || server.get(&format!("/blueprints/{}", BlueprintNumber(*number))),
             blueprint_text,
         ),
-        Target::Compare { from, to, deployment } => {
+        Blueprint::Compare { from, to, deployment } => {
             let query = Query::default()
                 .with("from", from.as_str())
                 .with("to", to.as_str())
                 .with("deployment", deployment);
-            difference(client, "/targets/compare", &query)
+            difference(client, "/blueprints/compare", &query)
         }
     }
 }
 
 fn blueprint_text(value: &Value, output: Paper) -> String {
-    let target = &value["target"];
+    let target = &value["blueprint"];
     let by = actor_name(target["by"].as_str());
     let at = target["at"].as_i64().map(moment_of).unwrap_or_default();
     format!(
         "{} {}\n{} by {}, {at}\nprogress: {}, {} applied ({})\n",
-        output.heading(&format!("Target {}:", said(&target["number"]))),
+        output.heading(&format!("Blueprint {}:", said(&target["number"]))),
         plain(&said(&target["title"])),
         said(&target["kind"]),
         plain(by),
-        said(&value["way"]).replace('_', " "),
+        said(&value["progress"]).replace('_', " "),
         said(&value["applied"]),
         steps(&value["steps"])
     )
@@ -1304,8 +1299,7 @@ mod tests {
 
     #[test]
     fn review_lists_secrets_by_version() {
-        let text =
-            review_text(&json!({"consequences": {"secrets": [secret_use()]}}), Paper::new(false));
+        let text = review_text(&json!({"impact": {"secrets": [secret_use()]}}), Paper::new(false));
         let line =
             "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
         assert!(text.contains(line), "{text}");
@@ -1313,18 +1307,15 @@ mod tests {
 
     #[test]
     fn impact_is_printed_line_by_line() {
-        let told = Consequences { nodes: 3, interrupted: Some(1), ..Consequences::default() };
+        let told = Impact { nodes: 3, interrupted: Some(1), ..Impact::default() };
         let mut value = serde_json::to_value(told).unwrap();
-        assert_eq!(
-            consequences(&value),
-            "Affects 3 nodes.\nACTIVE steps that are interrupted: 1\n"
-        );
+        assert_eq!(impact(&value), "Affects 3 nodes.\nACTIVE steps that are interrupted: 1\n");
         let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
         value["starts"] = json!({"count": 3, "first": [touched]});
-        let text = consequences(&value);
+        let text = impact(&value);
         assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
         value["secrets"] = json!([secret_use()]);
-        let text = consequences(&value);
+        let text = impact(&value);
         assert!(
             text.contains("Secrets: 1\n  uses secret db/password version 2 (was version 1) in app of web on n1\n"),
             "{text}"
@@ -1333,12 +1324,12 @@ mod tests {
 
     #[test]
     fn wave_count_matches_listed_waves() {
-        let wave = |number: u32| json!({"number": number, "runs": 1, "instants": 0, "groups": []});
-        let mut value = serde_json::to_value(Consequences::default()).unwrap();
-        assert!(!consequences(&value).contains("wave"), "nothing runs");
+        let wave = |number: u32| json!({"number": number, "runs": 1, "immediate": 0, "groups": []});
+        let mut value = serde_json::to_value(Impact::default()).unwrap();
+        assert!(!impact(&value).contains("wave"), "nothing runs");
         value["waves"] = json!([wave(0), wave(1), wave(2)]);
         value["more_waves"] = json!(3);
-        let text = consequences(&value);
+        let text = impact(&value);
         assert!(
             text.contains(
                 "In 5 waves:\n  Immediately: \n  Wave 1: \n  Wave 2: \n  and 3 waves \
@@ -1351,11 +1342,11 @@ mod tests {
     #[test]
     fn viewed_changes_are_listed_by_anchor() {
         let node = format!("node/{}", uuid::Uuid::from_u128(2));
-        let value = json!({"all": 2, "opened": [node], "outdated": []});
+        let value = json!({"all": 2, "viewed": [node], "outdated": []});
         let all = "All changes with their ids: gantry review diff 7 --json\n";
         let text = opened(&value, ReviewId(7));
         assert_eq!(text, format!("You have viewed 1 of 2 changes.\n  {node}\n{all}"));
-        let value = json!({"all": 1, "opened": [], "outdated": [node]});
+        let value = json!({"all": 1, "viewed": [], "outdated": [node]});
         let text = opened(&value, ReviewId(7));
         let before = "Changed since you viewed them:\n";
         assert_eq!(text, format!("You have viewed 0 of 1 change.\n{before}  {node}\n{all}"));
@@ -1364,11 +1355,12 @@ mod tests {
     #[test]
     fn role_nodes_are_listed_with_pending_removal() {
         let id = uuid::Uuid::nil();
-        let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "brought_by": null,
-            "touched": false, "going": true, "alive": true, "error": null});
-        let text = nodes_with_role_text(&json!({"chips": [chip], "more": 0}), Paper::new(false));
+        let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "required_by": null,
+            "changed": false, "removed": true, "alive": true, "error": null});
+        let text =
+            nodes_with_role_text(&json!({"noderoles": [chip], "more": 0}), Paper::new(false));
         assert!(text.contains("n1.demo  ACTIVE, to be removed"), "{text}");
-        let none = nodes_with_role_text(&json!({"chips": [], "more": 0}), Paper::new(false));
+        let none = nodes_with_role_text(&json!({"noderoles": [], "more": 0}), Paper::new(false));
         assert_eq!(none, "No nodes have this role.\n");
     }
 
@@ -1385,7 +1377,7 @@ mod tests {
 
     #[test]
     fn review_text_has_missing_permissions_with_reasons() {
-        let value = json!({"submission": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
+        let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
             "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
         let text = review_text(&value, Paper::new(false));
@@ -1402,7 +1394,7 @@ mod tests {
     }
 
     fn moved(after: Option<i64>) -> Value {
-        json!({"before": 5, "after": after, "target": 4, "moved": ["web (target 4)"], "dropped": ["bo (approved)"],
+        json!({"before": 5, "after": after, "blueprint": 4, "moved": ["web (blueprint 4)"], "dropped": ["bo (approved)"],
             "same_effect": false, "shift": {"before": Difference::default(), "after": Difference::default()}})
     }
 
@@ -1410,11 +1402,12 @@ mod tests {
     fn sent_back_review_and_proposal_give_the_reason() {
         let mut replan = moved(None);
         replan["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
-        let text = review_text(&json!({"state": "sent_back", "became": replan}), Paper::new(false));
-        let lines = "\nSent back to its authors\n  Changed since: web (target 4).\n  web: It changed since.\n";
+        let text =
+            review_text(&json!({"state": "sent_back", "replaced_by": replan}), Paper::new(false));
+        let lines = "\nSent back to its authors\n  Changed since: web (blueprint 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
         let text = draft(&json!({"sent_back": replan}), Paper::new(false));
-        let lines = "sent back from review 5: its base changed\n  Changed since: web (target \
+        let lines = "sent back from review 5: its base changed\n  Changed since: web (blueprint \
             4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");
     }
@@ -1422,10 +1415,10 @@ mod tests {
     #[test]
     fn resubmitted_review_shows_its_shift() {
         let mut came = moved(Some(6));
-        let lines = |came: &Value| review_text(&json!({"came_from": came}), Paper::new(false));
+        let lines = |came: &Value| review_text(&json!({"replaces": came}), Paper::new(false));
         let text = lines(&came);
         assert!(
-            text.contains("  Planned again from review 5.\n  Changed since: web (target 4).\n"),
+            text.contains("  Planned again from review 5.\n  Changed since: web (blueprint 4).\n"),
             "{text}"
         );
         assert!(

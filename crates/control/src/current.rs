@@ -14,7 +14,7 @@ use std::sync::{Arc, RwLock};
 use api::Problem;
 use engine::Hash;
 use engine::blueprint::Difference;
-use engine::blueprint::text::{Place, parents};
+use engine::blueprint::text::{NamedNoderole, parents};
 use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
@@ -130,7 +130,7 @@ impl Present {
     pub fn parents<'d>(
         &self,
         differences: impl IntoIterator<Item = &'d Difference>,
-    ) -> BTreeMap<NoderoleId, Place> {
+    ) -> BTreeMap<NoderoleId, NamedNoderole> {
         let mut places = BTreeMap::new();
         for difference in differences {
             for parent in parents(difference) {
@@ -138,12 +138,15 @@ impl Present {
                 let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else {
                     continue;
                 };
-                places.insert(parent, Place { noderole: noderole.clone(), node: *node, fqdn });
+                places.insert(
+                    parent,
+                    NamedNoderole { noderole: noderole.clone(), node: *node, fqdn },
+                );
             }
             // A parent that is added in the same change is not in the skeleton yet.
             for node in &difference.nodes {
                 for noderole in &node.noderoles {
-                    let place = Place {
+                    let place = NamedNoderole {
                         noderole: noderole.noderole.clone(),
                         node: node.id,
                         fqdn: node.fqdn.clone(),
@@ -175,7 +178,7 @@ impl Kept {
         let head = intent::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
             Problem::unavailable(
-                "This database has no target yet. Start `gantry server` or `gantry up` on it once.",
+                "This database has no blueprint yet. Start `gantry server` or `gantry up` on it once.",
             )
         })?;
         let catalog = self.catalog(on).await.map_err(from_store)?;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
-use api::console::{Deceiving, DeceivingScript, PinChange};
+use api::console::{HiddenCharacters, HiddenCharactersScript, PinChange};
 use engine::Hash;
 use engine::blueprint::Difference;
 use engine::blueprint::difference::Sides;
@@ -81,7 +81,7 @@ impl Known {
         difference: &Difference,
         pins: &[PinChange],
         catalog: &Catalog,
-    ) -> Result<Deceiving, Problem> {
+    ) -> Result<HiddenCharacters, Problem> {
         let places: BTreeSet<Place<'_>> = begun(difference, pins, catalog)
             .into_iter()
             .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
@@ -100,7 +100,7 @@ impl Known {
         compute: &Beside,
         versions: &[&Barclamp],
         catalog: &Catalog,
-    ) -> Result<Vec<Deceiving>, Problem> {
+    ) -> Result<Vec<HiddenCharacters>, Problem> {
         let of = |version: &Barclamp| -> BTreeSet<Place<'_>> {
             version
                 .roles
@@ -141,10 +141,10 @@ fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
     places.iter().map(|script_use| script_use.hash).collect()
 }
 
-fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Deceiving {
+fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> HiddenCharacters {
     let script = |script_use: Place<'_>| {
         let deceit = found.get(&script_use.hash)?;
-        Some(DeceivingScript {
+        Some(HiddenCharactersScript {
             barclamp: script_use.barclamp.clone(),
             role: script_use.role.clone(),
             file: script_use.file.to_owned(),
@@ -153,10 +153,10 @@ fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> Dec
             what: format!("The script has {deceit}"),
         })
     };
-    let mut scripts: Vec<DeceivingScript> = places.into_iter().filter_map(script).collect();
+    let mut scripts: Vec<HiddenCharactersScript> = places.into_iter().filter_map(script).collect();
     let more = scripts.len().saturating_sub(MAX_LISTED);
     scripts.truncate(MAX_LISTED);
-    Deceiving { scripts, more }
+    HiddenCharacters { scripts, more }
 }
 
 /// The contents of new and changed roles, each with the content that it replaces. Binding a role

@@ -154,7 +154,7 @@ names! {
     /// An attribute that a role owns or wants.
     AttribName = "attribute";
     /// A concurrency group: steps that share a limit on how many run at once.
-    ConcurrencyGroupName = "lane";
+    ConcurrencyGroupName = "concurrency group";
 }
 
 impl ActionName {
@@ -371,9 +371,9 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// The number of a target in the global target history. A step's generation is such a number
+    /// The number of a blueprint in the global history. A step's generation is such a number
     /// too.
-    BlueprintNumber = "target";
+    BlueprintNumber = "blueprint";
     /// A proposal.
     ProposalId = "proposal";
     /// A review: a submitted proposal.

@@ -13,8 +13,8 @@ use engine::catalog::read::{
 };
 use engine::catalog::version::is_equal_except_jigs;
 use engine::catalog::{
-    Catalog, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed, Lane, MAX_ROLES,
-    MAX_SCRIPT_BYTES, Needs, OnChange, OnError, Place, Role, RunPolicy,
+    Catalog, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed,
+    MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
 use engine::ids::{ActionName, ConcurrencyGroupName};
@@ -223,7 +223,7 @@ roles:
             needs: Needs::Any,
             place: Place::For,
             exclusive: false,
-            lane: Some(Lane {
+            concurrency_group: Some(ConcurrencyGroup {
                 name: ConcurrencyGroupName::parse("doors").expect("a name"),
                 max_running: 1,
                 mode: ConcurrencyGroupMode::Chunk

@@ -1008,7 +1008,7 @@ fn every_report_stage_has_content_without_changes() {
     let begins = &of(Stage::Order).will_do[0];
     assert_eq!(
         begins.what, "New work begins with 1 noderole",
-        "how many waves is the consequences' to say"
+        "how many waves is the impact' to say"
     );
     assert_eq!(begins.about, [Subject::Noderole(top)]);
     let read: Report = serde_json::from_value(serde_json::to_value(&busy).unwrap()).unwrap();

@@ -240,7 +240,7 @@ mod tests {
     const START: Position = Position { xid: 0, id: 0 };
 
     fn target(number: i64) -> Live {
-        Live::Target { target: BlueprintNumber(number) }
+        Live::Blueprint { blueprint: BlueprintNumber(number) }
     }
 
     fn lives(batch: &Batch) -> Vec<Live> {

@@ -323,7 +323,7 @@ fn database_registry(numbers: &Numbers) -> Registry {
     register_by_state(
         "deployments",
         "Deployments: all, and on hold",
-        &[("held", tally.held), ("all", tally.deployments)],
+        &[("on_hold", tally.held), ("all", tally.deployments)],
     );
     let mut one = |name: &str, help: &str, value: i64| {
         let gauge: Gauge = Gauge::default();

@@ -545,7 +545,7 @@ mod tests {
     fn rust_types_are_described_in_words() {
         for (said, told) in [
             (
-                "invalid type: integer `7`, expected struct NodeWish",
+                "invalid type: integer `7`, expected struct NodeRequest",
                 "invalid type: integer `7`, expected an object",
             ),
             (

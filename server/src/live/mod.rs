@@ -325,7 +325,7 @@ mod tests {
     use engine::ids::BlueprintNumber;
 
     fn entry(topic: &str, xid: i64, target: i64) -> Told {
-        let live = Live::Target { target: BlueprintNumber(target) };
+        let live = Live::Blueprint { blueprint: BlueprintNumber(target) };
         Told::Entry(Arc::new(Entry {
             position: Position { xid, id: 1 },
             topic: topic.into(),
@@ -342,13 +342,13 @@ mod tests {
             told.iter().map(|told| sieve.accepts(told)).collect::<Vec<_>>()
         };
         let messages = [
-            entry("targets", 1, 1),
+            entry("blueprints", 1, 1),
             entry(deployment, 1, 1),
             entry(deployment, 1, 2),
-            entry("targets", 2, 2),
+            entry("blueprints", 2, 2),
         ];
         assert_eq!(through("", &messages), [true, false, true, true]);
-        assert_eq!(through("targets", &messages), [true, false, false, true]);
+        assert_eq!(through("blueprints", &messages), [true, false, false, true]);
         assert_eq!(through(deployment, &messages), [false, true, true, false]);
         assert_eq!(through("nodes,", &messages), [false; 4]);
         assert_eq!(through("nodes", &[Told::Reset(Position::from_cursor(1))]), [true]);

@@ -2,11 +2,11 @@
 
 use api::Problem;
 use api::people::{
-    Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
-    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, Signature,
-    SignatureRequest, TokenMade, TokenView, TokenWish,
+    CreatedPerson, CreatedToken, Ended, Grant, MyAccount, OneTimeLink, PasskeyOptions,
+    PasskeyRequest, PasskeyView, PasswordRequest, PeopleWanted, PersonDetails, PersonPage,
+    PersonRequest, PersonView, Signature, SignatureRequest, TokenRequest, TokenView,
 };
-use api::second_factor::{FactorOptions, FactorWish, SecondFactorPage};
+use api::second_factor::{FactorOptions, FactorRequest, SecondFactorPage};
 use app::accounts::Accounts;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -37,7 +37,7 @@ impl Accounts for Bound {
         Ok((person, self.people.tokens(actor, Some(id)).await?))
     }
 
-    async fn add(&self, wish: PersonWish) -> Result<PersonMade, Problem> {
+    async fn add(&self, wish: PersonRequest) -> Result<CreatedPerson, Problem> {
         self.people.add(self.actor()?, &wish).await
     }
 
@@ -63,7 +63,7 @@ impl Accounts for Bound {
         self.people.passkey_options(self.actor()?, &self.site()?).await
     }
 
-    async fn register_passkey(&self, wish: PasskeyWish) -> Result<PasskeyView, Problem> {
+    async fn register_passkey(&self, wish: PasskeyRequest) -> Result<PasskeyView, Problem> {
         self.people.register_passkey(self.actor()?, &self.site()?, &wish).await
     }
 
@@ -87,11 +87,11 @@ impl Accounts for Bound {
         self.people.dismiss_notices(self.actor()?).await
     }
 
-    async fn new_link(&self, id: PersonId) -> Result<LinkMade, Problem> {
+    async fn new_link(&self, id: PersonId) -> Result<OneTimeLink, Problem> {
         self.people.new_link(self.actor()?, id).await
     }
 
-    async fn set_password(&self, wish: PasswordWish) -> Result<(), Problem> {
+    async fn set_password(&self, wish: PasswordRequest) -> Result<(), Problem> {
         let session = self.people.set_password(self.actor()?, &wish).await?;
         if let Ok(cookie) =
             HeaderValue::from_str(&session::begin(&self.address, &session).to_string())
@@ -110,7 +110,7 @@ impl Accounts for Bound {
     }
 
     async fn present_passkey(&self, answer: Value) -> Result<(), Problem> {
-        let wish = FactorWish { code: None, answer: Some(answer) };
+        let wish = FactorRequest { code: None, answer: Some(answer) };
         self.people.present_factor(self.actor()?, Some(&self.site()?), &wish, &self.visitor).await
     }
 
@@ -126,7 +126,7 @@ impl Accounts for Bound {
         self.people.end_other_sessions(self.actor()?).await
     }
 
-    async fn make_token(&self, wish: TokenWish) -> Result<TokenMade, Problem> {
+    async fn make_token(&self, wish: TokenRequest) -> Result<CreatedToken, Problem> {
         self.people.make_token(self.actor()?, &wish).await
     }
 

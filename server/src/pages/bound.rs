@@ -12,21 +12,21 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CatalogPage, Comparison, DeploymentPage, Discussion, DraftedNoderole,
-    DropPreview, Foreseen, Frame, GraphView, GraphWish, LogFound, LogPart, MAX_DOCUMENTS, NodePage,
-    NodeProposal, NodeWish, NoderoleView, Opened, PlannerView, Point, Restored, ReviewView,
-    RunPage, RunView, SinceLook, TargetPage,
+    BlueprintPage, Board, CatalogPage, ChangesSinceView, Comparison, DeploymentPage, Discussion,
+    DraftedNoderole, DropPreview, EditsPreview, Frame, GraphOptions, GraphView, LogFound, LogPart,
+    MAX_DOCUMENTS, NodePage, NodeProposal, NodeRequest, NoderoleView, PlannerView, Point, Restored,
+    ReviewView, RoleNoderoles, RunPage, RunView, ViewedChanges,
 };
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
+use api::listing::{BarclampsWanted, BlueprintsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::{
-    AddedNodes, CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange,
-    NodeView,
+    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeChange,
+    NodeNoderolePage, NodeNoderolesWanted, NodeView,
 };
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
-use api::waiting::{WaitingPage, WaitingWanted};
+use api::waiting::{PendingPage, PendingWanted};
 use app::console::Console;
 use async_trait::async_trait;
 use axum::http::{HeaderValue, header};
@@ -112,7 +112,7 @@ impl Console for Bound {
         deployment: &str,
         of_ancestor: Option<String>,
         role: RoleName,
-    ) -> Result<Carriers, Problem> {
+    ) -> Result<RoleNoderoles, Problem> {
         asked!(self.carriers(deployment, of_ancestor.as_deref(), &role))
     }
 
@@ -152,7 +152,7 @@ impl Console for Bound {
         asked!(self.find_nodes(&wanted))
     }
 
-    async fn waiting(&self, wanted: WaitingWanted) -> Result<WaitingPage, Problem> {
+    async fn waiting(&self, wanted: PendingWanted) -> Result<PendingPage, Problem> {
         asked!(self.waiting(&wanted))
     }
 
@@ -190,11 +190,11 @@ impl Console for Bound {
         asked!(self.review(id))?.page(after.as_ref(), MAX_DOCUMENTS)
     }
 
-    async fn graph(&self, deployment: &str, wish: GraphWish) -> Result<GraphView, Problem> {
+    async fn graph(&self, deployment: &str, wish: GraphOptions) -> Result<GraphView, Problem> {
         asked!(self.graph(deployment, &wish, Lost::Note))
     }
 
-    async fn review_graph(&self, id: ReviewId, wish: GraphWish) -> Result<GraphView, Problem> {
+    async fn review_graph(&self, id: ReviewId, wish: GraphOptions) -> Result<GraphView, Problem> {
         asked!(self.review_graph(id, &wish, Lost::Note))
     }
 
@@ -202,19 +202,23 @@ impl Console for Bound {
         asked!(self.discussion(id))
     }
 
-    async fn since_look(&self, id: ReviewId) -> Result<SinceLook, Problem> {
+    async fn since_look(&self, id: ReviewId) -> Result<ChangesSinceView, Problem> {
         asked!(self.since_look(id))?.page(None, MAX_DOCUMENTS)
     }
 
-    async fn opened(&self, id: ReviewId) -> Result<Opened, Problem> {
+    async fn opened(&self, id: ReviewId) -> Result<ViewedChanges, Problem> {
         asked!(self.opened(id))
     }
 
-    async fn open_changes(&self, id: ReviewId, anchors: Vec<Anchor>) -> Result<Opened, Problem> {
+    async fn open_changes(
+        &self,
+        id: ReviewId,
+        anchors: Vec<Anchor>,
+    ) -> Result<ViewedChanges, Problem> {
         asked!(self.open_changes(id, anchors))
     }
 
-    async fn targets(&self, wanted: TargetsWanted) -> Result<TargetPage, Problem> {
+    async fn targets(&self, wanted: BlueprintsWanted) -> Result<BlueprintPage, Problem> {
         asked!(self.targets(&wanted))
     }
 
@@ -293,7 +297,11 @@ impl Console for Bound {
         asked!(self.edit(proposal, version, edits))
     }
 
-    async fn foresee(&self, proposal: ProposalId, edits: Vec<Edit>) -> Result<Foreseen, Problem> {
+    async fn foresee(
+        &self,
+        proposal: ProposalId,
+        edits: Vec<Edit>,
+    ) -> Result<EditsPreview, Problem> {
         asked!(self.foresee(proposal, edits))
     }
 
@@ -394,7 +402,7 @@ impl Console for Bound {
         asked!(self.cancel(run))
     }
 
-    async fn add_node(&self, wish: NodeWish) -> Result<NodeId, Problem> {
+    async fn add_node(&self, wish: NodeRequest) -> Result<NodeId, Problem> {
         asked!(self.add_node(wish))
     }
 
@@ -406,7 +414,11 @@ impl Console for Bound {
         asked!(self.node(name))
     }
 
-    async fn node_looks(&self, name: &str, wanted: LooksWanted) -> Result<LookPage, Problem> {
+    async fn node_looks(
+        &self,
+        name: &str,
+        wanted: HealthChecksWanted,
+    ) -> Result<HealthCheckPage, Problem> {
         asked!(self.node_looks(name, &wanted))
     }
 
@@ -421,8 +433,8 @@ impl Console for Bound {
     async fn node_noderoles(
         &self,
         name: &str,
-        wanted: CarriedWanted,
-    ) -> Result<CarriedPage, Problem> {
+        wanted: NodeNoderolesWanted,
+    ) -> Result<NodeNoderolePage, Problem> {
         asked!(self.node_noderoles(name, &wanted))
     }
 
@@ -449,7 +461,7 @@ impl Console for Bound {
         node: NodeId,
         name: String,
         days: u32,
-    ) -> Result<MintedToken, Problem> {
+    ) -> Result<CreatedNodeToken, Problem> {
         asked!(self.mint_node_token(node, name, days))
     }
 

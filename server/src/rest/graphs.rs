@@ -1,4 +1,4 @@
-//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as
+//! `/api/v1/deployments/{name}/graph` and `/api/v1/reviews/{id}/graph`: the graph of a page as
 //! data.
 //!
 //! The parameters are those of the page. A page ignores unknown or useless parameters and shows the
@@ -6,7 +6,7 @@
 //! nodes to expand are ignored, because they may have been removed since.
 
 use api::Problem;
-use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
+use api::console::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
 use axum::Json;
 use axum::extract::State;
 use control::Lost;
@@ -30,9 +30,9 @@ pub(crate) fn operations(all: Operations) -> Operations {
         op("getDeploymentGraph", "Get the graph of a deployment").about(about),
     )
     .get(
-        "/submissions/{id}/graph",
+        "/reviews/{id}/graph",
         of_review,
-        op("getSubmissionGraph", "Get the graph of a review").about(about),
+        op("getReviewGraph", "Get the graph of a review").about(about),
     )
 }
 
@@ -48,7 +48,7 @@ struct GraphWanted {
     /// vertex.
     focus: String,
     /// Restrict `focus` to dependencies (`up`) or dependents (`down`). Default: both.
-    way: String,
+    direction: String,
     /// Restrict `focus` to vertices within this number of edges.
     #[schemars(range(min = 1))]
     steps: Option<u32>,
@@ -60,9 +60,9 @@ struct GraphWanted {
     longest: String,
     /// `trail`: show only the highlighted vertices, expanded into single noderoles.
     only: String,
-    /// Show a deployment as of this target.
+    /// Show a deployment as of this blueprint.
     #[schemars(range(min = 1))]
-    target: Option<i64>,
+    blueprint: Option<i64>,
 }
 
 /// Parses an optional parameter with a fixed set of values.
@@ -85,7 +85,7 @@ fn said(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-impl TryFrom<GraphWanted> for GraphWish {
+impl TryFrom<GraphWanted> for GraphOptions {
     type Error = Problem;
 
     fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
@@ -98,9 +98,13 @@ impl TryFrom<GraphWanted> for GraphWish {
             })
         };
         let way = one_of(
-            "way",
-            &wanted.way,
-            &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)],
+            "direction",
+            &wanted.direction,
+            &[
+                ("up", GraphDirection::Up),
+                ("down", GraphDirection::Down),
+                ("both", GraphDirection::Both),
+            ],
         )?;
         let longest = one_of(
             "longest",
@@ -109,9 +113,9 @@ impl TryFrom<GraphWanted> for GraphWish {
         )?;
         let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
         let trail = match (longest, said(wanted.from), said(wanted.to)) {
-            (Some(length), None, None) => Some(TrailWish::Longest(length)),
-            (None, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
-            (None, Some(from), None) => Some(TrailWish::From(from)),
+            (Some(length), None, None) => Some(TrailOptions::Longest(length)),
+            (None, Some(from), Some(to)) => Some(TrailOptions::Between(from, to)),
+            (None, Some(from), None) => Some(TrailOptions::From(from)),
             (None, None, None) => None,
             (None, None, Some(_)) => {
                 return Err(Problem::invalid(
@@ -128,7 +132,7 @@ impl TryFrom<GraphWanted> for GraphWish {
         };
         if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
             return Err(Problem::invalid(
-                "Invalid `way` or `steps`: they require `focus`. Add a vertex as `focus`.",
+                "Invalid `direction` or `steps`: they require `focus`. Add a vertex as `focus`.",
             ));
         }
         if wanted.steps == Some(0) {
@@ -144,11 +148,11 @@ impl TryFrom<GraphWanted> for GraphWish {
             roles: list(&wanted.roles).map(role).collect::<Result<_, _>>()?,
             nodes: list(&wanted.nodes).map(str::to_owned).collect(),
             focus: said(wanted.focus),
-            way: way.unwrap_or_default(),
+            direction: way.unwrap_or_default(),
             steps: wanted.steps,
             trail,
             only_trail,
-            target: wanted.target.map(BlueprintNumber),
+            blueprint: wanted.blueprint.map(BlueprintNumber),
         })
     }
 }
@@ -168,8 +172,8 @@ async fn of_review(
     Place(id): Place<ReviewId>,
     Asked(wanted): Asked<GraphWanted>,
 ) -> Answer<GraphView> {
-    if wanted.target.is_some() {
-        let detail = "Invalid `target`: a review always changes the current target. Omit it, or \
+    if wanted.blueprint.is_some() {
+        let detail = "Invalid `blueprint`: a review always changes the current target. Omit it, or \
             request the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
@@ -182,14 +186,14 @@ mod tests {
 
     use crate::rest::graphs::*;
 
-    fn wish(query: &str) -> Result<GraphWish, Problem> {
+    fn wish(query: &str) -> Result<GraphOptions, Problem> {
         let pairs: Vec<(String, String)> = query
             .split('&')
             .filter_map(|pair| pair.split_once('='))
             .map(|(a, b)| (a.into(), b.into()))
             .collect();
         let fields = pairs.into_iter().map(|(name, value)| {
-            let number = matches!(name.as_str(), "steps" | "target")
+            let number = matches!(name.as_str(), "steps" | "blueprint")
                 .then(|| value.parse::<i64>().ok())
                 .flatten();
             (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
@@ -205,13 +209,13 @@ mod tests {
         for query in [
             "",
             "roles=app,web-ready&nodes=n1,n2.house.example.com",
-            "focus=role:app&way=up&steps=2",
-            "focus=role:app&way=down",
+            "focus=role:app&direction=up&steps=2",
+            "focus=role:app&direction=down",
             "from=role:app&to=role:web",
             "from=role:app",
             "longest=count",
             "longest=time&only=trail",
-            "target=3",
+            "blueprint=3",
         ] {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
             let address = Address::from_pairs(
@@ -225,14 +229,14 @@ mod tests {
     #[test]
     fn invalid_parameter_error_lists_valid_values() {
         for (query, said) in [
-            ("way=left", "not one of up, down, both"),
+            ("direction=left", "not one of up, down, both"),
             ("longest=far", "not one of count, time"),
             ("only=all", "not one of trail"),
             ("only=trail", "nothing is highlighted"),
             ("to=role:app", "it requires `from`"),
             ("longest=time&from=role:app", "combined with `from` or `to`"),
             ("focus=role:app&steps=0", "at least 1"),
-            ("way=up", "as `focus`"),
+            ("direction=up", "as `focus`"),
             ("steps=2", "as `focus`"),
             ("roles=App!", "`roles`:"),
         ] {

@@ -27,22 +27,22 @@ use api::catalog::{
     RolesWanted,
 };
 use api::console::{
-    Board, Carriers, CarriersWanted, CatalogPage, Comparison, DeploymentPage, Discussion,
-    DraftedNoderole, Foreseen, LogFound, LogPart, MAX_DOCUMENTS, NodePage, NodeWish, NoderoleView,
-    Opened, Point, ProposalView, Restored, ReviewView, RunPage, RunView, ScopeView, SinceLook,
-    TargetPage,
+    BlueprintPage, Board, CatalogPage, ChangesSinceView, Comparison, DeploymentPage, Discussion,
+    DraftedNoderole, EditsPreview, LogFound, LogPart, MAX_DOCUMENTS, NodePage, NodeRequest,
+    NoderoleView, Point, ProposalView, Restored, ReviewView, RoleNoderoles, RoleNoderolesWanted,
+    RunPage, RunView, ScopeView, ViewedChanges,
 };
-use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
+use api::listing::{BarclampsWanted, BlueprintsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
 use api::nodes::AddedNodes;
-use api::overview::DeploymentWay;
+use api::overview::DeploymentProgress;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
-use api::waiting::{WaitingPage, WaitingWanted};
+use api::waiting::{PendingPage, PendingWanted};
 use control::people::Permission;
 use control::{Imported, ToCommit};
 use engine::Hash;
-use engine::blueprint::{Anchor, Consequences};
+use engine::blueprint::{Anchor, Impact};
 use engine::catalog::read::MAX_PRIORITY;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -84,9 +84,9 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
         ),
     )
     .get(
-        "/waiting",
-        waiting,
-        op("listWaiting", "List pending steps").about(
+        "/pending",
+        pending,
+        op("listPending", "List pending steps").about(
             "Steps are grouped by pending reason. Within a reason, the steps that have been \
              pending longest come first. With `sort=-since`, the newest come first. Each response \
              covers the first 10,000 steps of each state in this order. If `more` is true, a count \
@@ -134,17 +134,17 @@ fn deployment_operations(all: Operations) -> Operations {
     all.get("/deployments", deployments, op("listDeployments", "List deployments"))
         .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
         .get(
-            "/deployments/{name}/way",
-            way,
-            op("getDeploymentWay", "Get the progress of a deployment").about(
-                "A deployment is stuck by the same rule as a target: all remaining steps wait for \
-                 a person. `GET /api/v1/waiting?deployment=` returns the reasons.",
+            "/deployments/{name}/progress",
+            deployment_progress,
+            op("getDeploymentProgress", "Get the progress of a deployment").about(
+                "A deployment is stuck by the same rule as a blueprint: all remaining steps wait for \
+                 a person. `GET /api/v1/pending?deployment=` returns the reasons.",
             ),
         )
         .get(
-            "/deployments/{name}/carriers",
-            carriers,
-            op("getCarriers", "List the nodes that have a role").also(&[409]).about(
+            "/deployments/{name}/noderoles",
+            role_noderoles,
+            op("listRoleNoderoles", "List the nodes that have a role").also(&[409]).about(
                 "If the last row of a page was removed, the request for the next page \
                     returns 409 `moved`. Start again with the first page.",
             ),
@@ -167,7 +167,7 @@ fn deployment_operations(all: Operations) -> Operations {
         .post(
             "/deployments/{name}/restore",
             restore,
-            op("restoreDeployment", "Propose to restore a deployment from a target"),
+            op("restoreDeployment", "Propose to restore a deployment from a blueprint"),
         )
 }
 
@@ -210,9 +210,9 @@ fn proposal_operations(all: Operations) -> Operations {
         op("submitProposal", "Submit a proposal for review").on_version(),
     )
     .post(
-        "/proposals/{id}/foresee",
-        foresee,
-        op("foreseeEdits", "Preview the impact of edits").also(&[422]),
+        "/proposals/{id}/preview",
+        preview,
+        op("previewEdits", "Preview the impact of edits").also(&[422]),
     )
     .get(
         "/proposals/{id}/report",
@@ -223,17 +223,40 @@ fn proposal_operations(all: Operations) -> Operations {
 
 fn review_operations(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/submissions", reviews, op("listSubmissions", "List reviews"))
-        .get("/submissions/{id}", review, op("getSubmission", "Get a review"))
-        .get("/submissions/{id}/difference", review_difference, op("getSubmissionDifference", "Get \
-            the changes of a review").content(DIFFERENCE))
-        .get("/submissions/{id}/consequences", consequences, op("getConsequences", "Get the impact \
-            of a review"))
-        .get("/submissions/{id}/report", review_report, op("getSubmissionReport", "Get the \
-            planning report of a review").also(&[409]))
-        .post("/submissions/{id}/verdicts", judge, op("giveVerdict", "Give a verdict on a review"))
+    all.get("/reviews", reviews, op("listReviews", "List reviews"))
+        .get("/reviews/{id}", review, op("getReview", "Get a review"))
+        .get(
+            "/reviews/{id}/difference",
+            review_difference,
+            op(
+                "getReviewDifference",
+                "Get \
+            the changes of a review",
+            )
+            .content(DIFFERENCE),
+        )
+        .get(
+            "/reviews/{id}/impact",
+            impact,
+            op(
+                "getImpact",
+                "Get the impact \
+            of a review",
+            ),
+        )
+        .get(
+            "/reviews/{id}/report",
+            review_report,
+            op(
+                "getReviewReport",
+                "Get the \
+            planning report of a review",
+            )
+            .also(&[409]),
+        )
+        .post("/reviews/{id}/verdicts", judge, op("giveVerdict", "Give a verdict on a review"))
         .post(
-            "/submissions/{id}/verdicts/options",
+            "/reviews/{id}/verdicts/options",
             verdict_options,
             op("getVerdictOptions", "Get the WebAuthn options to sign a verdict").about(
                 "Pass the options to navigator.credentials.get in the browser. Send the nonce and \
@@ -241,21 +264,60 @@ fn review_operations(all: Operations) -> Operations {
                  base, its policy, its risks and its authors.",
             ),
         )
-        .post("/submissions/{id}/commit", commit, op("commitSubmission", "Commit a review").also(&[422]).about(
-            "The gate must be open. The response contains the new target. `Location` is the URL of \
-             its progress.",
-        ))
-        .get("/submissions/{id}/discussion", discussion, op("getDiscussion", "Get the discussion \
-            of a review"))
-        .post("/submissions/{id}/threads", open_thread, op("openThread", "Start a thread on a \
-            review"))
-        .get("/submissions/{id}/since", since_look, op("getSinceLook", "Compare a review with the \
-            one that you last viewed"))
-        .get("/submissions/{id}/opened", opened, op("getOpened", "List the changes of a review \
-            that you viewed"))
-        .post("/submissions/{id}/opened", open_changes, op("openChanges", "Mark changes of a \
-            review as viewed"))
-        .post("/submissions/{id}/look", look, op("lookAtSubmission", "Mark a review as viewed"))
+        .post(
+            "/reviews/{id}/commit",
+            commit,
+            op("commitReview", "Commit a review").also(&[422]).about(
+                "The gate must be open. The response contains the number of the new blueprint. \
+             `Location` is the URL of its progress.",
+            ),
+        )
+        .get(
+            "/reviews/{id}/discussion",
+            discussion,
+            op(
+                "getDiscussion",
+                "Get the discussion \
+            of a review",
+            ),
+        )
+        .post(
+            "/reviews/{id}/threads",
+            open_thread,
+            op(
+                "openThread",
+                "Start a thread on a \
+            review",
+            ),
+        )
+        .get(
+            "/reviews/{id}/since",
+            since_view,
+            op(
+                "getChangesSinceView",
+                "Compare a review with \
+            the one that you last viewed",
+            ),
+        )
+        .get(
+            "/reviews/{id}/viewed",
+            viewed_changes,
+            op(
+                "listViewedChanges",
+                "List the changes of a \
+            review that you viewed",
+            ),
+        )
+        .post(
+            "/reviews/{id}/viewed",
+            mark_viewed,
+            op(
+                "markChangesViewed",
+                "Mark changes of a \
+            review as viewed",
+            ),
+        )
+        .post("/reviews/{id}/view", view_review, op("viewReview", "Mark a review as viewed"))
         .post("/threads/{id}/replies", reply, op("replyToThread", "Reply to a thread"))
         .post("/threads/{id}/resolve", resolve, op("resolveThread", "Resolve a thread"))
         .post("/threads/{id}/reopen", reopen, op("reopenThread", "Reopen a thread"))
@@ -263,10 +325,10 @@ fn review_operations(all: Operations) -> Operations {
 
 fn blueprint_operations(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
-    all.get("/targets", targets, op("listTargets", "List targets")).get(
-        "/targets/compare",
+    all.get("/blueprints", blueprints, op("listBlueprints", "List blueprints")).get(
+        "/blueprints/compare",
         compare,
-        op("compareTargets", "Compare two targets").content(DIFFERENCE),
+        op("compareBlueprints", "Compare two blueprints").content(DIFFERENCE),
     )
 }
 
@@ -360,20 +422,20 @@ async fn board(
     Ok(Json(state.control.board(&actor, &name).await?))
 }
 
-async fn way(
+async fn deployment_progress(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-) -> Answer<DeploymentWay> {
+) -> Answer<DeploymentProgress> {
     Ok(Json(state.control.deployment_progress(&actor, &name).await?))
 }
 
-async fn carriers(
+async fn role_noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-    Asked(wanted): Asked<CarriersWanted>,
-) -> Answer<Carriers> {
+    Asked(wanted): Asked<RoleNoderolesWanted>,
+) -> Answer<RoleNoderoles> {
     Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
 }
 
@@ -452,8 +514,8 @@ async fn proposal(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Holding {
-    held: bool,
+struct HoldRequest {
+    on_hold: bool,
     #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
@@ -462,16 +524,16 @@ async fn hold(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-    Given(holding): Given<Holding>,
+    Given(holding): Given<HoldRequest>,
 ) -> Answer<Done> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
-    state.control.hold(&actor, deployment, holding.held, holding.reason).await?;
+    state.control.hold(&actor, deployment, holding.on_hold, holding.reason).await?;
     Ok(Json(Done {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Prioritising {
+struct PriorityRequest {
     #[serde(deserialize_with = "priority")]
     #[schemars(range(min = -MAX_PRIORITY, max = MAX_PRIORITY))]
     priority: i32,
@@ -494,7 +556,7 @@ async fn prioritise(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-    Given(wanted): Given<Prioritising>,
+    Given(wanted): Given<PriorityRequest>,
 ) -> Answer<Done> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
@@ -503,8 +565,8 @@ async fn prioritise(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Restoring {
-    target: BlueprintNumber,
+struct RestoreRequest {
+    blueprint: BlueprintNumber,
     /// Skip parts that can't be restored, instead of failing.
     #[serde(default)]
     partial: bool,
@@ -514,10 +576,10 @@ async fn restore(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-    Given(restoring): Given<Restoring>,
+    Given(restoring): Given<RestoreRequest>,
 ) -> CreatedWithLocation<Restored> {
     let restored =
-        state.control.restore(&actor, &name, restoring.target, restoring.partial).await?;
+        state.control.restore(&actor, &name, restoring.blueprint, restoring.partial).await?;
     Ok(proposal_created(restored.proposal, restored))
 }
 
@@ -542,16 +604,16 @@ async fn edit(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Foreseeing {
+struct PreviewRequest {
     edits: Vec<Edit>,
 }
 
-async fn foresee(
+async fn preview(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
-    Given(given): Given<Foreseeing>,
-) -> Answer<Foreseen> {
+    Given(given): Given<PreviewRequest>,
+) -> Answer<EditsPreview> {
     Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
 }
 
@@ -609,14 +671,14 @@ async fn discard(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Submitting {
+struct SubmitRequest {
     version: i32,
     title: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Submitted {
-    submission: ReviewId,
+    review: ReviewId,
 }
 
 async fn submit(
@@ -624,13 +686,13 @@ async fn submit(
     SignedIn(actor): SignedIn,
     Place(id): Place<ProposalId>,
     headers: HeaderMap,
-    Given(given): Given<Submitting>,
+    Given(given): Given<SubmitRequest>,
 ) -> CreatedWithLocation<Submitted> {
     let submission = state
         .control
         .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
         .await?;
-    Ok(Created(format!("/submissions/{submission}"), Submitted { submission }))
+    Ok(Created(format!("/reviews/{submission}"), Submitted { review: submission }))
 }
 
 async fn reviews(
@@ -649,34 +711,34 @@ async fn review(
     Ok(Json(state.control.review(&actor, id).await?.cut(MAX_DOCUMENTS)))
 }
 
-async fn consequences(
+async fn impact(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
-) -> Answer<Consequences> {
-    Ok(Json(state.control.consequences(&actor, id).await?))
+) -> Answer<Impact> {
+    Ok(Json(state.control.impact(&actor, id).await?))
 }
 
-async fn opened(
+async fn viewed_changes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
-) -> Answer<Opened> {
+) -> Answer<ViewedChanges> {
     Ok(Json(state.control.opened(&actor, id).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Opening {
+struct ViewedRequest {
     anchors: Vec<Anchor>,
 }
 
-async fn open_changes(
+async fn mark_viewed(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
-    Given(opening): Given<Opening>,
-) -> Answer<Opened> {
+    Given(opening): Given<ViewedRequest>,
+) -> Answer<ViewedChanges> {
     Ok(Json(state.control.open_changes(&actor, id, opening.anchors).await?))
 }
 
@@ -706,7 +768,7 @@ async fn judge(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct ToSign {
+struct SignatureOptionsRequest {
     kind: VerdictKind,
 }
 
@@ -715,7 +777,7 @@ async fn verdict_options(
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
     headers: HeaderMap,
-    Given(input): Given<ToSign>,
+    Given(input): Given<SignatureOptionsRequest>,
 ) -> Answer<SignatureRequest> {
     // A missing permission takes precedence over the error about passkeys and the site.
     actor.require_in_person()?;
@@ -726,19 +788,19 @@ async fn verdict_options(
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Committed {
-    target: BlueprintNumber,
+    blueprint: BlueprintNumber,
 }
 
 /// The response with the URL of a target's rollout.
 fn followed(target: BlueprintNumber) -> Created<Committed> {
-    Created(format!("/targets/{target}"), Committed { target })
+    Created(format!("/blueprints/{target}"), Committed { blueprint: target })
 }
 
 /// Options of a commit. If the change can't be undone, `name` must be the name of the affected
 /// deployment or node.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Committing {
+struct CommitRequest {
     #[serde(default)]
     name: Option<String>,
     /// Cancel running steps that this change replaces.
@@ -750,7 +812,7 @@ async fn commit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
-    Perhaps(committing): Perhaps<Committing>,
+    Perhaps(committing): Perhaps<CommitRequest>,
 ) -> CreatedWithLocation<Committed> {
     let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
     Ok(followed(state.control.commit(&actor, what).await?))
@@ -766,7 +828,7 @@ async fn discussion(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Saying {
+struct ThreadRequest {
     /// Part of the review that the comment is about. Default: the whole review.
     #[serde(default)]
     anchor: String,
@@ -775,7 +837,7 @@ struct Saying {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Said {
+struct CreatedComment {
     comment: CommentId,
 }
 
@@ -783,19 +845,19 @@ async fn open_thread(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
-    Given(saying): Given<Saying>,
-) -> CreatedResult<Said> {
+    Given(saying): Given<ThreadRequest>,
+) -> CreatedResult<CreatedComment> {
     let anchor: Anchor =
         saying.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
             Problem::invalid(error.to_string())
         })?;
     let comment = state.control.open_thread(&actor, id, anchor, saying.body).await?;
-    Ok((StatusCode::CREATED, Json(Said { comment })))
+    Ok((StatusCode::CREATED, Json(CreatedComment { comment })))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Replying {
+struct ReplyRequest {
     #[schemars(length(min = 1))]
     body: String,
 }
@@ -804,10 +866,10 @@ async fn reply(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<CommentId>,
-    Given(input): Given<Replying>,
-) -> CreatedResult<Said> {
+    Given(input): Given<ReplyRequest>,
+) -> CreatedResult<CreatedComment> {
     let comment = state.control.reply(&actor, id, input.body).await?;
-    Ok((StatusCode::CREATED, Json(Said { comment })))
+    Ok((StatusCode::CREATED, Json(CreatedComment { comment })))
 }
 
 async fn resolve(
@@ -835,16 +897,16 @@ struct Behind {
     after: Option<Anchor>,
 }
 
-async fn since_look(
+async fn since_view(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
     Asked(asked): Asked<Behind>,
-) -> Answer<SinceLook> {
+) -> Answer<ChangesSinceView> {
     Ok(Json(state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), MAX_DOCUMENTS)?))
 }
 
-async fn look(
+async fn view_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
@@ -853,11 +915,11 @@ async fn look(
     Ok(Json(Done {}))
 }
 
-async fn targets(
+async fn blueprints(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<TargetsWanted>,
-) -> Answer<TargetPage> {
+    Asked(wanted): Asked<BlueprintsWanted>,
+) -> Answer<BlueprintPage> {
     Ok(Json(state.control.targets(&actor, &wanted).await?))
 }
 
@@ -972,7 +1034,7 @@ async fn results(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Because {
+struct RetryRequest {
     #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
@@ -981,7 +1043,7 @@ async fn retry(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(id): Place<NoderoleId>,
-    Given(because): Given<Because>,
+    Given(because): Given<RetryRequest>,
 ) -> Answer<Done> {
     state.control.retry(&actor, id, because.reason).await?;
     Ok(Json(Done {}))
@@ -1072,7 +1134,7 @@ struct Added {
 async fn add_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(new): Given<NodeWish>,
+    Given(new): Given<NodeRequest>,
 ) -> CreatedWithLocation<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok(Created(format!("/nodes/{node}"), Added { node }))
@@ -1080,7 +1142,7 @@ async fn add_node(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Inventory {
+struct NodeList {
     /// Node list with one node per line.
     text: String,
 }
@@ -1088,22 +1150,22 @@ struct Inventory {
 async fn add_nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(inventory): Given<Inventory>,
+    Given(inventory): Given<NodeList>,
 ) -> CreatedResult<AddedNodes> {
     Ok((StatusCode::CREATED, Json(state.control.add_nodes(&actor, &inventory.text).await?)))
 }
 
-async fn waiting(
+async fn pending(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<WaitingWanted>,
-) -> Answer<WaitingPage> {
+    Asked(wanted): Asked<PendingWanted>,
+) -> Answer<PendingPage> {
     Ok(Json(state.control.waiting(&actor, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Switching {
+struct ExecutionRequest {
     enabled: bool,
     #[schemars(length(min = 1, max = 1000))]
     reason: String,
@@ -1112,7 +1174,7 @@ struct Switching {
 async fn switch(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(input): Given<Switching>,
+    Given(input): Given<ExecutionRequest>,
 ) -> CreatedWithLocation<Committed> {
     Ok(followed(state.control.switch(&actor, input.enabled, input.reason).await?))
 }

@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::nodes::{
-    CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView,
+    CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeChange, NodeNoderolePage,
+    NodeNoderolesWanted, NodeView,
 };
 use control::{Itself, Seen};
 use engine::ids::NodeId;
@@ -42,9 +43,13 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .delete(
             "/nodes/{id}",
             take_out,
-            op("takeOutNode", "Remove a node that is not part of a blueprint").on_version(),
+            op("removeNode", "Remove a node that is not part of a blueprint").on_version(),
         )
-        .get("/nodes/{id}/looks", looks, op("listLooks", "List the health checks of a node"))
+        .get(
+            "/nodes/{id}/health-checks",
+            health_checks,
+            op("listHealthChecks", "List the health checks of a node"),
+        )
         .get(
             "/nodes/{id}/noderoles",
             noderoles,
@@ -58,7 +63,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post(
             "/nodes/{id}/tokens",
             mint,
-            op("mintNodeToken", "Create a token for a node").on_version().secret(),
+            op("createNodeToken", "Create a token for a node").on_version().secret(),
         )
         .delete(
             "/nodes/{id}/tokens/{token}",
@@ -164,12 +169,12 @@ async fn take_out(
     Ok(Json(Done {}))
 }
 
-async fn looks(
+async fn health_checks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-    Asked(wanted): Asked<LooksWanted>,
-) -> Answer<LookPage> {
+    Asked(wanted): Asked<HealthChecksWanted>,
+) -> Answer<HealthCheckPage> {
     Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
 }
 
@@ -177,8 +182,8 @@ async fn noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(name): Place<String>,
-    Asked(wanted): Asked<CarriedWanted>,
-) -> Answer<CarriedPage> {
+    Asked(wanted): Asked<NodeNoderolesWanted>,
+) -> Answer<NodeNoderolePage> {
     Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))
 }
 
@@ -211,7 +216,7 @@ async fn availability(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Minting {
+struct NodeTokenRequest {
     name: String,
     #[serde(default = "api::people::default_days")]
     #[schemars(range(min = 1, max = api::limits::NODE_TOKEN_DAYS))]
@@ -223,8 +228,8 @@ async fn mint(
     SignedIn(actor): SignedIn,
     Machine(node): Machine,
     headers: HeaderMap,
-    Given(wanted): Given<Minting>,
-) -> CreatedWithLocation<MintedToken> {
+    Given(wanted): Given<NodeTokenRequest>,
+) -> CreatedWithLocation<CreatedNodeToken> {
     let minted = state
         .control
         .mint_node_token(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};
-use api::overview::{Overview, PolicyView, TargetView, TargetWanted};
+use api::overview::{BlueprintView, BlueprintWanted, Overview, PolicyView};
 use api::search::{Found, SearchWanted};
 use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use axum::Json;
@@ -53,7 +53,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
              link and the sealed text. The last line has the end of the chain. `gantry audit \
              verify FILE` verifies the export without a server.",
         ))
-        .get("/targets/{number}", target, op("getTarget", "Get a target and its progress").about(
+        .get("/blueprints/{number}", target, op("getBlueprint", "Get a blueprint and its progress").about(
             "With `wait`, the response is sent once nothing more happens automatically, or when the \
              time is over. If too many requests are waiting, the response is immediate. Send the \
              request again.",
@@ -177,8 +177,8 @@ async fn target(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Place(number): Place<BlueprintNumber>,
-    Asked(wanted): Asked<TargetWanted>,
-) -> Answer<TargetView> {
+    Asked(wanted): Asked<BlueprintWanted>,
+) -> Answer<BlueprintView> {
     let wait = Duration::from_secs(wanted.wait.into());
     if wait > limits::MAX_WAIT {
         return Err(Problem::invalid(format!(

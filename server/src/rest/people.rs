@@ -11,9 +11,10 @@ use uuid::Uuid;
 
 use api::Problem;
 use api::people::{
-    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
-    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage,
-    SessionsWanted, Signature, SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
+    CreatedPerson, CreatedToken, Ended, GrantsRequest, MyAccount, OneTimeLink, PasskeyOptions,
+    PasskeyRequest, PasskeyView, PasswordRequest, PeopleWanted, PersonDetails, PersonPage,
+    PersonRequest, PersonView, SessionPage, SessionsWanted, Signature, SignatureRequest, TokenPage,
+    TokenRequest, TokensWanted,
 };
 use control::people::{Permission, SeenPerson};
 use engine::ids::{PasskeyId, PersonId};
@@ -40,7 +41,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
             op("disablePerson", "Disable a person").on_version(),
         )
         .post("/people/{id}/enable", enable, op("enablePerson", "Enable a person").on_version())
-        .post("/people/{id}/link", link, op("makeLink", "Create a sign-in link for a person").on_version().secret())
+        .post("/people/{id}/link", link, op("createLink", "Create a sign-in link for a person").on_version().secret())
         .post(
             "/people/{id}/confirm",
             confirm,
@@ -89,7 +90,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
             "Returns at most 100 tokens: all valid ones, of which a person has at most 50, and the \
              newest of the others. To find older tokens, filter the audit by `action=token.make`.",
         ))
-        .post("/tokens", make_token, op("makeToken", "Create a token").secret())
+        .post("/tokens", make_token, op("createToken", "Create a token").secret())
         .delete("/tokens/{id}", revoke_token, op("revokeToken", "Revoke a token"))
 }
 
@@ -104,8 +105,8 @@ async fn people(
 async fn add(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(wish): Given<PersonWish>,
-) -> CreatedWithLocation<PersonMade> {
+    Given(wish): Given<PersonRequest>,
+) -> CreatedWithLocation<CreatedPerson> {
     let made = state.people.add(&actor, &wish).await?;
     Ok(Created(format!("/people/{}", made.id), made))
 }
@@ -128,7 +129,7 @@ async fn change_grants(
     SignedIn(actor): SignedIn,
     Place(id): Place<PersonId>,
     headers: HeaderMap,
-    Given(wish): Given<GrantsWish>,
+    Given(wish): Given<GrantsRequest>,
 ) -> Answer<PersonView> {
     let Some(on) = version(&headers)? else {
         // A missing permission takes precedence over invalid input.
@@ -185,7 +186,7 @@ async fn register_passkey(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
-    Given(wish): Given<PasskeyWish>,
+    Given(wish): Given<PasskeyRequest>,
 ) -> CreatedResult<PasskeyView> {
     actor.require_enrollable()?;
     let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
@@ -238,7 +239,7 @@ async fn link(
     SignedIn(actor): SignedIn,
     Place(person): Place<PersonId>,
     headers: HeaderMap,
-) -> CreatedResult<LinkMade> {
+) -> CreatedResult<OneTimeLink> {
     let seen = SeenPerson { person, version: version(&headers)? };
     Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, seen).await?)))
 }
@@ -268,7 +269,7 @@ async fn end_session(
 async fn set_password(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(wish): Given<PasswordWish>,
+    Given(wish): Given<PasswordRequest>,
 ) -> Result<(CookieJar, Json<Done>), Refusal> {
     let session = state.people.set_password(&actor, &wish).await?;
     Ok((CookieJar::new().add(session::begin(&state.address, &session)), Json(Done {})))
@@ -285,8 +286,8 @@ async fn tokens(
 async fn make_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(wish): Given<TokenWish>,
-) -> CreatedWithLocation<TokenMade> {
+    Given(wish): Given<TokenRequest>,
+) -> CreatedWithLocation<CreatedToken> {
     let made = state.people.make_token(&actor, &wish).await?;
     Ok(Created(format!("/tokens/{}", made.id), made))
 }

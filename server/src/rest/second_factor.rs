@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use api::Problem;
-use api::second_factor::{Code, CodeWish, FactorOptions, FactorWish, SecondFactor, TotpMade};
+use api::second_factor::{Code, CodeRequest, FactorOptions, FactorRequest, SecondFactor, TotpMade};
 use app::places;
 use engine::ids::PersonId;
 
@@ -91,7 +91,7 @@ async fn present(
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
     headers: HeaderMap,
-    Given(wish): Given<FactorWish>,
+    Given(wish): Given<FactorRequest>,
 ) -> Answer<Done> {
     let site = state.address.site(&headers).ok();
     state.people.present_factor(&actor, site.as_ref(), &wish, &visitor).await?;
@@ -115,7 +115,7 @@ async fn confirm(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
-    Given(wish): Given<CodeWish>,
+    Given(wish): Given<CodeRequest>,
 ) -> Answer<Done> {
     state.people.confirm_totp(&actor, &wish.code, &visitor).await?;
     Ok(Json(Done {}))
@@ -182,7 +182,7 @@ pub(crate) async fn post(
     let here = places::second_factor_with_next(next);
     let done = match act {
         Action::Present => {
-            let wish = FactorWish { code: Some(code), answer: None };
+            let wish = FactorRequest { code: Some(code), answer: None };
             state.people.present_factor(&actor, None, &wish, &visitor).await
         }
         Action::Start => state.people.start_totp(&actor).await.map(drop),

@@ -79,28 +79,28 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         house.tell(&at("redo"), &ada, json!({"version": version})).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app on n1"});
     let submission =
-        house.tell(&at("submit"), &ada, submit).await.json()["submission"].as_i64().expect("an id");
+        house.tell(&at("submit"), &ada, submit).await.json()["review"].as_i64().expect("an id");
 
-    let of = |what: &str| format!("/api/v1/submissions/{submission}{what}");
-    let told = house.send_get(&of("/consequences"), &bo).await.json();
+    let of = |what: &str| format!("/api/v1/reviews/{submission}{what}");
+    let told = house.send_get(&of("/impact"), &bo).await.json();
     assert_eq!(
         (&told["starts"]["count"], &told["interrupted"]),
         (&json!(told["starts"]["first"].as_array().map_or(0, Vec::len)), &json!(0))
     );
     let node_change = json!({"anchors": [format!("node/{}", node.as_str().expect("an id"))]});
     assert_eq!(
-        house.tell(&of("/opened"), &bo, node_change).await.json()["opened"]
+        house.tell(&of("/viewed"), &bo, node_change).await.json()["viewed"]
             .as_array()
             .map(Vec::len),
         Some(1)
     );
     assert_eq!(
-        house.send_get(&of("/opened"), &ada).await.json()["opened"],
+        house.send_get(&of("/viewed"), &ada).await.json()["viewed"],
         json!([]),
         "each person's own"
     );
     assert_eq!(
-        house.tell(&of("/opened"), &bo, json!({"anchors": ["somewhere"]})).await.status,
+        house.tell(&of("/viewed"), &bo, json!({"anchors": ["somewhere"]})).await.status,
         StatusCode::BAD_REQUEST
     );
     let report = house.send_get(&of("/report"), &bo).await.json();
@@ -151,15 +151,17 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         (&discussion["open"], &discussion["threads"][0]["resolved"][0]),
         (&json!(0), &json!("bo"))
     );
-    house.tell(&of("/look"), &bo, json!({})).await.json();
+    house.tell(&of("/view"), &bo, json!({})).await.json();
     assert_eq!(house.send_get(&of("/since"), &bo).await.json()["before"], Value::Null);
-    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"target": 2}));
+    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"blueprint": 2}));
     assert_eq!(house.send_get(&of(""), &bo).await.json()["state"], "committed");
     assert_eq!(house.send_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
 
     let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
-    let noderole =
-        board["groups"][0]["roles"][0]["chips"][0]["noderole"].as_str().expect("an id").to_owned();
+    let noderole = board["groups"][0]["roles"][0]["noderoles"][0]["noderole"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let path = format!("/api/v1/noderoles/{noderole}");
     assert_eq!(house.send_get(&path, &ada).await.json()["role"], "app");
     let retry = house.tell(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
@@ -169,20 +171,20 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
             .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "a pause"}))
             .await
             .json(),
-        json!({"target": 3})
+        json!({"blueprint": 3})
     );
-    let line = house.send_get("/api/v1/targets?deployment=web", &ada).await.json();
+    let line = house.send_get("/api/v1/blueprints?deployment=web", &ada).await.json();
     assert_eq!(
-        (&line["targets"][0]["number"], &line["head"]),
+        (&line["blueprints"][0]["number"], &line["head"]),
         (&json!(2), &json!(3)),
         "a switch is in no deployment's line"
     );
-    assert_eq!(line["targets"][0]["approved_by"], json!(["bo"]));
+    assert_eq!(line["blueprints"][0]["approved_by"], json!(["bo"]));
     let compared =
-        house.send_get("/api/v1/targets/compare?from=3&to=1&deployment=web&as=text", &ada).await;
+        house.send_get("/api/v1/blueprints/compare?from=3&to=1&deployment=web&as=text", &ada).await;
     let text = compared.text();
-    assert!(text.starts_with("from target 3 (") && text.contains("in   web\n"), "{text}");
-    let restore = json!({"target": 1});
+    assert!(text.starts_with("from blueprint 3 (") && text.contains("in   web\n"), "{text}");
+    let restore = json!({"blueprint": 1});
     assert_eq!(
         house.tell("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status,
         StatusCode::FORBIDDEN
@@ -244,17 +246,13 @@ pub(super) async fn committed(house: &TestServer) -> NodeId {
     let submission = house
         .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
         .await
-        .json()["submission"]
+        .json()["review"]
         .clone();
     house
-        .tell(
-            &format!("/api/v1/submissions/{submission}/verdicts"),
-            &bo,
-            json!({"kind": "approve"}),
-        )
+        .tell(&format!("/api/v1/reviews/{submission}/verdicts"), &bo, json!({"kind": "approve"}))
         .await
         .json();
-    house.tell(&format!("/api/v1/submissions/{submission}/commit"), &ada, json!({})).await.json();
+    house.tell(&format!("/api/v1/reviews/{submission}/commit"), &ada, json!({})).await.json();
     node.as_str().expect("an id").parse().expect("an id")
 }
 
@@ -380,7 +378,7 @@ async fn graph_svg_is_self_contained() {
     let edits = json!({"version": version, "edits": [edit]});
     let version = house.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app"});
-    let submission = house.tell(&path("submit"), &ada, submit).await.json()["submission"].clone();
+    let submission = house.tell(&path("submit"), &ada, submit).await.json()["review"].clone();
 
     let review = house.send_get(&format!("/reviews/{submission}/graph.svg?colour=wave"), &bo).await;
     let picture = String::from_utf8(review.body.to_vec()).expect("text");
@@ -405,10 +403,9 @@ async fn graph_svg_is_self_contained() {
     // part.
     let page = house.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
-    for what in [
-        "/api/v1/deployments/web/graph".to_owned(),
-        format!("/api/v1/submissions/{submission}/graph"),
-    ] {
+    for what in
+        ["/api/v1/deployments/web/graph".to_owned(), format!("/api/v1/reviews/{submission}/graph")]
+    {
         let refused = house.send_get(&format!("{what}?focus=nope"), &ada).await;
         assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
         let detail = refused.problem()["detail"].clone();
@@ -419,7 +416,7 @@ async fn graph_svg_is_self_contained() {
             "{detail}"
         );
     }
-    let there = format!("/api/v1/submissions/{submission}/graph?focus=web:app");
+    let there = format!("/api/v1/reviews/{submission}/graph?focus=web:app");
     assert_eq!(house.send_get(&there, &ada).await.status, StatusCode::OK);
 }
 
@@ -480,13 +477,14 @@ async fn targets_are_compared_as_json_and_text() {
     let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let page = house.send_get("/api/v1/targets", &ada).await.json();
+    let page = house.send_get("/api/v1/blueprints", &ada).await.json();
     assert_eq!(
-        (page["targets"][0]["kind"].as_str(), page["next"].is_null()),
+        (page["blueprints"][0]["kind"].as_str(), page["next"].is_null()),
         (Some("genesis"), true)
     );
     let as_kind = async |kind: &str| {
-        let request = house.get("/api/v1/targets/compare?from=1&to=1").header(header::COOKIE, &ada);
+        let request =
+            house.get("/api/v1/blueprints/compare?from=1&to=1").header(header::COOKIE, &ada);
         house
             .ask(request.header(header::ACCEPT, kind).body(Body::empty()).expect("a request"))
             .await
@@ -497,33 +495,33 @@ async fn targets_are_compared_as_json_and_text() {
     let text = as_kind("text/plain").await;
     assert!(text.headers[header::CONTENT_TYPE].to_str().expect("text").starts_with("text/plain"));
     let text = String::from_utf8(text.body.to_vec()).expect("text");
-    assert!(text.contains("No differences.") && text.starts_with("from target 1 ("), "{text}");
+    assert!(text.contains("No differences.") && text.starts_with("from blueprint 1 ("), "{text}");
     assert!(as_kind("*/*").await.json().is_object(), "JSON is what is usual");
 
-    let refused = house.send_get("/api/v1/targets/compare?from=1&to=x", &ada).await;
+    let refused = house.send_get("/api/v1/blueprints/compare?from=1&to=x", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.problem()["detail"].as_str().is_some_and(|d| d.contains("Invalid blueprint")));
     assert_eq!(
-        house.send_get("/api/v1/targets/compare?from=1&to=7", &ada).await.status,
+        house.send_get("/api/v1/blueprints/compare?from=1&to=7", &ada).await.status,
         StatusCode::NOT_FOUND
     );
-    let nowhere = format!("/api/v1/targets/compare?from=1&to=1&after=node/{}", Uuid::nil());
+    let nowhere = format!("/api/v1/blueprints/compare?from=1&to=1&after=node/{}", Uuid::nil());
     let refused = house.send_get(&nowhere, &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.text().contains("Invalid value node/"), "{}", refused.text());
     assert!(refused.text().contains("for `after`. Use the `next` value"), "{}", refused.text());
-    let unread = house.send_get("/api/v1/targets/compare?from=1&to=1&after=nowhere", &ada).await;
+    let unread = house.send_get("/api/v1/blueprints/compare?from=1&to=1&after=nowhere", &ada).await;
     assert_eq!(unread.status, StatusCode::BAD_REQUEST);
     assert_eq!(
-        house.send_get("/api/v1/submissions/7/difference", &ada).await.status,
+        house.send_get("/api/v1/reviews/7/difference", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        house.send_get("/api/v1/submissions/7/consequences", &ada).await.status,
+        house.send_get("/api/v1/reviews/7/impact", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        house.send_get("/api/v1/submissions/7/opened", &ada).await.status,
+        house.send_get("/api/v1/reviews/7/viewed", &ada).await.status,
         StatusCode::NOT_FOUND
     );
 }

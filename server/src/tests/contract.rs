@@ -39,8 +39,8 @@ fn meanings_of_422_are_documented() {
     }
     for (path, method) in [
         ("/api/v1/proposals/{id}/edits", "post"),
-        ("/api/v1/proposals/{id}/foresee", "post"),
-        ("/api/v1/submissions/{id}/commit", "post"),
+        ("/api/v1/proposals/{id}/preview", "post"),
+        ("/api/v1/reviews/{id}/commit", "post"),
         ("/api/v1/barclamps", "post"),
     ] {
         let answers = &document["paths"][path][method]["responses"];
@@ -249,10 +249,10 @@ async fn unchanged_response_returns_304() {
         (same.status, same.header(header::ETAG)),
         (StatusCode::NOT_MODIFIED, of_packed.as_str())
     );
-    let hold = json!({"held": true, "reason": "a while"});
+    let hold = json!({"on_hold": true, "reason": "a while"});
     house.tell("/api/v1/deployments/web/hold", &ada, hold).await.json();
     let board = ask("/api/v1/deployments/web/board", &[]).await.header(header::ETAG).to_owned();
-    let back = json!({"held": false, "reason": "on it goes"});
+    let back = json!({"on_hold": false, "reason": "on it goes"});
     house.tell("/api/v1/deployments/web/hold", &ada, back).await.json();
     let other = ask("/api/v1/deployments/web/board", &[("if-none-match", &board)]).await;
     assert_eq!(other.status, StatusCode::OK, "it has changed");
@@ -269,7 +269,7 @@ async fn unsupported_if_match_is_rejected() {
         house.ask(request).await
     };
     let hold =
-        ask("/api/v1/deployments/web/hold", json!({"held": true, "reason": "a while"})).await;
+        ask("/api/v1/deployments/web/hold", json!({"on_hold": true, "reason": "a while"})).await;
     assert!(
         hold.problem()["detail"]
             .as_str()
@@ -370,7 +370,7 @@ async fn lists_filter_by_parameters() {
     assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=held").await), [""; 0]);
     house
-        .tell("/api/v1/deployments/web/hold", &ada, json!({"held": true, "reason": "a while"}))
+        .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": true, "reason": "a while"}))
         .await
         .json();
     assert_eq!(names(&of("deployments?state=held").await), ["web"]);
@@ -383,8 +383,8 @@ async fn lists_filter_by_parameters() {
         "behind the first of the tree"
     );
     assert_eq!(names(&of("deployments?sort=-name&after=-name~-web").await), ["system", "edge"]);
-    assert_eq!(of("targets?sort=number").await["targets"][0]["number"], 1);
-    assert_eq!(of("targets?sort=number&before=number~-99").await["targets"], json!([]));
+    assert_eq!(of("blueprints?sort=number").await["blueprints"][0]["number"], 1);
+    assert_eq!(of("blueprints?sort=number&before=number~-99").await["blueprints"], json!([]));
 
     let count = |page: &Value, list: &str| page[list].as_array().expect("a list").len();
     for (query, found) in [
@@ -404,8 +404,8 @@ async fn lists_filter_by_parameters() {
         "nodes?state=tired",
         "deployments?state=x",
         "deployments?sort=name&after=system%20web~-1",
-        "targets?before=x",
-        "targets?sort=name",
+        "blueprints?before=x",
+        "blueprints?sort=name",
         "runs?since=x",
     ] {
         assert_eq!(
@@ -419,7 +419,7 @@ async fn lists_filter_by_parameters() {
         "runs?deployment=x",
         "runs?node=x",
         "runs?worker=x",
-        "targets?deployment=x",
+        "blueprints?deployment=x",
     ] {
         assert_eq!(
             house.send_get(&format!("/api/v1/{nowhere}"), &ada).await.status,

@@ -508,10 +508,10 @@ async fn invalid_name_returns_404() {
     house.furnish().await;
     let cookie = house.cookie().await;
     // A list reports the invalid parameter.
-    let list = house.send_get("/api/v1/targets?deployment=%00", &cookie).await;
+    let list = house.send_get("/api/v1/blueprints?deployment=%00", &cookie).await;
     assert_eq!(list.status, StatusCode::BAD_REQUEST, "{}", list.text());
     for path in [
-        "/api/v1/targets/compare?from=1&to=1&deployment=%00",
+        "/api/v1/blueprints/compare?from=1&to=1&deployment=%00",
         "/api/v1/deployments/%00/board",
         "/graph/%00/graph.svg",
     ] {

@@ -96,7 +96,7 @@ async fn abandoned_claim_expires() {
     let house = TestServer::new().await;
     house.furnish().await;
     let ada = house.cookie().await;
-    let held = json!({"held": true, "reason": "a while"});
+    let held = json!({"on_hold": true, "reason": "a while"});
     let path = "/api/v1/deployments/web/hold";
     house.keyed(path, &ada, "k", held.clone()).await.json();
     // The state after a server was killed between the work and storing its response.

@@ -12,18 +12,18 @@ async fn unknown_sort_order_is_rejected() {
     for (path, known) in [
         ("nodes", "name, -name, state, -state, deployment, -deployment"),
         ("runs", "queued, -queued, state, -state, took, -took"),
-        ("submissions", "submitted, -submitted, title, -title"),
+        ("reviews", "submitted, -submitted, title, -title"),
         (
             "deployments",
-            "tree, -tree, name, -name, nodes, -nodes, errors, -errors, target, -target",
+            "tree, -tree, name, -name, nodes, -nodes, errors, -errors, blueprint, -blueprint",
         ),
         ("barclamps", "name, -name, imported, -imported, roles, -roles"),
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
-        ("waiting", "since, -since"),
+        ("pending", "since, -since"),
         ("tokens", "holds, -holds, made, -made, name, -name"),
         ("me/sessions", "since, -since, seen, -seen"),
-        ("nodes/n1.house.example.com/looks", "at, -at"),
+        ("nodes/n1.house.example.com/health-checks", "at, -at"),
         ("nodes/n1.house.example.com/results", "run, -run"),
         ("nodes/n1.house.example.com/noderoles", "order, -order"),
     ] {
@@ -79,8 +79,8 @@ async fn cursor_of_other_sort_order_is_rejected() {
         ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
         ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
         (
-            "nodes/n1.house.example.com/looks?before=7",
-            "nodes/n1.house.example.com/looks?sort=at&before=7",
+            "nodes/n1.house.example.com/health-checks?before=7",
+            "nodes/n1.house.example.com/health-checks?sort=at&before=7",
         ),
         (
             "nodes/n1.house.example.com/results?sort=run&before=run~-7",
@@ -116,12 +116,12 @@ async fn stale_cursor_returns_documented_409() {
     committed(&house).await;
     let ada = house.cookie().await;
     let asked =
-        "/api/v1/deployments/system/carriers?role=app&after=00000000-0000-0000-0000-000000000001";
+        "/api/v1/deployments/system/noderoles?role=app&after=00000000-0000-0000-0000-000000000001";
     let refused = house.send_get(asked, &ada).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert_eq!(refused.problem()["code"], "moved");
     let document = house.send_get("/api/v1/openapi.json", &ada).await.json();
-    let answers = &document["paths"]["/api/v1/deployments/{name}/carriers"]["get"]["responses"];
+    let answers = &document["paths"]["/api/v1/deployments/{name}/noderoles"]["get"]["responses"];
     assert!(answers["409"].is_object(), "{answers}");
 }
 
@@ -188,7 +188,7 @@ async fn nul_character_causes_no_server_error() {
     for page in ["/reviews?text=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"] {
         assert!(!house.visit(page, &root).await.status.is_server_error(), "{page}");
     }
-    let refused = house.send_get("/api/v1/submissions?text=%00", &root).await;
+    let refused = house.send_get("/api/v1/reviews?text=%00", &root).await;
     assert_eq!(
         refused.problem()["status"],
         400,

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::people::TokenWish;
+use api::people::TokenRequest;
 use axum::http::Method;
 use control::people::{Actor, PersonKind};
 use serde_json::json;
@@ -167,7 +167,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/audit", MoreThanView, &[]),
         get("/api/v1/audit/chain", MoreThanView, &[]),
         get("/api/v1/audit/export", MoreThanView, &[]),
-        get("/api/v1/targets/{number}", Look, &["target"]),
+        get("/api/v1/blueprints/{number}", Look, &["target"]),
         get("/api/v1/watch?after=x", Look, &[]),
         get("/events?after=x", Look, &[]),
         get("/runs/{id}/log", Look, &["run"]),
@@ -175,8 +175,8 @@ fn table() -> Vec<Row> {
         get("/reviews/{id}/graph.svg", Look, &["submission"]),
         get("/api/v1/deployments", Look, &[]),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
-        get("/api/v1/deployments/{name}/way", Look, &["deployment"]),
-        get("/api/v1/deployments/{name}/carriers?role=app", Look, &["deployment"]),
+        get("/api/v1/deployments/{name}/progress", Look, &["deployment"]),
+        get("/api/v1/deployments/{name}/noderoles?role=app", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/graph?longest=count", Look, &["deployment"]),
         post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),
         post(
@@ -189,12 +189,12 @@ fn table() -> Vec<Row> {
             "/api/v1/deployments/{name}/restore",
             Operate,
             &["deployment"],
-            json!({"target": 1, "partial": true}),
+            json!({"blueprint": 1, "partial": true}),
         ),
         post("/api/v1/nodes/{id}/proposals", Operate, &["node"], json!({})),
         get("/api/v1/nodes/{id}/noderoles", Look, &["node"]),
         get("/api/v1/nodes/{id}/results", Look, &["node"]),
-        get("/api/v1/nodes/{id}/looks", Look, &["node"]),
+        get("/api/v1/nodes/{id}/health-checks", Look, &["node"]),
         get("/api/v1/nodes/{id}", Look, &["node"]),
         get("/api/v1/nodes", Look, &[]),
         get("/api/v1/proposals", Look, &[]),
@@ -202,7 +202,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/proposals/{id}/report", Look, &["proposal"]),
         get("/api/v1/proposals/{id}/noderole?node=$node&noderole=app", Look, &["proposal"]),
         post(
-            "/api/v1/proposals/{id}/foresee",
+            "/api/v1/proposals/{id}/preview",
             Operate,
             &["proposal"],
             json!({"edits": [{"edit": "set_role_data"}]}),
@@ -215,30 +215,25 @@ fn table() -> Vec<Row> {
         ),
         post("/api/v1/proposals/{id}/undo", Operate, &["proposal"], json!({"version": "$version"})),
         post("/api/v1/proposals/{id}/redo", Operate, &["proposal"], json!({"version": "$version"})),
-        get("/api/v1/submissions", Look, &[]),
-        get("/api/v1/submissions/{id}", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/difference", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/consequences", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/discussion", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/since", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/opened", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/report", Look, &["submission"]),
-        get("/api/v1/submissions/{id}/graph?roles=app", Look, &["submission"]),
+        get("/api/v1/reviews", Look, &[]),
+        get("/api/v1/reviews/{id}", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/difference", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/impact", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/discussion", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/since", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/viewed", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/report", Look, &["submission"]),
+        get("/api/v1/reviews/{id}/graph?roles=app", Look, &["submission"]),
         post(
-            "/api/v1/submissions/{id}/verdicts/options",
+            "/api/v1/reviews/{id}/verdicts/options",
             ViewInSession,
             &["submission"],
             json!({"kind": "approve"}),
         ),
+        post("/api/v1/reviews/{id}/viewed", ViewInSession, &["submission"], json!({"anchors": []})),
+        post("/api/v1/reviews/{id}/view", ViewInSession, &["submission"], Value::Null),
         post(
-            "/api/v1/submissions/{id}/opened",
-            ViewInSession,
-            &["submission"],
-            json!({"anchors": []}),
-        ),
-        post("/api/v1/submissions/{id}/look", ViewInSession, &["submission"], Value::Null),
-        post(
-            "/api/v1/submissions/{id}/threads",
+            "/api/v1/reviews/{id}/threads",
             OperateOrReview,
             &["submission"],
             json!({"body": "why"}),
@@ -247,14 +242,9 @@ fn table() -> Vec<Row> {
         post("/api/v1/threads/{id}/reopen", OperateOrReview, &["thread"], Value::Null),
         // The thread's author or a reviewer. ada opened it.
         post("/api/v1/threads/{id}/resolve", Review, &["thread"], Value::Null),
+        post("/api/v1/reviews/{id}/verdicts", Review, &["submission"], json!({"kind": "approve"})),
         post(
-            "/api/v1/submissions/{id}/verdicts",
-            Review,
-            &["submission"],
-            json!({"kind": "approve"}),
-        ),
-        post(
-            "/api/v1/submissions/{id}/commit",
+            "/api/v1/reviews/{id}/commit",
             OperateOrReview,
             &["submission"],
             json!({"name": "$deployment"}),
@@ -271,8 +261,8 @@ fn table() -> Vec<Row> {
             &["proposal"],
             json!({"version": "$version"}),
         ),
-        get("/api/v1/targets", Look, &[]),
-        get("/api/v1/targets/compare?from=1&to=1", Look, &[]),
+        get("/api/v1/blueprints", Look, &[]),
+        get("/api/v1/blueprints/compare?from=1&to=1", Look, &[]),
         get("/api/v1/noderoles/{id}", Look, &["noderole"]),
         get("/api/v1/noderoles/{id}/data", Look, &["noderole"]),
         post("/api/v1/noderoles/{id}/retry", Operate, &["noderole"], why()),
@@ -283,7 +273,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/runs/{id}/log/search?text=x", Look, &["run"]),
         post("/api/v1/runs/{id}/cancel", Operate, &["run"], Value::Null),
         get("/api/v1/scripts/{hash}", Look, &["hash"]),
-        get("/api/v1/waiting", Look, &[]),
+        get("/api/v1/pending", Look, &[]),
         get("/api/v1/barclamps", Look, &[]),
         get("/api/v1/roles", Look, &[]),
         get("/api/v1/roles/{name}", Look, &["role"]),
@@ -332,7 +322,7 @@ fn table() -> Vec<Row> {
             "/api/v1/deployments/{name}/hold",
             Operate,
             &["deployment"],
-            json!({"held": true, "reason": "because"}),
+            json!({"on_hold": true, "reason": "because"}),
         ),
         post(
             "/api/v1/execution",
@@ -380,7 +370,7 @@ fn of_people() -> Vec<Row> {
         post("/api/v1/me/passkeys", Session, &[], json!({"name": "x", "answer": {}})),
         post("/api/v1/me/passkeys/options", Session, &[], Value::Null),
         post(
-            "/api/v1/submissions/{id}/verdicts/options",
+            "/api/v1/reviews/{id}/verdicts/options",
             ViewInSession,
             &["submission"],
             json!({"kind": "approve"}),
@@ -431,7 +421,7 @@ const NEVER_SUCCEED: [(&str, &str); 17] = [
     ("POST /api/v1/passkeys/{id}/confirm/options", "nobody here has a passkey"),
     ("POST /api/v1/me/passkeys", "passkeys need a host name: `second_factor` registers one"),
     ("POST /api/v1/me/passkeys/options", "passkeys need a host name"),
-    ("POST /api/v1/submissions/{id}/verdicts/options", "nobody here has a passkey"),
+    ("POST /api/v1/reviews/{id}/verdicts/options", "nobody here has a passkey"),
     ("POST /second-factor", "it takes a form: `second_factor` sends some"),
     (
         "PUT /api/v1/me/password",
@@ -497,7 +487,7 @@ impl World {
         let victim_session: String =
             sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
         let as_victim = house.people.sign_in_as_owner("victim").await.expect("an actor");
-        let wish = TokenWish {
+        let wish = TokenRequest {
             name: "x".into(),
             days: 1,
             scopes: vec!["viewer".into()],
@@ -520,8 +510,8 @@ impl World {
                 .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
                 .await
                 .json();
-            let submission = made["submission"].to_string();
-            let threads = format!("/api/v1/submissions/{submission}/threads");
+            let submission = made["review"].to_string();
+            let threads = format!("/api/v1/reviews/{submission}/threads");
             let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"]
                 .to_string();
             let text =
@@ -666,9 +656,9 @@ impl World {
         };
         let resolve = of("/api/v1/threads/{id}/resolve");
         match wanted.path {
-            "/api/v1/submissions/{id}/commit" => {
+            "/api/v1/reviews/{id}/commit" => {
                 self.ask(resolve, Reviewer, 0).await.json();
-                self.ask(of("/api/v1/submissions/{id}/verdicts"), Reviewer, 0).await.json();
+                self.ask(of("/api/v1/reviews/{id}/verdicts"), Reviewer, 0).await.json();
             }
             "/api/v1/threads/{id}/reopen" => drop(self.ask(resolve, Reviewer, 0).await.json()),
             "/api/v1/proposals/{id}/redo" => {
@@ -813,7 +803,7 @@ async fn everybody(house: &TestServer) -> Credentials {
     let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         let deployment = deployment.map(str::to_owned);
-        let wish = TokenWish { name: "x".into(), days: 1, scopes, deployment, person };
+        let wish = TokenRequest { name: "x".into(), days: 1, scopes, deployment, person };
         let made = house.people.make_token(by, &wish).await.expect("a token");
         ("authorization", format!("Bearer {}", made.token))
     };
@@ -934,8 +924,9 @@ async fn each_ends_what_is_their_own() {
     let other = house.cookie_for(viewer).await;
     let sessions = house.send_get("/api/v1/me/sessions", &of(Viewer)).await.json();
     let sessions = sessions["sessions"].as_array().expect("a list");
-    let id = sessions.iter().find(|session| session["this"] == false).expect("the other one")["id"]
-        .clone();
+    let id =
+        sessions.iter().find(|session| session["current"] == false).expect("the other one")["id"]
+            .clone();
     let path = format!("/api/v1/me/sessions/{}", id.as_str().expect("an id"));
     for who in [Nothing, Admin] {
         assert_eq!(delete(&of(who), &path).await.status, StatusCode::NOT_FOUND, "{who:?}");
@@ -977,7 +968,7 @@ fn is_page(path: &str) -> bool {
         "graph",
         "reviews",
         "runs",
-        "waiting",
+        "pending",
         "blueprints",
         "catalog",
         "workers",

@@ -10,17 +10,17 @@ mod idempotency;
 mod listening;
 mod lists;
 mod logs;
-mod machines;
 mod matrix;
+mod nodes;
 mod overview;
 mod passkeys;
+mod pending;
 mod people;
 mod scopes;
 mod second_factor;
 mod sign_in;
 mod streaming;
 mod values;
-mod waiting;
 
 use std::time::Duration;
 

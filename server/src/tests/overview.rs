@@ -29,7 +29,7 @@ impl TestServer {
         let submit = json!({"version": edited["version"], "title": "app on n1"});
         let submitted =
             self.tell(&format!("/api/v1/proposals/{proposal}/submit"), ada, submit).await.json();
-        let of = |what: &str| format!("/api/v1/submissions/{}/{what}", submitted["submission"]);
+        let of = |what: &str| format!("/api/v1/reviews/{}/{what}", submitted["review"]);
         self.tell(&of("verdicts"), bo, json!({"kind": "approve", "reason": "fine"})).await.json();
         self.tell(&of("commit"), ada, json!({})).await
     }
@@ -42,9 +42,12 @@ async fn rollout_is_followed_to_its_end() {
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let committed = house.committed(&ada, &bo).await;
     let place = committed.header(header::LOCATION).to_owned();
-    assert_eq!((committed.status, place.as_str()), (StatusCode::CREATED, "/api/v1/targets/2"));
+    assert_eq!((committed.status, place.as_str()), (StatusCode::CREATED, "/api/v1/blueprints/2"));
     let view = house.send_get(&place, &ada).await.json();
-    assert_eq!((&view["way"], &view["target"]["number"]), (&json!("under_way"), &json!(2)));
+    assert_eq!(
+        (&view["progress"], &view["blueprint"]["number"]),
+        (&json!("in_progress"), &json!(2))
+    );
     let all: i64 = ["blocked", "todo", "transition", "active", "error"]
         .iter()
         .map(|s| view["steps"][s].as_i64().unwrap())
@@ -62,13 +65,13 @@ async fn rollout_is_followed_to_its_end() {
         async { tokio::time::timeout(Duration::from_secs(20), house.send_get(&waits, &ada)).await };
     let ((), waited) = tokio::join!(finish, waited);
     let view = waited.expect("before its time is over").json();
-    assert_eq!((&view["way"], &view["applied"]), (&json!("converged"), &json!(all)));
+    assert_eq!((&view["progress"], &view["applied"]), (&json!("converged"), &json!(all)));
 
     assert_eq!(
         house.send_get(&format!("{place}?wait=31"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
-    assert_eq!(house.send_get("/api/v1/targets/99", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(house.send_get("/api/v1/blueprints/99", &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
@@ -90,8 +93,8 @@ async fn overview_shows_current_state() {
         .await
         .expect("hello");
     let view = house.send_get("/api/v1/overview", &ada).await.json();
-    assert_eq!((&view["target"], &view["enabled"]), (&json!(2), &json!(true)));
-    assert_eq!(view["deployments"], json!({"all": 3, "held": 0, "proposed": 0}));
+    assert_eq!((&view["blueprint"], &view["enabled"]), (&json!(2), &json!(true)));
+    assert_eq!(view["deployments"], json!({"all": 3, "on_hold": 0, "proposed": 0}));
     assert_eq!(
         (&view["nodes"]["all"], &view["workers"]),
         (&json!(1), &json!({"alive": 0, "capacity": 0}))
@@ -106,7 +109,7 @@ async fn overview_shows_current_state() {
     let workers = house.send_get("/api/v1/workers?alive=true", &ada).await.json();
     let worker = &workers["workers"][0];
     assert_eq!(
-        (&worker["name"], &worker["phase"], &worker["held"]),
+        (&worker["name"], &worker["phase"], &worker["leased"]),
         (&json!("w-7"), &json!("confirmed"), &json!(0))
     );
     assert_eq!(
@@ -351,7 +354,7 @@ async fn workers_are_filtered_and_sorted() {
     );
 
     let one = house.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
-    assert_eq!((&one["name"], &one["held"]), (&json!("alpha"), &json!(0)));
+    assert_eq!((&one["name"], &one["leased"]), (&json!("alpha"), &json!(0)));
     let none = house.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
     assert_eq!(none.status, StatusCode::NOT_FOUND);
 }
@@ -452,7 +455,7 @@ async fn first_steps_reflect_actual_events() {
         "a demo begins with it"
     );
     let first = house.count("review").await;
-    let verdicts = format!("/api/v1/submissions/{first}/verdicts");
+    let verdicts = format!("/api/v1/reviews/{first}/verdicts");
     house.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
     assert_eq!(
         of(&steps().await).0,

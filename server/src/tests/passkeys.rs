@@ -39,7 +39,7 @@ impl TestServer {
             json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
         let draft = self.draft(ada, "web", bind).await;
         let id = self.submit(ada, draft).await;
-        (id, format!("/api/v1/submissions/{id}/verdicts"))
+        (id, format!("/api/v1/reviews/{id}/verdicts"))
     }
 
     /// Signs an approval.
@@ -78,15 +78,12 @@ async fn signed_approval_passes_the_gate() {
     let signed =
         house.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
     assert_eq!(signed.status, StatusCode::CREATED, "{}", signed.text());
-    let review = house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await.json();
+    let review = house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json();
     assert_eq!(
         (&review["may_sign"], &review["verdicts"][0]["signed"]),
         (&json!(true), &json!("Laptop"))
     );
-    house
-        .tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"}))
-        .await
-        .json();
+    house.tell(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"})).await.json();
 
     let path = format!("/api/v1/passkeys/{}", passkey["id"].as_str().expect("an id"));
     let request = |cookie: &str| {

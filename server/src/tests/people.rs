@@ -251,7 +251,10 @@ async fn first_link_requires_setting_a_password() {
         "the one before"
     );
     let me = house.send_get("/api/v1/people/me", &rotated).await.json();
-    assert_eq!((&me["asks_old"], &me["notices"][0]["by"]), (&json!(true), &json!("root")));
+    assert_eq!(
+        (&me["requires_old_password"], &me["notices"][0]["by"]),
+        (&json!(true), &json!("root"))
+    );
     let page = house.visit("/settings/account", &rotated).await;
     assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
     let headers = [("cookie", rotated.as_str()), ("x-gantry", "1")];

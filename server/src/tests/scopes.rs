@@ -49,10 +49,10 @@ async fn node_proposal_is_opened_and_listed() {
             json!({"version": 1, "title": "bootstrap"}),
         )
         .await;
-    let review = format!("/api/v1/submissions/{}", submitted.json()["submission"]);
+    let review = format!("/api/v1/reviews/{}", submitted.json()["review"]);
     assert_eq!(house.send_get(&review, &bo).await.json()["node"], "n1.house.example.com");
     assert_eq!(
-        house.send_get("/api/v1/submissions", &bo).await.json()["reviews"][0]["node"],
+        house.send_get("/api/v1/reviews", &bo).await.json()["reviews"][0]["node"],
         "n1.house.example.com"
     );
     let found = async |query: &str| {
@@ -170,7 +170,7 @@ async fn hold_is_set_and_released_with_reason() {
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let path = "/api/v1/deployments/web/hold";
-    let held = json!({"held": true, "reason": "the switch is replaced"});
+    let held = json!({"on_hold": true, "reason": "the switch is replaced"});
     assert_eq!(
         house.tell(path, &bo, held.clone()).await.problem()["code"],
         "forbidden",
@@ -180,9 +180,9 @@ async fn hold_is_set_and_released_with_reason() {
     let nowhere = house.tell("/api/v1/deployments/wob/hold", &ada, held.clone()).await;
     assert_eq!(nowhere.problem()["code"], "not_found");
     for wrong in [
-        json!({"held": true}),
-        json!({"held": "yes", "reason": "x"}),
-        json!({"held": true, "reason": " "}),
+        json!({"on_hold": true}),
+        json!({"on_hold": "yes", "reason": "x"}),
+        json!({"on_hold": true, "reason": " "}),
     ] {
         assert_eq!(
             house.tell(path, &ada, wrong.clone()).await.status,
@@ -204,7 +204,7 @@ async fn hold_is_set_and_released_with_reason() {
         Value::Null,
         "a sibling goes on"
     );
-    house.tell(path, &ada, json!({"held": false, "reason": "it is there"})).await.json();
+    house.tell(path, &ada, json!({"on_hold": false, "reason": "it is there"})).await.json();
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
     let sql =
         "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%' AND source = 'application'";

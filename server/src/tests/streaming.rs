@@ -120,7 +120,7 @@ fn parse(block: &str) -> Message {
 }
 
 fn target(number: i64) -> Live {
-    Live::Target { target: BlueprintNumber(number) }
+    Live::Blueprint { blueprint: BlueprintNumber(number) }
 }
 
 async fn append_events(
@@ -147,9 +147,9 @@ async fn cursor(house: &TestServer) -> i64 {
 async fn stream_sends_events_after_cursor_at_once() {
     let house = TestServer::new().await;
     let cookie = house.cookie().await;
-    append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [1], Duration::ZERO).await;
     let after = cursor(&house).await;
-    append_events(house.db.app(), "targets", [2, 3], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [2, 3], Duration::ZERO).await;
     let mut tab = StreamClient::open(&house, &cookie, &format!("after={after}"), "").await;
     assert!(tab.next().await.expect("a message").is_heartbeat(), "says that it is there");
     let mut told = tab.next_live().await;
@@ -159,7 +159,7 @@ async fn stream_sends_events_after_cursor_at_once() {
     }
     assert_eq!((told, tab.next_live().await), (target(2), target(3)));
     let before = Instant::now();
-    append_events(house.db.app(), "targets", [4], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [4], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(4));
     assert!(before.elapsed() < TIMEOUT);
 }
@@ -193,7 +193,7 @@ async fn reconnecting_stream_gets_each_event_once() {
                 for step in 0..EVENTS_PER_WRITER / 2 {
                     let number = writer * EVENTS_PER_WRITER + step * 2;
                     let hold = Duration::from_millis(((writer * 7 + step * 3) % 11).unsigned_abs());
-                    append_events(&pool, "targets", [number, number + 1], hold).await;
+                    append_events(&pool, "blueprints", [number, number + 1], hold).await;
                 }
             })
         })
@@ -220,7 +220,7 @@ async fn reconnecting_stream_gets_each_event_once() {
     let mut numbers: Vec<i64> = got
         .iter()
         .map(|live| match live {
-            Live::Target { target } => target.0,
+            Live::Blueprint { blueprint } => blueprint.0,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -237,10 +237,10 @@ async fn invalid_cursor_resets_the_stream() {
     let mut tab =
         StreamClient::open(&house, &cookie, "", &format!("{of_another_database}-1")).await;
     assert_eq!(tab.next_live().await, Live::Reset);
-    append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
 
-    append_events(house.db.app(), "targets", 2..2_300, Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", 2..2_300, Duration::ZERO).await;
     let mut tab = StreamClient::open(&house, &cookie, "after=1", "").await;
     assert_eq!(tab.next_live().await, Live::Reset, "too much to catch up on");
 }
@@ -251,13 +251,18 @@ async fn slow_reader_is_reset_and_blocks_none() {
     let cookie = house.cookie().await;
     let mut slow = StreamClient::open(&house, &cookie, "", "").await;
     slow.next().await.expect("a beat");
-    append_events(house.db.app(), "targets", [0], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [0], Duration::ZERO).await;
     assert_eq!(slow.next_live().await, target(0));
     let mut quick = StreamClient::open(&house, &cookie, "", "").await;
     quick.next().await.expect("a beat");
     for part in 0..8 {
-        append_events(house.db.app(), "targets", part * 400 + 1..=part * 400 + 400, Duration::ZERO)
-            .await;
+        append_events(
+            house.db.app(),
+            "blueprints",
+            part * 400 + 1..=part * 400 + 400,
+            Duration::ZERO,
+        )
+        .await;
         for _ in 0..400 {
             quick.next_live().await;
         }
@@ -265,10 +270,10 @@ async fn slow_reader_is_reset_and_blocks_none() {
     loop {
         match slow.next_live().await {
             Live::Reset => break,
-            told => assert!(matches!(told, Live::Target { .. })),
+            told => assert!(matches!(told, Live::Blueprint { .. })),
         }
     }
-    append_events(house.db.app(), "targets", [9_999], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [9_999], Duration::ZERO).await;
     while slow.next_live().await != target(9_999) {}
 }
 
@@ -343,12 +348,12 @@ async fn streams_survive_a_database_outage() {
     let cookie = house.cookie().await;
     let mut tab = StreamClient::open(&house, &cookie, "", "").await;
     tab.next().await.expect("a beat");
-    append_events(house.db.app(), "targets", [1], Duration::ZERO).await;
+    append_events(house.db.app(), "blueprints", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
     house.db.set_connections_allowed(false).await.expect("to keep out");
     tokio::time::sleep(Duration::from_millis(500)).await;
     house.db.set_connections_allowed(true).await.expect("to let in");
-    append_events(house.db.owner(), "targets", [2], Duration::ZERO).await;
+    append_events(house.db.owner(), "blueprints", [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
 }
 

@@ -105,9 +105,12 @@ async fn each_value_names_its_source() {
     let of = |path: &str| {
         values.iter().find(|value| value["path"] == path).cloned().expect("it is there")
     };
-    assert_eq!((&of("/n")["edit"]["target"], &of("/n")["edit"]["by"]), (&json!(3), &json!("ada")));
     assert_eq!(
-        (&of("/m")["edit"]["target"], &of("/m")["layer"]),
+        (&of("/n")["edit"]["blueprint"], &of("/n")["edit"]["by"]),
+        (&json!(3), &json!("ada"))
+    );
+    assert_eq!(
+        (&of("/m")["edit"]["blueprint"], &of("/m")["layer"]),
         (&json!(4), &json!("deployment_role"))
     );
 
@@ -270,7 +273,7 @@ async fn noderole_uses_data_of_its_binding_deployment() {
         "{values}"
     );
     assert_eq!(
-        (&values[0]["layer"], &values[0]["edit"]["target"]),
+        (&values[0]["layer"], &values[0]["edit"]["blueprint"]),
         (&json!("deployment_role"), &json!(2))
     );
 }
@@ -310,23 +313,23 @@ async fn review_names_secrets_by_version() {
     let reviewed = async |edits: Value| {
         let draft = house.draft(&ada, "web", edits).await;
         let id = house.submit(&ada, draft).await;
-        (id, house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await.json())
+        (id, house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json())
     };
     let has_risk =
         |review: &Value| review["risks"].as_array().expect("a list").contains(&json!("secret"));
     let commit = async |id: i64| {
         house
-            .tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, json!({"kind": "approve"}))
+            .tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, json!({"kind": "approve"}))
             .await
             .json();
         house
-            .tell(&format!("/api/v1/submissions/{id}/commit"), &ada, json!({"name": "web"}))
+            .tell(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"}))
             .await
             .json();
     };
 
     let (id, review) = reviewed(json!([bind, data(json!({"key": secret(1)}))])).await;
-    let used = &review["consequences"]["secrets"][0];
+    let used = &review["impact"]["secrets"][0];
     assert_eq!(
         (&used["change"], &used["secret"], &used["role"]),
         (&json!("added"), &secret(1), &json!("app")),
@@ -335,7 +338,7 @@ async fn review_names_secrets_by_version() {
     assert!(has_risk(&review), "{review}");
     commit(id).await;
     let (id, review) = reviewed(json!([data(json!({"key": secret(2)}))])).await;
-    let used = &review["consequences"]["secrets"][0];
+    let used = &review["impact"]["secrets"][0];
     assert_eq!(
         (&used["change"], &used["secret"], &used["was"]),
         (&json!("replaced"), &secret(2), &secret(1)),
@@ -344,7 +347,7 @@ async fn review_names_secrets_by_version() {
     assert!(has_risk(&review), "{review}");
     commit(id).await;
     let (_, review) = reviewed(json!([data(json!({"port": 80}))])).await;
-    let used = &review["consequences"]["secrets"][0];
+    let used = &review["impact"]["secrets"][0];
     assert_eq!((&used["change"], &used["secret"]), (&json!("removed"), &secret(2)), "{used}");
     assert!(!has_risk(&review), "{review}");
 }

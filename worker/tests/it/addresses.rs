@@ -157,7 +157,7 @@ async fn one_working_address_is_enough() {
     bed.cluster.add_script_role("writes", "#!/bin/sh\necho once >>ran\n", |_| ()).await;
     bed.cluster.commit(&[bind(0, "writes"), bind(1, "writes"), bind(2, "writes")]).await;
     let worker = Running::start(
-        Config { looks: Duration::from_millis(200), ..bed.config() },
+        Config { health_check_interval: Duration::from_millis(200), ..bed.config() },
         bed.cluster.pool(),
     );
     for node in 0..3 {
@@ -169,16 +169,16 @@ async fn one_working_address_is_enough() {
     let tried = bed.first_look(0).await;
     let expected = [(closed.to_string(), false), (bed.real(0).to_string(), true)];
     assert_eq!(summary(&tried), expected);
-    assert!(tried[0].said.contains("not reachable over SSH"), "{tried:?}");
+    assert!(tried[0].error.contains("not reachable over SSH"), "{tried:?}");
     let tried = bed.first_look(1).await;
     assert_eq!(summary(&tried), [(other.to_string(), false), (bed.real(1).to_string(), true)]);
-    assert!(tried[0].said.contains("not reachable over SSH"), "{tried:?}");
+    assert!(tried[0].error.contains("not reachable over SSH"), "{tried:?}");
     let tried = bed.first_look(2).await;
     let mut expected: Vec<_> =
         swallowing.iter().map(|address| (address.to_string(), false)).collect();
     expected.push((bed.real(2).to_string(), true));
     assert_eq!(summary(&tried), expected);
-    assert!(tried[..3].iter().all(|tried| !tried.said.is_empty()), "{tried:?}");
+    assert!(tried[..3].iter().all(|tried| !tried.error.is_empty()), "{tried:?}");
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
     bed.has_addresses(0, &[closed, banner]).await;
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     let worker = Running::start(
-        Config { looks: Duration::from_millis(200), ..bed.config() },
+        Config { health_check_interval: Duration::from_millis(200), ..bed.config() },
         bed.cluster.pool(),
     );
     let until = async |bed: &Bed, condition: &'static str| {
@@ -244,7 +244,7 @@ async fn unreachable_node_reports_each_address() {
     }
     let tried = connections.tried(&reach, begun).await;
     assert_eq!(
-        tried.iter().filter(|tried| !tried.reached && !tried.said.is_empty()).count(),
+        tried.iter().filter(|tried| !tried.reached && !tried.error.is_empty()).count(),
         3,
         "{tried:?}"
     );
@@ -275,7 +275,7 @@ async fn last_good_address_is_first_and_silent_last() {
     let begun = Instant::now();
     connections.give_up(&reach, "it did not answer").await;
     let gave_up = connections.tried(&reach, begun).await;
-    assert!(!gave_up[0].reached && gave_up[0].said.contains("did not answer"), "{gave_up:?}");
+    assert!(!gave_up[0].reached && gave_up[0].error.contains("did not answer"), "{gave_up:?}");
     let (reach, begun) = (reach, Instant::now());
     connections.reach(&reach).await.expect("it lets us in");
     let tried = connections.tried(&reach, begun).await;

@@ -13,7 +13,9 @@ use engine::anneal::{
     Link, Moment, NodeView, OpenRun, StepState, StepView, Taken, Wait, admit, pending_reason,
     struck,
 };
-use engine::catalog::{ConcurrencyGroupMode, JigClass, JoinAfter, Lane, Needs, OnError, Role};
+use engine::catalog::{
+    ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
+};
 use engine::cluster::EdgeKind;
 use engine::ids::{
     ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, RunId, StepId,
@@ -46,8 +48,12 @@ impl Dice {
     }
 }
 
-fn lane(name: &str, max_running: u32, mode: ConcurrencyGroupMode) -> Option<Lane> {
-    Some(Lane { name: ConcurrencyGroupName::parse(name).expect("a name"), max_running, mode })
+fn lane(name: &str, max_running: u32, mode: ConcurrencyGroupMode) -> Option<ConcurrencyGroup> {
+    Some(ConcurrencyGroup {
+        name: ConcurrencyGroupName::parse(name).expect("a name"),
+        max_running,
+        mode,
+    })
 }
 
 fn roles() -> Vec<(&'static str, Role)> {
@@ -60,15 +66,15 @@ fn roles() -> Vec<(&'static str, Role)> {
         with("plain", JigClass::Noop, &|_| ()),
         with("shared", JigClass::Test, &|role| role.run.exclusive = false),
         with("two", JigClass::Noop, &|role| {
-            role.run.lane = lane("two", 2, ConcurrencyGroupMode::Rolling)
+            role.run.concurrency_group = lane("two", 2, ConcurrencyGroupMode::Rolling)
         }),
         with("two-shared", JigClass::Noop, &|role| {
             role.run.exclusive = false;
-            role.run.lane = lane("two", 2, ConcurrencyGroupMode::Rolling);
+            role.run.concurrency_group = lane("two", 2, ConcurrencyGroupMode::Rolling);
         }),
         with("chunk", JigClass::Noop, &|role| {
             role.run.exclusive = false;
-            role.run.lane = lane("chunk", 2, ConcurrencyGroupMode::Chunk);
+            role.run.concurrency_group = lane("chunk", 2, ConcurrencyGroupMode::Chunk);
         }),
         with("any", JigClass::Test, &|role| role.run.needs = Needs::Any),
         with("dead", JigClass::Noop, &|role| role.run.needs = Needs::Dead),

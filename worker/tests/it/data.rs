@@ -38,7 +38,7 @@ impl Bed {
         let looks = Duration::from_secs(3600);
         let config = Config {
             secrets: Some(self.testbed.secrets()),
-            looks,
+            health_check_interval: looks,
             ..quick(&self.cluster.folder())
         };
         Running::start(config, self.cluster.pool())

@@ -29,7 +29,7 @@ impl Bed {
     /// A worker with continuous health checks.
     fn looking(&self) -> Running {
         Running::start(
-            Config { looks: Duration::from_millis(200), ..self.config() },
+            Config { health_check_interval: Duration::from_millis(200), ..self.config() },
             self.cluster.pool(),
         )
     }

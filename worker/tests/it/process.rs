@@ -15,7 +15,7 @@ pub fn quick(folder: &Path) -> Config {
     Config {
         lease: Duration::from_secs(3),
         sweep: Duration::from_millis(500),
-        looks: Duration::from_millis(300),
+        health_check_interval: Duration::from_millis(300),
         grace_period: Duration::from_millis(300),
         local_nodes: true,
         ..Config::in_folder(folder)

@@ -30,7 +30,11 @@ impl Bed {
     pub fn config(&self) -> Config {
         // A long health check interval, so that no node changes its state during a test.
         let looks = Duration::from_secs(3600);
-        Config { secrets: Some(self.testbed.secrets()), looks, ..quick(&self.cluster.folder()) }
+        Config {
+            secrets: Some(self.testbed.secrets()),
+            health_check_interval: looks,
+            ..quick(&self.cluster.folder())
+        }
     }
 
     pub fn worker(&self) -> Running {
@@ -99,7 +103,7 @@ async fn aliveness_changes_after_several_health_checks() {
     bed.cluster.sql("UPDATE node SET alive = false, alive_since = NULL, joined = 'none' WHERE transport = 'ssh'").await;
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = Running::start(
-        Config { looks: Duration::from_millis(200), ..bed.config() },
+        Config { health_check_interval: Duration::from_millis(200), ..bed.config() },
         bed.cluster.pool(),
     );
     bed.cluster.reaches(0, "writes", "active").await;

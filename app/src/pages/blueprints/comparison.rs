@@ -1,8 +1,8 @@
 //! The comparison of two blueprints: the differences, and the impact of a change from one to the
 //! other.
 
-use api::console::{Comparison, Side, TargetPage};
-use engine::blueprint::Consequences;
+use api::console::{BlueprintPage, Comparison, Side};
+use engine::blueprint::Impact;
 use engine::blueprint::difference::Mark;
 use engine::counting::{either, many};
 use engine::ids::{BlueprintNumber, DeploymentName};
@@ -18,14 +18,14 @@ use crate::parts::{Icon, ProblemNotice, Same, Typed, icon, warnings};
 use crate::places;
 
 /// The same comparison in the API.
-const REST: &str = "/api/v1/targets/compare";
+const REST: &str = "/api/v1/blueprints/compare";
 
 /// The requested comparison, if the address names two blueprints.
 #[component]
 pub(super) fn ComparisonSection(
     compared: Resource<ServerResult<Option<Comparison>>>,
     /// The history below. An error of both is shown there, once.
-    line: Resource<ServerResult<TargetPage>>,
+    line: Resource<ServerResult<BlueprintPage>>,
     wanted: Memo<Wanted>,
 ) -> impl IntoView {
     let body = move || {
@@ -100,12 +100,12 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
                 <div class="inside">
                     <p><b>{said}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
                     {found.note.clone().map(|note| view! { <p>{note}</p> })}
-                    {leads_to(&found.consequences)}
+                    {impact_counts(&found.impact)}
                     {graphs}
                 </div>
                 {restore}
             </div>
-            {warnings::deceiving(&found.deceiving)}
+            {warnings::deceiving(&found.hidden_characters)}
             {(!same).then(|| differs(found.difference, found.names, found.contents, found.pins))}
             {more}
         </section>
@@ -121,9 +121,9 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
     let mark = called.next().map(|one| one.mark).filter(|_| called.next().is_none());
     let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
     let there = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
-    let links = there.filter_map(|(side, _)| side.target).map(|target| {
-        let address = format!("{}?target={target}", places::graph(&name));
-        view! { <a class="button quiet small" href=address>{icon(Icon::Graph)} {format!("Graph at target {target}")}</a> }
+    let links = there.filter_map(|(side, _)| side.blueprint).map(|target| {
+        let address = format!("{}?blueprint={target}", places::graph(&name));
+        view! { <a class="button quiet small" href=address>{icon(Icon::Graph)} {format!("Graph at blueprint {target}")}</a> }
     });
     Some(view! { <div class="buttons">{links.collect_view()}</div> })
 }
@@ -131,8 +131,8 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
 /// The deployment and the target that it can be restored to. Requires a comparison in one
 /// deployment, from a newer target.
 fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
-    let (name, target) = (found.deployment.clone()?, found.to.target?);
-    let newer = found.from.target.is_some_and(|from| from > target);
+    let (name, target) = (found.deployment.clone()?, found.to.blueprint?);
+    let newer = found.from.blueprint.is_some_and(|from| from > target);
     // A deployment that only one side has cannot be restored. The policy and disabled jigs are also
     // among the differences, but do not belong to the deployment.
     let own = found.difference.deployments.iter().any(|one| one.name == name)
@@ -145,7 +145,7 @@ fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
 #[component]
 fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
     let restore = ServerAction::<ProposeRestore>::new();
-    let said = format!("Restore {name} as of target {target}");
+    let said = format!("Restore {name} as of blueprint {target}");
     let (which, of) = (name.to_string(), name.to_string());
     view! {
         <ActionForm action=restore attr:class="inside restore">
@@ -183,8 +183,8 @@ fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
 }
 
 fn name(side: &Side) -> String {
-    match (side.target, &side.root) {
-        (Some(target), _) => format!("target {target}"),
+    match (side.blueprint, &side.root) {
+        (Some(target), _) => format!("blueprint {target}"),
         (None, Some(root)) => format!("blueprint {}", root.get(..8).unwrap_or(root)),
         (None, None) => "an unknown blueprint".into(),
     }
@@ -198,7 +198,7 @@ fn hash(side: &Side) -> impl IntoView + use<> {
 }
 
 /// `3 start, 1 runs again`. Empty without impact.
-fn leads_to(consequences: &Consequences) -> impl IntoView + use<> {
+fn impact_counts(consequences: &Impact) -> impl IntoView + use<> {
     let all = [
         ("proposed", Icon::Plus, consequences.starts.count, "to start"),
         ("todo", Icon::Rerun, consequences.restarts.count, "to run again"),

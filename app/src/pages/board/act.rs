@@ -13,10 +13,10 @@ use leptos::task::spawn_local;
 
 use super::add_role::AddRole;
 use super::bind::SelectNodes;
-use super::carriers::{Asked, NodesWithRole};
 use super::desk::Desk;
 use super::menu::{NodeMenu, Subject};
 use super::moving::{Move, MoveHere, Placed};
+use super::role_noderoles::{Asked, NodesWithRole};
 use super::{bind, everywhere, more, role, version};
 use crate::pages::edits::About;
 use crate::pages::part;

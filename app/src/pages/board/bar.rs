@@ -34,7 +34,7 @@ fn Open(desk: Desk) -> impl IntoView {
     };
     let authors = move || proposal.read().as_ref().map(by).filter(|names| !names.is_empty());
     let in_review = move || {
-        let id = proposal.read().as_ref()?.submission?;
+        let id = proposal.read().as_ref()?.review?;
         Some(
             view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
         )
@@ -77,8 +77,9 @@ fn Open(desk: Desk) -> impl IntoView {
             }
         })
     };
-    let left_out =
-        Memo::new(move |_| proposal.read().as_ref().and_then(|proposal| proposal.left_out.clone()));
+    let left_out = Memo::new(move |_| {
+        proposal.read().as_ref().and_then(|proposal| proposal.not_restored.clone())
+    });
     let left_out = move || left_out.get().map(warnings::left_out);
     view! {
         <section class="proposal" aria-label="Open proposal">

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, Chip, DropPreview, ProposalView, StateCounts, StepState,
+    Board, BoardGroup, BoardNoderole, BoardRole, DropPreview, ProposalView, StateCounts, StepState,
 };
 use engine::Hash;
 use engine::counting::many;
@@ -248,7 +248,7 @@ impl Desk {
     // --- live updates ---
 
     /// A chip's state, updated by events and fetches.
-    pub(super) fn state_of(self, chip: &Chip) -> ArcRwSignal<StepState> {
+    pub(super) fn state_of(self, chip: &BoardNoderole) -> ArcRwSignal<StepState> {
         let mut found = None;
         self.states.update_value(|states| {
             let state = states.entry(chip.noderole).or_insert_with(|| ArcRwSignal::new(chip.state));
@@ -261,7 +261,7 @@ impl Desk {
     /// the server's counts.
     pub(super) fn standing(self) -> StateCounts {
         let board = self.board.get();
-        let mut counts = board.beyond;
+        let mut counts = board.omitted;
         for chip in chips(board.groups.iter().filter(|group| group.of_ancestor.is_none())) {
             counts.count(self.state_of(chip).get());
         }
@@ -280,8 +280,8 @@ impl Desk {
         for event in events {
             match event {
                 Event::Step { noderole, state } => self.on_step_event(*noderole, *state),
-                Event::Run { .. } | Event::Submission { .. } => {}
-                Event::Target { .. }
+                Event::Run { .. } | Event::Review { .. } => {}
+                Event::Blueprint { .. }
                 | Event::Catalog
                 | Event::Proposal { .. }
                 | Event::Node { .. }
@@ -315,7 +315,7 @@ impl Desk {
         let board = self.board.read_untracked();
         let roles = board.groups.iter().flat_map(|group| &group.roles);
         let of = |role: &BoardRole| {
-            let chip = role.chips.iter().find(|chip| chip.noderole == id)?;
+            let chip = role.noderoles.iter().find(|chip| chip.noderole == id)?;
             Some(format!("{} on {}", role.role, chip.short))
         };
         roles.filter_map(of).next().unwrap_or_else(|| "Noderole".into())
@@ -861,8 +861,10 @@ fn with_dropped_count(problem: Problem, waited: usize) -> Problem {
     }
 }
 
-fn chips<'b>(groups: impl IntoIterator<Item = &'b BoardGroup>) -> impl Iterator<Item = &'b Chip> {
-    groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips)
+fn chips<'b>(
+    groups: impl IntoIterator<Item = &'b BoardGroup>,
+) -> impl Iterator<Item = &'b BoardNoderole> {
+    groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.noderoles)
 }
 
 fn set_if_changed(signal: &ArcRwSignal<StepState>, state: StepState) {

@@ -211,7 +211,7 @@ impl Deployments {
         let own = (board.id, board.name.to_string());
         Self(
             std::iter::once(own)
-                .chain(board.places.iter().map(|place| (place.id, place.name.to_string())))
+                .chain(board.destinations.iter().map(|place| (place.id, place.name.to_string())))
                 .collect(),
         )
     }

@@ -1,6 +1,6 @@
 //! The rows of a board: roles, and the nodes with each role.
 
-use api::console::{BoardGroup, BoardRole, Chip, StepState};
+use api::console::{BoardGroup, BoardNoderole, BoardRole, StepState};
 use engine::counting::many;
 use engine::ids::{DeploymentName, RoleName};
 use leptos::ev::DragEvent;
@@ -9,11 +9,11 @@ use wasm_bindgen::JsCast;
 
 use super::act::Act;
 use super::address::Address;
-use super::carriers;
 use super::desk::Desk;
 use super::drop_outcome::Verdict;
 use super::menu::Subject;
 use super::role::is_there;
+use super::role_noderoles;
 use crate::parts::{Empty, Icon, icon, mark, rows};
 
 #[component]
@@ -85,10 +85,10 @@ fn Row(
     let said = move || {
         verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()))
     };
-    let chips = Memo::new(move |_| role.read().chips.clone());
+    let chips = Memo::new(move |_| role.read().noderoles.clone());
     let more = move || {
         let role = role.read();
-        (role.more > 0).then(|| carriers::more(desk, &role, ancestor.get_value()))
+        (role.more > 0).then(|| role_noderoles::more(desk, &role, ancestor.get_value()))
     };
     let add = move || {
         editable.get().then(|| {
@@ -155,7 +155,7 @@ fn about(role: &BoardRole) -> String {
 #[component]
 fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
     let name = role.read_untracked().role.to_string();
-    let has_nodes = Memo::new(move |_| !role.read().chips.is_empty() || role.read().more > 0);
+    let has_nodes = Memo::new(move |_| !role.read().noderoles.is_empty() || role.read().more > 0);
     view! {
         <div class="buttons needs-scripts">
             <button
@@ -228,7 +228,7 @@ fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
 pub(super) fn noderole_view(
     desk: Desk,
     role: StoredValue<RoleName>,
-    chip: Memo<Chip>,
+    chip: Memo<BoardNoderole>,
 ) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let id = chip.read_untracked().noderole;
@@ -246,8 +246,8 @@ pub(super) fn noderole_view(
         <li>
             <a
                 class="chip"
-                class:touched=move || chip.read().touched
-                class:going=move || chip.read().going
+                class:touched=move || chip.read().changed
+                class:going=move || chip.read().removed
                 // A proposed noderole does not exist yet, so it has a menu instead of a panel.
                 href=move || (!is_proposed()).then(address)
                 tabindex=move || is_proposed().then_some("0")
@@ -277,7 +277,7 @@ pub(super) fn noderole_view(
                 {move || mark(state.get())}
                 <span class="clip">{move || chip.read().short.clone()}</span>
                 <span class="unseen">" " {move || state.get().word()}</span>
-                {move || chip.read().going.then(|| view! { <span class="gone">{icon(Icon::Delete)} <span class="unseen">" removed by this proposal"</span></span> })}
+                {move || chip.read().removed.then(|| view! { <span class="gone">{icon(Icon::Delete)} <span class="unseen">" removed by this proposal"</span></span> })}
                 {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
             </a>
         </li>
@@ -286,11 +286,11 @@ pub(super) fn noderole_view(
 }
 
 /// The tooltip of a chip.
-fn hover(chip: &Chip, state: StepState) -> String {
+fn hover(chip: &BoardNoderole, state: StepState) -> String {
     let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
-    said.extend(chip.brought_by.as_ref().map(|by| format!("required by {by}")));
-    said.extend(chip.going.then(|| "removed by this proposal".to_owned()));
-    said.extend(chip.touched.then(|| "changed by this proposal".to_owned()));
+    said.extend(chip.required_by.as_ref().map(|by| format!("required by {by}")));
+    said.extend(chip.removed.then(|| "removed by this proposal".to_owned()));
+    said.extend(chip.changed.then(|| "changed by this proposal".to_owned()));
     said.extend((!chip.alive).then(|| "the node is dead".to_owned()));
     said.extend(chip.error.clone());
     said.join("\n")

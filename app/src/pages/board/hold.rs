@@ -34,7 +34,7 @@ pub(super) fn Held(desk: Desk) -> impl IntoView {
 /// The button that opens the dialog, to hold or to release.
 #[component]
 pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
-    let is_held = move || desk.board().read().held_by.is_some();
+    let is_held = move || desk.board().read().on_hold_by.is_some();
     view! {
         <button class="button quiet" type="button" commandfor="hold" command="show-modal" on:click=handle.on_click()>
             {move || icon(if is_held() { Icon::Run } else { Icon::Paused })}
@@ -48,7 +48,7 @@ pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
 pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     let hold = ServerAction::<Hold>::new();
     let refused = Refused::of(hold);
-    let is_held = Memo::new(move |_| desk.board().read().held_by.is_some());
+    let is_held = Memo::new(move |_| desk.board().read().on_hold_by.is_some());
     let name = move || desk.board().read().name.to_string();
     let title = Signal::derive(move || {
         format!(

@@ -3,7 +3,7 @@
 //! It opens on a right click, a long touch or the menu key (Shift+F10). Chips without a panel open
 //! it on click.
 
-use api::console::{Chip, StepState};
+use api::console::{BoardNoderole, StepState};
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName};
 use leptos::ev::KeyboardEvent;
@@ -52,7 +52,7 @@ impl Subject {
     }
 
     /// A node in a role's cell.
-    pub(super) fn from_cell(desk: Desk, role: &RoleName, chip: &Chip) -> Self {
+    pub(super) fn from_cell(desk: Desk, role: &RoleName, chip: &BoardNoderole) -> Self {
         let known = Self::in_tray(desk, chip.node);
         Self {
             named: Named { node: chip.node, short: chip.short.clone() },
@@ -110,7 +110,7 @@ pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
 fn of_noderole(desk: Desk, id: &str) -> Option<Subject> {
     let board = desk.board().read_untracked();
     let roles = board.groups.iter().flat_map(|group| &group.roles);
-    let mut all = roles.flat_map(|role| role.chips.iter().map(move |chip| (&role.role, chip)));
+    let mut all = roles.flat_map(|role| role.noderoles.iter().map(move |chip| (&role.role, chip)));
     let (role, chip) = all.find(|(_, chip)| chip.noderole.to_string() == id)?;
     Some(Subject::from_cell(desk, role, chip))
 }

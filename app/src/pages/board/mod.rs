@@ -10,7 +10,6 @@ mod add_role;
 mod address;
 mod bar;
 mod bind;
-mod carriers;
 mod desk;
 mod drop_outcome;
 mod everywhere;
@@ -22,6 +21,7 @@ mod moving;
 mod planner;
 mod priority;
 mod role;
+mod role_noderoles;
 mod standing;
 mod tray;
 mod version;
@@ -77,7 +77,7 @@ fn Loaded(
     // The topic of nodes is needed because the tray also has nodes of other deployments, new nodes
     // and dead nodes.
     use_live().hear(
-        vec![Topic::Deployment(id), Topic::Targets, Topic::Nodes],
+        vec![Topic::Deployment(id), Topic::Blueprints, Topic::Nodes],
         cursor,
         move |events| desk.hear(events),
     );
@@ -225,7 +225,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         desk.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
     });
     let above = move || {
-        let names = board.read().above.clone();
+        let names = board.read().ancestors.clone();
         let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " / " };
         names.into_iter().map(link).collect_view()
     };
@@ -278,7 +278,7 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · last changed by target " {move || board.read().target.0}</div>
+                <div class="muted">{move || above()} {move || board.read().name.to_string()} " · last changed by blueprint " {move || board.read().blueprint.0}</div>
                 <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::PriorityNotice desk/></h1>
                 <standing::Standing desk/>
             </div>

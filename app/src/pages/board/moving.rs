@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{NodeSummary, PlaceChoice};
+use api::console::{DestinationChoice, NodeSummary};
 use api::listing::NodesWanted;
 use engine::ids::{DeploymentName, NodeId};
 use engine::plan::Edit;
@@ -29,7 +29,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    fn is_in(&self, choice: &PlaceChoice) -> bool {
+    fn is_in(&self, choice: &DestinationChoice) -> bool {
         self.deployment.as_ref() == Some(&choice.name)
     }
 }
@@ -38,9 +38,9 @@ impl Placed {
 #[component]
 pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl IntoView {
     let to = RwSignal::new(String::new());
-    let places = Memo::new(move |_| desk.board().read().places.clone());
+    let places = Memo::new(move |_| desk.board().read().destinations.clone());
     let moving = StoredValue::new(nodes.clone());
-    let coming = move |choice: &PlaceChoice| {
+    let coming = move |choice: &DestinationChoice| {
         moving.with_value(|nodes| {
             nodes
                 .iter()
@@ -61,7 +61,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             .collect()
     });
     let offers = Memo::new(move |_| {
-        let offer = |choice: &PlaceChoice| {
+        let offer = |choice: &DestinationChoice| {
             (choice.name.to_string(), choice.proposed.then_some("created by this proposal"))
         };
         places.read().iter().map(offer).collect::<Vec<_>>()

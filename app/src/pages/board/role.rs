@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::console::{BoardRole, Chip, StepState};
+use api::console::{BoardNoderole, BoardRole, StepState};
 use engine::cluster::NoderoleKey;
 use engine::ids::{NodeId, RoleName};
 use engine::plan::Edit;
@@ -19,7 +19,7 @@ use crate::parts::json::{DataEditor, Draft};
 pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
     let draft = Draft::new(
         &role.data,
-        Purpose { attribs: role.attribs.clone(), below: role.below.clone(), is_last: false },
+        Purpose { attribs: role.attribs.clone(), below: role.defaults.clone(), is_last: false },
     );
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("The proposal changes the data of {name}.");
@@ -165,13 +165,13 @@ fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> i
 
 /// Whether a node already has the role. A role that is only proposed runs anyway.
 pub(super) fn is_there(role: &BoardRole) -> bool {
-    role.more > 0 || role.chips.iter().any(|chip| chip.state != StepState::Proposed)
+    role.more > 0 || role.noderoles.iter().any(|chip| chip.state != StepState::Proposed)
 }
 
-fn there(chips: &[Chip]) -> Vec<NodeId> {
+fn there(chips: &[BoardNoderole]) -> Vec<NodeId> {
     chips
         .iter()
-        .filter(|chip| chip.state != StepState::Proposed && !chip.going)
+        .filter(|chip| chip.state != StepState::Proposed && !chip.removed)
         .map(|chip| chip.node)
         .collect()
 }
@@ -179,13 +179,13 @@ fn there(chips: &[Chip]) -> Vec<NodeId> {
 /// The nodes with a role, and the number of further ones: those in its cell, and those that do not
 /// fit there.
 fn carriers(desk: Desk, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
-    let (bound, more) = (RwSignal::new(there(&role.chips)), RwSignal::new(role.more));
+    let (bound, more) = (RwSignal::new(there(&role.noderoles)), RwSignal::new(role.more));
     if role.more > 0 {
         let (deployment, role) =
             (desk.board().read_untracked().name.to_string(), role.role.clone());
         spawn_local(async move {
             if let Ok(all) = calls::carriers(deployment, None, role).await {
-                bound.try_set(there(&all.chips));
+                bound.try_set(there(&all.noderoles));
                 more.try_set(all.more);
             }
         });

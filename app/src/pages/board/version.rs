@@ -40,7 +40,7 @@ impl Choice {
     }
 
     fn is_in_use(&self) -> bool {
-        matches!(self, Self::Select(choice) if choice.using)
+        matches!(self, Self::Select(choice) if choice.in_use)
     }
 
     /// The value of the radio button, unique within the barclamp.
@@ -67,9 +67,9 @@ impl Choice {
 
     fn lacks(&self) -> Vec<String> {
         match self {
-            Self::Select(choice) => choice.lacks.clone(),
+            Self::Select(choice) => choice.missing.clone(),
             Self::Inherit(own) => {
-                own.above.as_ref().map(|above| above.lacks.clone()).unwrap_or_default()
+                own.inherited.as_ref().map(|above| above.missing.clone()).unwrap_or_default()
             }
         }
     }
@@ -78,14 +78,14 @@ impl Choice {
         match self {
             Self::Select(choice) => {
                 let using = choice
-                    .using
+                    .in_use
                     .then(|| view! { <span class="pill" data-state="active">{icon(Icon::Check)} "in use"</span> });
                 view! { <b>{choice.barclamp.to_string()}</b> " " {choice.version.clone()} " " <code>{choice.hash.short()}</code> " " {using} }
                     .into_any()
             }
             Self::Inherit(own) => {
                 let barclamp = own.barclamp.to_string();
-                match &own.above {
+                match &own.inherited {
                     Some(above) => {
                         let (from, version) = (above.from.to_string(), above.version.clone());
                         view! { <b>{barclamp}</b> " inherited from " {from} ": " {version} " " <code>{above.hash.short()}</code> }.into_any()

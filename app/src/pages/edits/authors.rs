@@ -179,9 +179,9 @@ mod tests {
             removed: 0,
             reruns: 0,
             refused: Vec::new(),
-            left_out: None,
+            not_restored: None,
             clashes: Vec::new(),
-            submission: None,
+            review: None,
             sent_back: None,
         }
     }

@@ -142,7 +142,7 @@ fn Editor(
 ) -> impl IntoView {
     let draft = Draft::new(
         &noderole.data,
-        Purpose { attribs: noderole.attribs, below: noderole.below, is_last: true },
+        Purpose { attribs: noderole.attribs, below: noderole.defaults, is_last: true },
     );
     let before = StoredValue::new(noderole.data);
     let done = format!("The proposal changes the data of {of}.");

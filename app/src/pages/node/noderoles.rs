@@ -3,11 +3,11 @@
 use api::calls::{Call, List, list_of};
 use api::console::StepState;
 use api::live::Topic;
-use api::nodes::{Carried, CarriedPage, CarriedWanted, NodeNoderoleSort};
+use api::nodes::{NodeNoderole, NodeNoderolePage, NodeNoderoleSort, NodeNoderolesWanted};
 use engine::ids::NoderoleId;
 use leptos::prelude::*;
 
-use super::kept::{self, Whose};
+use super::stored::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
@@ -38,7 +38,7 @@ struct CarriedBy(Whose);
 impl ListPage for CarriedBy {
     type Sort = NodeNoderoleSort;
     type Part = Part;
-    type Page = CarriedPage;
+    type Page = NodeNoderolePage;
     type Key = NoderoleId;
 
     const ID: &'static str = "noderole";
@@ -52,20 +52,20 @@ impl ListPage for CarriedBy {
     ];
     const SORTS: &'static [(NodeNoderoleSort, &'static str)] = &[(NodeNoderoleSort::Rank, "order")];
     // A step's state changes with its runs and with the target.
-    const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Targets, Topic::Nodes];
+    const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Blueprints, Topic::Nodes];
     const SAME: List = List::Noderoles;
 
     fn path(self) -> String {
         places::node_noderoles(&self.0.name())
     }
 
-    async fn fetch(self, address: ListAddress<NodeNoderoleSort>) -> ServerResult<CarriedPage> {
+    async fn fetch(self, address: ListAddress<NodeNoderoleSort>) -> ServerResult<NodeNoderolePage> {
         let name = self.0.name_untracked();
         let state = address.one_of("state", &STATES, StepState::as_str)?;
         let (sort, after) = address.stretch()?;
         calls::node_noderoles(
             name,
-            CarriedWanted { state, role: address.word("role"), sort, after },
+            NodeNoderolesWanted { state, role: address.word("role"), sort, after },
         )
         .await
     }
@@ -74,7 +74,7 @@ impl ListPage for CarriedBy {
         None
     }
 
-    fn key(carried: &Carried) -> NoderoleId {
+    fn key(carried: &NodeNoderole) -> NoderoleId {
         carried.id
     }
 
@@ -91,7 +91,7 @@ impl ListPage for CarriedBy {
         .into_any()
     }
 
-    fn row(self, carried: Memo<Carried>, with: With<Self>) -> AnyView {
+    fn row(self, carried: Memo<NodeNoderole>, with: With<Self>) -> AnyView {
         let role = move || {
             let carried = carried.read();
             view! { <a class="main" href=places::noderole(carried.id)>{carried.role.to_string()}</a> }
@@ -123,7 +123,7 @@ pub fn NoderolesPage() -> impl IntoView {
     let node = Whose::read();
     let list = ListOf::new(CarriedBy(node));
     let title = |name: &str| format!("Noderoles of {name}");
-    kept::page(
+    stored::page(
         node,
         title,
         "All roles that are bound to the node, in the order in which they run.",

@@ -8,7 +8,7 @@ use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 
-use super::kept::{self, Whose};
+use super::stored::{self, Whose};
 use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
@@ -19,11 +19,11 @@ use crate::places;
 
 columns_of!(Part {
     Run "run" "Run",
-    Of "of" "Noderole",
-    Ended "ended" "Outcome",
+    Noderole "noderole" "Noderole",
+    Outcome "outcome" "Outcome",
     Result "result" "Result",
-    Target "target" "Target",
-    When "when" "When",
+    Blueprint "blueprint" "Blueprint",
+    Time "time" "When",
 });
 
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ impl ListPage for ResultsOn {
         }),
         Field::text("role", "Role", "role is"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Target];
+    const NUMBERS: &'static [Part] = &[Part::Blueprint];
     const SORTS: &'static [(ResultSort, &'static str)] = &[(ResultSort::Run, "run")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
     const SAME: List = List::Results;
@@ -101,11 +101,11 @@ impl ListPage for ResultsOn {
         view! {
             <tr>
                 <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>
-                {with.cell(Part::Of, "", of)}
-                {with.cell(Part::Ended, "", line.outcome)}
+                {with.cell(Part::Noderole, "", of)}
+                {with.cell(Part::Outcome, "", line.outcome)}
                 {with.cell(Part::Result, "", result)}
-                {with.cell(Part::Target, "", line.target.0)}
-                {with.cell(Part::When, "muted", view! { <Moment at=line.at/> })}
+                {with.cell(Part::Blueprint, "", line.blueprint.0)}
+                {with.cell(Part::Time, "muted", view! { <Moment at=line.at/> })}
             </tr>
         }
         .into_any()
@@ -119,5 +119,5 @@ pub fn ResultsPage() -> impl IntoView {
     let title = |name: &str| format!("Results on {name}");
     let about = "Results that runs on this node returned, for use by later attempts. Gantry stores \
                  the newest ten per step.";
-    kept::page(node_param, title, about, list.view())
+    stored::page(node_param, title, about, list.view())
 }

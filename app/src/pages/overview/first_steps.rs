@@ -22,7 +22,7 @@ struct Step {
 fn five(told: &Told) -> [Step; 5] {
     let board =
         told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
-    let review = told.submission.map_or_else(|| places::REVIEWS.to_owned(), places::review);
+    let review = told.review.map_or_else(|| places::REVIEWS.to_owned(), places::review);
     let watch = match (told.ran, told.retried) {
         (false, _) => {
             "Watch the states on the board: BLOCKED, TODO, TRANSITION, ACTIVE. Select a noderole to see its runs and logs."
@@ -148,8 +148,7 @@ mod tests {
             ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]
         );
         let deployment = DeploymentName::parse("web").ok();
-        let told =
-            Told { edited: true, deployment, submission: Some(ReviewId(7)), ..Told::default() };
+        let told = Told { edited: true, deployment, review: Some(ReviewId(7)), ..Told::default() };
         assert_eq!(
             places(&told),
             [

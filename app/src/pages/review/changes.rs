@@ -11,7 +11,7 @@ use engine::blueprint::difference::{
     BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference,
     NoderoleDifference, RoleDifference, Sides,
 };
-use engine::blueprint::text::{Names as Known, Place};
+use engine::blueprint::text::{NamedNoderole, Names as Known};
 use engine::cluster::connection::FieldChange;
 use engine::cluster::{Connection, EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::files;
-use super::opened::{self, Marks};
+use super::viewed::{self, Marks};
 use crate::parts::{Empty, Feed, Icon, icon};
 use crate::places;
 
@@ -239,7 +239,7 @@ pub(super) fn Changes(
     difference: Difference,
     /// Names of dependencies that the review does not contain.
     #[prop(optional)]
-    noderoles: BTreeMap<NoderoleId, Place>,
+    noderoles: BTreeMap<NoderoleId, NamedNoderole>,
     /// The differences inside of roles and between versions, if not those of the review.
     #[prop(optional)]
     versions: Option<(Vec<ContentChange>, Vec<PinChange>)>,
@@ -256,7 +256,7 @@ pub(super) fn Changes(
     known.noderoles.extend(review.noderoles);
     let context = Names {
         known,
-        brought: review.brought,
+        brought: review.required_by,
         comment_links,
         marks,
         is_expanded,
@@ -319,7 +319,7 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
     };
     let tools = context
         .marks
-        .map(|marks| view! { <div class="changes-tools">{opened::expand_all_button(marks)}</div> });
+        .map(|marks| view! { <div class="changes-tools">{viewed::expand_all_button(marks)}</div> });
     view! {
         {tools}
         {policy.map(|sides| policy_card(&sides, &context))}
@@ -374,7 +374,7 @@ pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
         .iter()
         .map(|deployment| vec![Anchor::Deployment(deployment.id)]);
     let known = Known { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
-    let nodes = alike(review.difference.nodes.clone(), &known, &review.brought);
+    let nodes = alike(review.difference.nodes.clone(), &known, &review.required_by);
     policy.chain(deployments).chain(nodes.iter().map(Group::documents)).collect()
 }
 
@@ -500,7 +500,7 @@ fn deployment_card(deployment: DeploymentDifference, context: &Names) -> AnyView
         && deployment.barclamps.is_empty()
         && deployment.inactive_jigs.is_empty();
     let card = vec![Anchor::Deployment(id)];
-    let mark = opened::mark(context.marks, &card);
+    let mark = viewed::mark(context.marks, &card);
     let name = deployment.name.to_string();
     let table = view! {
         <div class="table-scroll">
@@ -525,7 +525,7 @@ fn deployment_card(deployment: DeploymentDifference, context: &Names) -> AnyView
                 {mark}
                 {context.talk(Anchor::Deployment(id), &format!("deployment {name}"))}
             </header>
-            {opened::fold(context.marks, card, rows, context.is_expanded, table.into_any())}
+            {viewed::fold(context.marks, card, rows, context.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -658,7 +658,7 @@ fn role_rows(id: DeploymentId, role: RoleDifference, context: &Names) -> AnyView
 
 fn node_card(group: Group, context: &Names) -> AnyView {
     let card = group.documents();
-    let mark = opened::mark(context.marks, &card);
+    let mark = viewed::mark(context.marks, &card);
     let Group { first, others, connections } = group;
     let moved = first.moved.map(|(from, to)| {
         let said = match (from, to) {
@@ -684,7 +684,7 @@ fn node_card(group: Group, context: &Names) -> AnyView {
                         view! { <ul class="plain">{others.iter().map(reached).collect_view()}</ul> }.into_any()
                     }
                 }}
-                {opened::end()}
+                {viewed::end()}
             </details>
         }
     });
@@ -718,7 +718,7 @@ fn node_card(group: Group, context: &Names) -> AnyView {
                 {mark}
                 {context.talk(Anchor::Node(first.id), &format!("node {}", called(&first.fqdn, &context.known.deployments)))}
             </header>
-            {opened::fold(context.marks, card, lines_of_node(&first), context.is_expanded, table.into_any())}
+            {viewed::fold(context.marks, card, lines_of_node(&first), context.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -895,10 +895,10 @@ fn policy_card(Sides { old, new }: &Sides<Policy>, context: &Names) -> AnyView {
                 <h2 id="policy-change">"Approval policy"</h2>
                 <span class="muted">"applies to every deployment"</span>
                 <span class="grow"></span>
-                {opened::mark(context.marks, &card)}
+                {viewed::mark(context.marks, &card)}
                 {context.talk(Anchor::Policy(None), "the policy")}
             </header>
-            {opened::fold(context.marks, card, count, context.is_expanded, table.into_any())}
+            {viewed::fold(context.marks, card, count, context.is_expanded, table.into_any())}
         </section>
     }
     .into_any()
@@ -1041,11 +1041,11 @@ mod tests {
         node
     }
 
-    fn place(n: u128, role: &str) -> (NoderoleId, Place) {
+    fn place(n: u128, role: &str) -> (NoderoleId, NamedNoderole) {
         let (node, noderole) =
             (NodeId(Uuid::from_u128(n)), NoderoleKey::first(RoleName::parse(role).unwrap()));
         let fqdn = Fqdn::parse(&format!("web-{n}.example.com")).unwrap();
-        (noderole.id(node), Place { noderole, node, fqdn })
+        (noderole.id(node), NamedNoderole { noderole, node, fqdn })
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
         <section class="card" aria-label="Checks">
             <header>
                 <h2>"Checks"</h2>
-                <span class="muted">{move || match review.read().target {
+                <span class="muted">{move || match review.read().blueprint {
                     None => "current results, checked again at the commit",
                     Some(_) => "results at the commit",
                 }}</span>
@@ -43,7 +43,7 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
         <section class="card" aria-label="Lint">
             <header>
                 <h2>"Lint"</h2>
-                <span class="muted">{move || match review.read().fresh {
+                <span class="muted">{move || match review.read().current {
                     true => "results on the current state",
                     false => "results at submission",
                 }}</span>
@@ -102,7 +102,7 @@ fn passed(review: &ReviewView) -> impl IntoView + use<> {
 }
 
 fn row(state: &RuleResult, evidence: &str) -> impl IntoView + use<> {
-    let (colour, shape, word) = match (state.holds, state.rule) {
+    let (colour, shape, word) = match (state.passes, state.rule) {
         (true, _) => ("active", Icon::Check, "passed"),
         (false, Rule::Approvals) => ("warn", Icon::Todo, "pending"),
         (false, _) => ("error", Icon::Cross, "failed"),
@@ -151,7 +151,7 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
                 many(warnings, "warning")
             )
         }
-        Rule::Base => format!("planned on target {}", review.parent),
+        Rule::Base => format!("planned on blueprint {}", review.parent),
         Rule::Epoch => String::new(),
         Rule::Policy => match review.risks.len() {
             0 => "no risk".to_owned(),

@@ -56,7 +56,7 @@ fn Thread(
     discussion: Feed<Discussion>,
 ) -> impl IntoView {
     let first = thread.read_untracked();
-    let (id, submission) = (first.id, first.submission);
+    let (id, submission) = (first.id, first.review);
     drop(first);
     let resolve = ServerAction::<ResolveThread>::new();
     on_success(resolve, move |()| {
@@ -81,11 +81,11 @@ fn Thread(
         .into_any(),
     };
     let gone = move || {
-        (!thread.read().stands)
+        (!thread.read().current)
             .then(|| view! { <span class="pill flat">"change not in this version"</span> })
     };
     let earlier = move || {
-        let now = discussion.value().read().submission;
+        let now = discussion.value().read().review;
         (submission != now).then(|| view! { <span class="muted">"opened on " <a href=places::review(submission)>"review " {submission.0}</a></span> })
     };
     let comments = move || {
@@ -177,7 +177,7 @@ fn NewThread(
         review.now();
     });
     let why_not = Memo::new(move |_| discussion.value().read().may_write.clone().err());
-    let submission = move || discussion.value().read().submission;
+    let submission = move || discussion.value().read().review;
     let anchor = move || about.get().unwrap_or(Anchor::Whole);
     let what = move || match about.get() {
         Some(anchor) => super::changes::words(&review.value().read(), &anchor),

@@ -2,8 +2,8 @@
 //! The difference is complete.
 
 use api::console::ReviewView;
-use engine::blueprint::Consequences;
-use engine::blueprint::consequences::{Counted, Loss, NoderoleRerun, Touched};
+use engine::blueprint::Impact;
+use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
 use engine::blueprint::projection::RerunCause;
 use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
 use engine::cluster::phantom;
@@ -17,12 +17,12 @@ use crate::places;
 
 #[component]
 pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
-    let found = Memo::new(move |_| review.read().consequences.clone());
-    let id = review.read_untracked().submission;
+    let found = Memo::new(move |_| review.read().impact.clone());
+    let id = review.read_untracked().review;
     move || sections(id, &found.read())
 }
 
-fn sections(id: ReviewId, found: &Consequences) -> AnyView {
+fn sections(id: ReviewId, found: &Impact) -> AnyView {
     let downstream = found.downstream.iter().map(|group| {
         let title = format!("Downstream in {}", group.deployment);
         let up = group.in_use.map(|up| format!("{up} active now. "));
@@ -56,9 +56,9 @@ fn sections(id: ReviewId, found: &Consequences) -> AnyView {
             &["Noderole", "Node", "Deployment", "Reason and state"],
             found.restarts.first.iter().map(restarted).collect_view().into_any(),
         ))}
-        {some(&found.kept).then(|| section(
-            "kept", kept.lead, kept.note.into(), &found.kept, id, &plain,
-            found.kept.first.iter().map(|touched| line(touched, true, None)).collect_view().into_any(),
+        {some(&found.retained).then(|| section(
+            "kept", kept.lead, kept.note.into(), &found.retained, id, &plain,
+            found.retained.first.iter().map(|touched| line(touched, true, None)).collect_view().into_any(),
         ))}
         {some(&found.lost).then(|| section(
             "lost", "Removed", "no longer part of the desired state".into(), &found.lost, id, &["Object"],
@@ -88,12 +88,12 @@ fn some<T>(list: &Counted<T>) -> bool {
     list.count > 0
 }
 
-fn nothing(found: &Consequences) -> Option<AnyView> {
+fn nothing(found: &Impact) -> Option<AnyView> {
     let quiet = !some(&found.irreversible)
         && !some(&found.restarts)
         && !some(&found.lost)
         && !some(&found.starts)
-        && !some(&found.kept)
+        && !some(&found.retained)
         && found.secrets.is_empty();
     (quiet && found.downstream.is_empty()).then(|| {
         view! { <p class="card inside muted">"Nothing runs and nothing is removed. The change only updates the documents of the target."</p> }
@@ -126,7 +126,7 @@ fn section<T>(
             {(more > 0).then(|| view! {
                 <p class="pager">
                     "and " {more} " more. "
-                    <a href=format!("/api/v1/submissions/{id}/difference") rel="external">"Show the full difference as JSON"</a>
+                    <a href=format!("/api/v1/reviews/{id}/difference") rel="external">"Show the full difference as JSON"</a>
                 </p>
             })}
         </section>
@@ -136,7 +136,7 @@ fn section<T>(
 
 /// Each secret that the change uses, replaces or drops. Never truncated: a reviewer approves every
 /// one.
-fn secrets(found: &Consequences) -> Option<AnyView> {
+fn secrets(found: &Impact) -> Option<AnyView> {
     if found.secrets.is_empty() {
         return None;
     }

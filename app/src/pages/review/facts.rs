@@ -5,8 +5,8 @@
 use std::borrow::Cow;
 
 use api::console::ReviewView;
-use engine::blueprint::Consequences;
-use engine::blueprint::consequences::{Counted, Loss, NoderoleRerun, Touched};
+use engine::blueprint::Impact;
+use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
 use engine::cluster::phantom;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
@@ -37,10 +37,10 @@ struct ImpactLine {
 pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     let lines = Memo::new(move |_| {
         let review = review.read();
-        if review.asked.is_empty() { review.summary.clone() } else { review.asked.clone() }
+        if review.requested.is_empty() { review.summary.clone() } else { review.requested.clone() }
     });
     let line_of = |line: &String| view! { <li>{line.clone()}</li> };
-    let visible = Memo::new(move |_| review.read().grave.max(VISIBLE_LINES));
+    let visible = Memo::new(move |_| review.read().always_shown.max(VISIBLE_LINES));
     let first = move || lines.read().iter().take(visible.get()).map(line_of).collect_view();
     // The decision must stay visible: optional details must not push the tabs off the page.
     let rest = move || {
@@ -58,11 +58,11 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     };
     let found = Memo::new(move |_| {
         let review = review.read();
-        facts(&review.consequences, &Changed::of(&review.difference, review.more))
+        facts(&review.impact, &Changed::of(&review.difference, review.more))
     });
     let line = move |fact: ImpactLine| {
         let address =
-            format!("{}?tab={}", places::review(review.read_untracked().submission), fact.way.0);
+            format!("{}?tab={}", places::review(review.read_untracked().review), fact.way.0);
         view! {
             <li data-state=fact.state>
                 {icon(fact.shape)}
@@ -71,8 +71,8 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
             </li>
         }
     };
-    let nothing = move || quiet(&review.read().consequences);
-    let when = move || match review.read().fresh {
+    let nothing = move || quiet(&review.read().impact);
+    let when = move || match review.read().current {
         true => "Impact on the current state",
         false => "Impact at submission",
     };
@@ -85,13 +85,13 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
                 {move || found.get().into_iter().map(line).collect_view()}
                 {move || nothing().map(|said| view! { <li data-state="active">{icon(Icon::Check)} <span>{said}</span></li> })}
             </ul>
-            {move || (!review.read().fresh).then(|| view! { <p class="inside muted">"This is the impact at submission. Gantry did not record which of these noderoles were active."</p> })}
+            {move || (!review.read().current).then(|| view! { <p class="inside muted">"This is the impact at submission. Gantry did not record which of these noderoles were active."</p> })}
         </section>
     }
     .into_any()
 }
 
-fn facts(found: &Consequences, changed: &Changed) -> Vec<ImpactLine> {
+fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
     let mut facts = Vec::new();
     if found.irreversible.count > 0 {
         facts.push(ImpactLine {
@@ -112,14 +112,14 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<ImpactLine> {
     }
     facts.extend(secrets(found));
     facts.extend(restarts(found));
-    if found.kept.count > 0 {
+    if found.retained.count > 0 {
         let said = RetainedText::of(found);
         facts.push(ImpactLine {
             state: "warn",
             shape: Icon::Paused,
             lead: format!("{}:", said.lead),
-            rest: format!("{}. {}", names(&found.kept, touched), said.sentence),
-            way: ("effects#kept", list(found.kept.count)),
+            rest: format!("{}. {}", names(&found.retained, touched), said.sentence),
+            way: ("effects#kept", list(found.retained.count)),
         });
     }
     if found.lost.count > 0 {
@@ -175,7 +175,7 @@ pub(super) struct RetainedText {
 }
 
 impl RetainedText {
-    pub fn of(found: &Consequences) -> Self {
+    pub fn of(found: &Impact) -> Self {
         match found.interrupted {
             Some(_) => Self {
                 lead: "Does not run again",
@@ -191,7 +191,7 @@ impl RetainedText {
     }
 }
 
-fn restarts(found: &Consequences) -> Option<ImpactLine> {
+fn restarts(found: &Impact) -> Option<ImpactLine> {
     let all = found.restarts.count;
     let names = |only: Option<bool>, count: usize| {
         let fits = |restart: &&NoderoleRerun| only.is_none() || restart.in_use == only;
@@ -238,7 +238,7 @@ fn restarts(found: &Consequences) -> Option<ImpactLine> {
 }
 
 /// The secrets that the change starts to use.
-fn secrets(found: &Consequences) -> Option<ImpactLine> {
+fn secrets(found: &Impact) -> Option<ImpactLine> {
     let used = found.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<String> = used.map(ToString::to_string).collect();
     (!used.is_empty()).then(|| ImpactLine {
@@ -273,7 +273,7 @@ fn on_removed_nodes(found: &Consequences) -> String {
 }
 
 /// The scope of the change.
-fn reach(found: &Consequences, changed: &Changed) -> ImpactLine {
+fn reach(found: &Impact, changed: &Changed) -> ImpactLine {
     let waves = found.wave_count();
     let lead = format!("Changes {changed}");
     let on = many(found.nodes, "node");
@@ -291,7 +291,7 @@ fn reach(found: &Consequences, changed: &Changed) -> ImpactLine {
 }
 
 /// The effects that the change does not have. `None`: it has all of them.
-fn quiet(found: &Consequences) -> Option<String> {
+fn quiet(found: &Impact) -> Option<String> {
     let all = [
         (found.restarts.count == 0, "restarts nothing"),
         (found.lost.count == 0, "removes nothing"),
@@ -357,7 +357,7 @@ fn list(n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::blueprint::consequences::Downstream;
+    use engine::blueprint::impact::Downstream;
     use engine::blueprint::projection::RerunCause;
     use engine::cluster::NoderoleKey;
     use engine::ids::{DeploymentName, NodeId, RoleName};
@@ -377,18 +377,18 @@ mod tests {
         NoderoleRerun { touched: at(n), cause: RerunCause::Asked, reason: None, in_use }
     }
 
-    fn said(found: &Consequences) -> Vec<String> {
+    fn said(found: &Impact) -> Vec<String> {
         let changed = Changed { parts: vec!["2 noderoles".into()], is_on_nodes: true };
         facts(found, &changed).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
     }
 
     #[test]
     fn active_steps_restart_and_others_run_again() {
-        let of = |ups: &[Option<bool>]| Consequences {
+        let of = |ups: &[Option<bool>]| Impact {
             nodes: 3,
             restarts: ups.iter().zip(1..).map(|(up, n)| restart(n, *up)).collect::<Vec<_>>().into(),
             interrupted: ups[0].map(|_| ups.iter().filter(|up| **up == Some(true)).count()),
-            ..Consequences::default()
+            ..Impact::default()
         };
         let (up, down) = (Some(true), Some(false));
         assert_eq!(
@@ -405,11 +405,8 @@ mod tests {
 
     #[test]
     fn unknown_actual_state_is_not_called_applied() {
-        let of = |interrupted| Consequences {
-            kept: vec![at(1)].into(),
-            interrupted,
-            ..Consequences::default()
-        };
+        let of =
+            |interrupted| Impact { retained: vec![at(1)].into(), interrupted, ..Impact::default() };
         assert_eq!(
             said(&of(Some(0)))[0],
             "Does not run again: app on n1. New content or data applies at the next run, which this change does not start."
@@ -423,7 +420,7 @@ mod tests {
     #[test]
     fn long_lists_end_with_a_count() {
         let all: Vec<Touched> = (1..=1_000).map(at).collect();
-        let found = Consequences {
+        let found = Impact {
             nodes: 1_000,
             starts: all.clone().into(),
             irreversible: all.into(),
@@ -432,7 +429,7 @@ mod tests {
                 noderoles: Counted { count: 20_000, first: vec![at(1)] },
                 in_use: Some(7),
             }],
-            ..Consequences::default()
+            ..Impact::default()
         };
         assert_eq!(
             said(&found),
@@ -448,7 +445,7 @@ mod tests {
             Some("The change restarts nothing and removes nothing.")
         );
         assert_eq!(
-            quiet(&Consequences::default()).as_deref(),
+            quiet(&Impact::default()).as_deref(),
             Some("The change restarts nothing, removes nothing and destroys no data.")
         );
     }

@@ -5,7 +5,7 @@ use engine::blueprint::difference::Mark;
 use engine::counting::{either, many};
 use leptos::prelude::*;
 
-use super::opened;
+use super::viewed;
 use crate::parts::{Icon, icon};
 use crate::places;
 
@@ -33,7 +33,7 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
                 [old, new].into_iter().flatten().map(|bytes| many(bytes, "byte")).collect();
             view! { <span class="muted">"binary file: " {sizes.join(", then ")}</span> }.into_any()
         }
-        FileText::Left => {
+        FileText::NotCompared => {
             view! { <span class="muted">"not compared: too many files for one page"</span> }
                 .into_any()
         }
@@ -73,7 +73,7 @@ fn text(name: &str, lines: Vec<FileLine>, cut: bool) -> AnyView {
         {rest}
         <details open=open>
             <summary class="muted num">{added} {either(added, " line added, ", " lines added, ")} {removed} " removed"</summary>
-            <pre class="file-text" tabindex="0" role="group" aria-label=label>{lines.into_iter().map(line).collect_view()} {opened::end()}</pre>
+            <pre class="file-text" tabindex="0" role="group" aria-label=label>{lines.into_iter().map(line).collect_view()} {viewed::end()}</pre>
             {scrolls}
         </details>
     }
@@ -84,7 +84,7 @@ fn line(line: FileLine) -> AnyView {
     let number = line.number.map(|number| number.to_string()).unwrap_or_default();
     let number = view! { <span class="at" aria-hidden="true">{number}</span> };
     match line.mark {
-        LineMark::Kept => {
+        LineMark::Unchanged => {
             view! { <span class="line">{number} "  " {line.text} "\n"</span> }.into_any()
         }
         LineMark::Added => {

@@ -47,7 +47,7 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     };
     let waits = move || {
         let line = |wait: &String| view! { <p class="waits" data-state="warn">{icon(Icon::Paused)} <span>{wait.clone()}</span></p> };
-        review.read().waits.iter().map(line).collect_view()
+        review.read().pending_reasons.iter().map(line).collect_view()
     };
     view! {
         <section class="card" aria-labelledby="gate-title">
@@ -81,7 +81,7 @@ pub(super) fn is_closed(state: ReviewState) -> bool {
 
 fn rule(state: RuleResult) -> impl IntoView {
     // Missing approvals are pending. All other violated rules require an action.
-    let (class, shape, word) = match (state.holds, state.rule) {
+    let (class, shape, word) = match (state.passes, state.rule) {
         (true, _) => ("ok", Icon::Check, "passed: "),
         (false, Rule::Approvals) => ("wait", Icon::Todo, "pending: "),
         (false, _) => ("no", Icon::Cross, "failed: "),
@@ -106,10 +106,10 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
     let said = move || {
         let review = review.read();
         let board = places::deployment(&review.deployment);
-        let newer = review.became.as_ref().and_then(|became| became.after);
-        match (review.state, review.target) {
+        let newer = review.replaced_by.as_ref().and_then(|became| became.after);
+        match (review.state, review.blueprint) {
             (ReviewState::Committed, Some(target)) => view! {
-                <p>"Committed as target " <b>{target.0}</b> "."</p>
+                <p>"Committed as blueprint " <b>{target.0}</b> "."</p>
                 <a class="button primary wide" href=board>{icon(Icon::Run)} "Watch progress"</a>
             }
             .into_any(),
@@ -155,7 +155,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let off = move || why_not.read().is_some() || commit.pending().get();
     view! {
         <ActionForm action=commit attr:class="inside acts">
-            <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
+            <input type="hidden" name="submission" value=move || review.read().review.0.to_string()/>
             {move || {
                 to_type
                     .get()
@@ -178,7 +178,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
             <ProblemNotice problem=problem_of(commit)/>
             <Same of=move |typed: Typed| {
                 let name = to_type.get().map(|name| typed.or("name", &name));
-                vec![api::calls::commit(review.read().submission, name.as_deref(), typed.is_checked("cancel"))]
+                vec![api::calls::commit(review.read().review, name.as_deref(), typed.is_checked("cancel"))]
             }/>
         </ActionForm>
     }
@@ -207,7 +207,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
     let area = NodeRef::<html::Textarea>::new();
     let sign = move |_| {
         let reason = area.get_untracked().map(|area| area.value()).unwrap_or_default();
-        let id = review.read_untracked().submission;
+        let id = review.read_untracked().review;
         act(busy, problem, approved(id, reason), move |()| {
             begun.set(String::new());
             if let Some(area) = area.try_get_untracked().flatten() {
@@ -232,7 +232,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
     };
     view! {
         <ActionForm action=judge attr:class="inside acts">
-            <input type="hidden" name="submission" value=move || review.read().submission.0.to_string()/>
+            <input type="hidden" name="submission" value=move || review.read().review.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
                 <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT_REASON disabled=off placeholder="Reason (optional for an approval)" on:input=move |event| begun.set(event_target_value(&event))>
@@ -278,7 +278,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <ProblemNotice problem=problem_of(judge)/>
             <ProblemNotice problem=problem/>
             <Same of=move |typed: Typed| {
-                let (id, reason) = (review.read().submission, typed.get("reason"));
+                let (id, reason) = (review.read().review, typed.get("reason"));
                 let cause = typed.or("reason", "WHY");
                 vec![
                     api::calls::verdict(id, VerdictKind::Approve, &reason),

@@ -8,11 +8,13 @@ mod facts;
 mod files;
 mod gate;
 mod moved;
-mod opened;
 mod planned;
+mod viewed;
 mod waves;
 
-use api::console::{Discussion, GraphView, Opened, ReviewState, ReviewView, SinceLook};
+use api::console::{
+    ChangesSinceView, Discussion, GraphView, ReviewState, ReviewView, ViewedChanges,
+};
 use api::live::Topic;
 use engine::blueprint::Anchor;
 use engine::counting::many;
@@ -85,7 +87,7 @@ pub fn ReviewPage() -> impl IntoView {
 
 /// The data of the page: a review, its discussion, the changes since the reader's last view, and
 /// the viewed changes.
-type Whole = (ReviewView, Discussion, SinceLook, Opened);
+type Whole = (ReviewView, Discussion, ChangesSinceView, ViewedChanges);
 
 async fn by_text(id: String, after: Option<Anchor>) -> ServerResult<Whole> {
     let id = id.parse::<ReviewId>().map_err(|_| missing())?;
@@ -164,9 +166,12 @@ impl Detail {
         match self {
             Self::Effects => view! { <effects::Effects review/> }.into_any(),
             Self::Waves => {
-                view! { <waves::Waves found=Memo::new(move |_| review.read().consequences.clone())/> }.into_any()
+                view! { <waves::Waves found=Memo::new(move |_| review.read().impact.clone())/> }
+                    .into_any()
             }
-            Self::Checks => view! { <checks::Checks review/> <planned::Planned report/> }.into_any(),
+            Self::Checks => {
+                view! { <checks::Checks review/> <planned::Planned report/> }.into_any()
+            }
         }
     }
 }
@@ -198,13 +203,13 @@ fn Loaded(
     report: Resource<OfReport>,
 ) -> impl IntoView {
     let (first, said, since, marked) = first;
-    let (id, proposal) = (first.submission, first.proposal);
+    let (id, proposal) = (first.review, first.proposal);
     let title = first.title.clone();
     let begins = after.clone();
     let feed = Feed::new(first, move || calls::review(id, begins.clone()));
     let discussion = Feed::new(said, move || calls::discussion(id));
     use_live().hear(
-        vec![Topic::Submission(id), Topic::Proposal(proposal), Topic::Targets],
+        vec![Topic::Review(id), Topic::Proposal(proposal), Topic::Blueprints],
         NOW,
         move |_| {
             feed.soon();
@@ -217,7 +222,7 @@ fn Loaded(
     let query = use_query_map();
     let about = Memo::new(move |_| query.read().get("about")?.parse::<Anchor>().ok());
     let comment_links = changes::CommentLinks::of(id, discussion);
-    let marks = opened::Marks::of(id, marked, changes::cards(&review.read_untracked()));
+    let marks = viewed::Marks::of(id, marked, changes::cards(&review.read_untracked()));
     let since = StoredValue::new(since);
     let shown = move || match tab.get() {
         Tab::Changes => {
@@ -243,9 +248,9 @@ fn Loaded(
         <ProblemNotice problem=feed.problem()/>
         {since_notice(id, &since.get_value())}
         // A review never changes, so these do not change either.
-        {review.read_untracked().left_out.clone().map(warnings::left_out)}
+        {review.read_untracked().not_restored.clone().map(warnings::left_out)}
         {warnings::clashes(&review.read_untracked().clashes)}
-        {warnings::deceiving(&review.read_untracked().deceiving)}
+        {warnings::deceiving(&review.read_untracked().hidden_characters)}
         <div class="columns">
             <div class="stack">
                 <facts::Facts review/>
@@ -253,7 +258,7 @@ fn Loaded(
                     <nav class="tabs" aria-label="Review sections">
                         {tabs.map(|which| tab_link(which, tab, review, discussion)).collect_view()}
                     </nav>
-                    {opened::seen(marks, review.read_untracked().more > 0)}
+                    {viewed::seen(marks, review.read_untracked().more > 0)}
                 </div>
                 {move || shown()}
             </div>
@@ -270,7 +275,7 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     if review.more == 0 {
         return ().into_any();
     }
-    let (first, here) = (places::review(review.submission), review.difference.documents().count());
+    let (first, here) = (places::review(review.review), review.difference.documents().count());
     let next = review
         .next
         .as_ref()
@@ -296,7 +301,7 @@ fn record_view(id: ReviewId) {
     });
 }
 
-fn since_notice(id: ReviewId, since: &SinceLook) -> impl IntoView + use<> {
+fn since_notice(id: ReviewId, since: &ChangesSinceView) -> impl IntoView + use<> {
     let before = since.before?;
     let said = match since.same_effect {
         true => "Gantry planned the change again, and its effect is exactly the same.".to_owned(),
@@ -315,12 +320,12 @@ fn since_notice(id: ReviewId, since: &SinceLook) -> impl IntoView + use<> {
 }
 
 #[component]
-fn Since(review: RwSignal<ReviewView>, since: SinceLook) -> impl IntoView {
+fn Since(review: RwSignal<ReviewView>, since: ChangesSinceView) -> impl IntoView {
     if since.difference.is_empty() {
         return view! { <p class="card inside muted">"The effect is the same as in the version that you viewed before."</p> }.into_any();
     }
     let more = (since.more > 0).then(|| {
-        view! { <p class="card inside muted">"Not shown: " {many(since.more, "document")} ". See " <code>"/api/v1/submissions/"{since.submission.0}"/since"</code> "."</p> }
+        view! { <p class="card inside muted">"Not shown: " {many(since.more, "document")} ". See " <code>"/api/v1/reviews/"{since.review.0}"/since"</code> "."</p> }
     });
     view! { <changes::Changes review difference=since.difference noderoles=since.noderoles versions=(since.contents, since.pins) comment_links=None/> {more} }
         .into_any()
@@ -368,7 +373,7 @@ fn tab_link(
     review: RwSignal<ReviewView>,
     discussion: Feed<Discussion>,
 ) -> impl IntoView {
-    let id = review.read_untracked().submission;
+    let id = review.read_untracked().review;
     let label = move || {
         let review = review.read();
         match which {
@@ -377,9 +382,9 @@ fn tab_link(
             Tab::Since => "Since your last view".to_owned(),
             Tab::Graph => "Graph".to_owned(),
             Tab::Effects => "Impact".to_owned(),
-            Tab::Waves => format!("Waves {}", review.consequences.wave_count()),
+            Tab::Waves => format!("Waves {}", review.impact.wave_count()),
             // A closed review has no open checks.
-            Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.holds).count() {
+            Tab::Checks => match review.gate.rules.iter().filter(|rule| !rule.passes).count() {
                 broken if broken > 0 && !gate::is_closed(review.state) => {
                     format!("Checks {broken} open")
                 }
@@ -411,11 +416,11 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
         <div class="head">
             <div>
                 <div class="muted">
-                    "Review " {move || review.read().submission.0} " · "
+                    "Review " {move || review.read().review.0} " · "
                     <code title=move || format!("Hash of the change: {}\nHash of its effects: {}", review.read().change_hash, review.read().effects_hash)>
                         {move || review.read().change_hash.chars().take(8).collect::<String>()}
                     </code>
-                    " on target " {move || review.read().parent.0} " · by " {move || review.read().authors.join(", ")} ", "
+                    " on blueprint " {move || review.read().parent.0} " · by " {move || review.read().authors.join(", ")} ", "
                     {move || view! { <Moment at=review.read().at/> }}
                 </div>
                 <h1>
@@ -430,7 +435,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
         </div>
-        <Same of=move |_: Typed| vec![api::calls::show_review(review.read().submission)]/>
+        <Same of=move |_: Typed| vec![api::calls::show_review(review.read().review)]/>
         {move || (review.read().state == ReviewState::Stale).then(|| view! {
             <div class="notice" data-state="warn" role="status">
                 {icon(Icon::Warn)}

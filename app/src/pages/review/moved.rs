@@ -13,8 +13,8 @@ use crate::places;
 /// Notices at the top of the review. Empty if its base never changed.
 #[component]
 pub(super) fn Moved(review: RwSignal<ReviewView>) -> impl IntoView {
-    let came = Memo::new(move |_| review.read().came_from.clone());
-    let became = Memo::new(move |_| review.read().became.clone());
+    let came = Memo::new(move |_| review.read().replaces.clone());
+    let became = Memo::new(move |_| review.read().replaced_by.clone());
     view! {
         {move || became.get().map(|became| gone(&became))}
         {move || came.get().map(|came| anew(review, came))}

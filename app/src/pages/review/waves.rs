@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use engine::blueprint::Consequences;
-use engine::blueprint::consequences::{Wave, WaveGroup};
+use engine::blueprint::Impact;
+use engine::blueprint::impact::{Wave, WaveGroup};
 use engine::cluster::phantom;
 use engine::counting::many;
 use leptos::prelude::*;
@@ -13,11 +13,11 @@ use crate::parts::badge::action_pill;
 use crate::parts::{Icon, icon};
 
 #[component]
-pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
+pub(super) fn Waves(found: Memo<Impact>) -> impl IntoView {
     let list = move || {
         let found = found.read();
         let most =
-            found.waves.iter().map(|wave| wave.runs + wave.instants).max().unwrap_or(1).max(1);
+            found.waves.iter().map(|wave| wave.runs + wave.immediate).max().unwrap_or(1).max(1);
         found.waves.iter().map(|wave| wave_line(wave, most)).collect_view()
     };
     let more = move || match found.read().more_waves {
@@ -39,13 +39,13 @@ pub(super) fn Waves(found: Memo<Consequences>) -> impl IntoView {
 }
 
 fn wave_line(wave: &Wave, most: usize) -> AnyView {
-    let all = wave.runs + wave.instants;
+    let all = wave.runs + wave.immediate;
     let share = (all * 100 / most).max(1);
     let title = match wave.number {
         0 => "Immediately".to_owned(),
         n => format!("Wave {n}"),
     };
-    let count = match (wave.runs, wave.instants) {
+    let count = match (wave.runs, wave.immediate) {
         (runs, 0) => many(runs, "run"),
         (0, instants) => many(instants, "immediate step"),
         (runs, instants) => {
@@ -70,7 +70,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
         Some(1) => Some("one at a time".to_owned()),
         Some(n) if group.in_chunks => Some(format!("in batches of {n}")),
         Some(n) => Some(format!("{n} at a time")),
-        None if group.instant => Some("immediate step".to_owned()),
+        None if group.immediate => Some("immediate step".to_owned()),
         None => None,
     };
     // A noderole of a phantom node is bound in the deployment that the node represents.

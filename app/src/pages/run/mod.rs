@@ -129,7 +129,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
     view! {
         <div class="head">
             <div>
-                <div class="muted">"Run " {id.clone()} " · target " {move || run.read().run.target.0}</div>
+                <div class="muted">"Run " {id.clone()} " · blueprint " {move || run.read().run.blueprint.0}</div>
                 <h1>
                     <span>
                         <a href=move || places::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
@@ -187,7 +187,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         );
         facts.extend(run.cause.clone().map(|cause| line("Cause", cause.into_any())));
         let rests_on = view
-            .submission
+            .review
             .map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
         facts.extend(
             view.limits
@@ -217,7 +217,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
     let provenance = Memo::new(move |_| run.read().provenance.clone());
     let input = Memo::new(move |_| run.read().input.clone());
     let id = run.read_untracked().run.id;
-    let wall = Memo::new(move |_| run.read().wall.clone());
+    let wall = Memo::new(move |_| run.read().output.clone());
     let result = Memo::new(move |_| run.read().result.clone());
     let or_none = |value: Option<serde_json::Value>, none: &'static str| match value {
         Some(value) => view! { <DataView value/> }.into_any(),

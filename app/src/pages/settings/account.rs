@@ -102,7 +102,7 @@ fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
     let set = ServerAction::<SetPassword>::new();
     on_success(set, move |()| feed.now());
     let own = feed.value();
-    let asks_old = Memo::new(move |_| own.read().0.asks_old);
+    let asks_old = Memo::new(move |_| own.read().0.requires_old_password);
     let is_set = Memo::new(move |_| own.read().0.person.password);
     let done = move || {
         set.value().get().and_then(Result::ok)?;
@@ -236,12 +236,12 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
         let label = format!("End session of {agent}");
         view! {
             <tr>
-                <td>{agent} {session.this.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this session"</span> })}</td>
+                <td>{agent} {session.current.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this session"</span> })}</td>
                 <td data-label="Address" class="muted">{session.address}</td>
                 <td data-label="Started"><Moment at=session.since/></td>
                 <td data-label="Last used"><Moment at=session.seen/></td>
                 <td data-label="Actions">
-                    {(!session.this).then(|| view! {
+                    {(!session.current).then(|| view! {
                         <ActionForm action=end>
                             <input type="hidden" name="session" value=session.id.to_string()/>
                             <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "End session"</button>
@@ -270,7 +270,7 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
                 <ProblemNotice problem=problem_of(end)/>
                 <ProblemNotice problem=problem_of(end_others)/>
                 <Same of=move |_: Typed| {
-                    let others = sessions.get().into_iter().filter(|session| !session.this).take(1);
+                    let others = sessions.get().into_iter().filter(|session| !session.current).take(1);
                     let each = others.map(|session| api::calls::end_session(session.id));
                     each.chain([api::calls::end_other_sessions()]).collect::<Vec<_>>()
                 }/>

@@ -1,6 +1,6 @@
 //! A person's passkeys: on their own account page and on the page for admins.
 
-use api::people::{PasskeyView, PasskeyWish, Signature};
+use api::people::{PasskeyRequest, PasskeyView, Signature};
 use api::{Problem, limits};
 use engine::ids::PasskeyId;
 use leptos::form::ActionForm;
@@ -167,7 +167,7 @@ pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
 async fn registered(name: String) -> ServerResult<PasskeyView> {
     let asked = people::passkey_options().await?;
     let answer = passkey::create(asked.options).await.map_err(refused)?;
-    people::register_passkey(PasskeyWish { name, answer }).await
+    people::register_passkey(PasskeyRequest { name, answer }).await
 }
 
 async fn confirmed(id: PasskeyId) -> ServerResult<PasskeyView> {

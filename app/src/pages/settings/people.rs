@@ -2,7 +2,7 @@
 
 use api::calls::List;
 use api::listing::PersonSort;
-use api::people::{AccountKind, Grant, PeopleWanted, PersonMade, PersonPage, PersonView};
+use api::people::{AccountKind, CreatedPerson, Grant, PeopleWanted, PersonPage, PersonView};
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -30,9 +30,9 @@ pub fn Services() -> impl IntoView {
 
 columns_of!(Part {
     Name "name" "Name",
-    May "may" "Permissions",
-    ComesIn "comes_in" "Signs in with",
-    Seen "seen" "Last seen",
+    Permissions "permissions" "Permissions",
+    SignIn "sign_in" "Signs in with",
+    LastSeen "last_seen" "Last seen",
 });
 
 /// The accounts of one kind.
@@ -45,7 +45,7 @@ struct AllAccounts {
 }
 
 /// The added account and its grants.
-type Added = (PersonMade, Vec<Grant>);
+type Added = (CreatedPerson, Vec<Grant>);
 
 impl ListPage for AllAccounts {
     type Sort = PersonSort;
@@ -120,9 +120,9 @@ impl ListPage for AllAccounts {
         view! {
             <tr>
                 <td>{move || view! { <a href=places::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
-                {with.cell(Part::May, "", move || in_words(&person.read().grants))}
-                {with.cell(Part::ComesIn, "", way)}
-                {with.cell(Part::Seen, "muted", seen)}
+                {with.cell(Part::Permissions, "", move || in_words(&person.read().grants))}
+                {with.cell(Part::SignIn, "", way)}
+                {with.cell(Part::LastSeen, "muted", seen)}
             </tr>
         }
         .into_any()

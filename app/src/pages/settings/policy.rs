@@ -55,15 +55,15 @@ pub fn PolicyPage() -> impl IntoView {
 #[component]
 fn Shown(first: Both, may_propose: bool) -> impl IntoView {
     let feed = Feed::new(first, both);
-    use_live().hear(vec![Topic::Targets], NOW, move |_| feed.eventually());
+    use_live().hear(vec![Topic::Blueprints], NOW, move |_| feed.eventually());
     let found = feed.value();
     let view = Memo::new(move |_| found.read().0.clone());
     let origin = move || {
         let view = view.get();
         let by = format!("by {}", actor_name(view.by.as_deref()));
-        let (before, target) = (view.target.0 - 1, view.target.0);
+        let (before, target) = (view.blueprint.0 - 1, view.blueprint.0);
         let change = format!("{}?from={before}&to={target}", places::BLUEPRINTS);
-        let link = (before > 0).then(|| view! { ", " <a href=change>"target " {target}</a> });
+        let link = (before > 0).then(|| view! { ", " <a href=change>"blueprint " {target}</a> });
         view! { "Policy " {view.number.0} ", since " <Moment at=view.since/> ", " {by} {link} }
     };
     view! {

@@ -45,7 +45,7 @@ pub(super) fn Tokens(
                 {older}
                 <ProblemNotice problem=problem_of(revoke)/>
                 <Same of=move |_: Typed| {
-                    let holding = tokens.get().into_iter().filter(|token| token.holds);
+                    let holding = tokens.get().into_iter().filter(|token| token.valid);
                     holding.map(|token| api::calls::revoke_token(token.id)).collect::<Vec<_>>()
                 }/>
                 {makes.then(|| view! { <CreateForm person admin changed/> })}
@@ -56,7 +56,7 @@ pub(super) fn Tokens(
 }
 
 fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
-    let state = match (token.holds, token.revoked) {
+    let state = match (token.valid, token.revoked) {
         (true, _) => {
             view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
         }
@@ -77,7 +77,7 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
     view! {
         <li>
             <b>{token.name}</b> " " {token.scopes.join(", ")} {place} " " {state} {used}
-            {token.holds.then(|| view! {
+            {token.valid.then(|| view! {
                 <ActionForm action=revoke>
                     <input type="hidden" name="token" value=token.id.to_string()/>
                     <button class="button quiet small" type="submit" aria-label=label.clone() title=label>{icon(Icon::Cross)} "Revoke"</button>

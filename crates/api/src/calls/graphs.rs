@@ -4,9 +4,9 @@ use engine::ids::{DeploymentName, ReviewId};
 
 use super::Call;
 use super::shell::encoded;
-use crate::console::GraphWish;
+use crate::console::GraphOptions;
 
-pub fn graph(deployment: &DeploymentName, options: &GraphWish) -> Call {
+pub fn graph(deployment: &DeploymentName, options: &GraphOptions) -> Call {
     asked(
         format!("/deployments/{deployment}/graph"),
         options,
@@ -15,12 +15,12 @@ pub fn graph(deployment: &DeploymentName, options: &GraphWish) -> Call {
 }
 
 /// The graph of the noderoles that a review changes.
-pub fn review_graph(id: ReviewId, options: &GraphWish) -> Call {
-    asked(format!("/submissions/{id}/graph"), options, ["review", "graph", &id.to_string()])
+pub fn review_graph(id: ReviewId, options: &GraphOptions) -> Call {
+    asked(format!("/reviews/{id}/graph"), options, ["review", "graph", &id.to_string()])
 }
 
 /// The command has the query parameters as options of the same names.
-fn asked(path: String, options: &GraphWish, command: [&str; 3]) -> Call {
+fn asked(path: String, options: &GraphOptions, command: [&str; 3]) -> Call {
     let parameters = options.words();
     let words: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();

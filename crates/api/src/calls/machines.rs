@@ -103,7 +103,7 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
 /// The command that proposes a change of a node in a blueprint. Hints come from a file, because no
 /// option can contain them.
 pub fn propose_change(fqdn: &str, change: &NodeChange) -> String {
-    let way = change.way.as_ref().and_then(|way| serde_json::to_value(way).ok());
+    let way = change.connection.as_ref().and_then(|way| serde_json::to_value(way).ok());
     let options = way.as_ref().and_then(Value::as_object).and_then(edited).unwrap_or_default();
     let call = Call::get("").words(["node", "edit", fqdn]);
     let call = options.into_iter().fold(call, |call, (name, value)| call.option(&name, &value));
@@ -116,7 +116,7 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
     let mut options = Vec::new();
     for (name, value) in change {
         match (name.as_str(), value) {
-            ("way", Value::Object(way)) => options.extend(edited(way)?),
+            ("connection", Value::Object(way)) => options.extend(edited(way)?),
             ("macs" | "addresses", Value::Array(all)) if !all.is_empty() => {
                 let option = if name == "macs" { "mac" } else { "ssh" };
                 options.extend(

@@ -11,7 +11,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::console::{GraphWay, GraphWish, Length, TrailWish};
+use crate::console::{GraphDirection, GraphOptions, Length, TrailOptions};
 use crate::people::{AccountKind, Grant};
 
 /// A reason with characters that are special in a shell.
@@ -42,20 +42,20 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         host_key: "ssh-ed25519 AAAA".into(),
         ..NewNode::default()
     };
-    let change = json!({ "description": REASON, "macs": ["00:25:90:aa:00:01"], "way": { "port": 2222, "key_version": 2 } });
+    let change = json!({ "description": REASON, "macs": ["00:25:90:aa:00:01"], "connection": { "port": 2222, "key_version": 2 } });
     let hints = json!({ "hints": { "rack": "it's 7" } });
     let fields = |change: &Value| change.as_object().cloned().unwrap_or_default();
-    let options = GraphWish {
+    let options = GraphOptions {
         roles: vec![role.clone(), RoleName::parse("app")?],
         nodes: vec!["n1".into()],
         focus: Some("it's \"role\":app".into()),
-        way: GraphWay::Up,
+        direction: GraphDirection::Up,
         steps: Some(2),
-        target: Some(BlueprintNumber(3)),
-        ..GraphWish::default()
+        blueprint: Some(BlueprintNumber(3)),
+        ..GraphOptions::default()
     };
-    let longest = Some(TrailWish::Longest(Length::Time));
-    let highlighted = GraphWish { trail: longest, only_trail: true, ..GraphWish::default() };
+    let longest = Some(TrailOptions::Longest(Length::Time));
+    let highlighted = GraphOptions { trail: longest, only_trail: true, ..GraphOptions::default() };
     let mut all = vec![
         propose(&web),
         propose_on_node(node),
@@ -77,10 +77,10 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         hold(&web, true, REASON),
         hold(&web, false, REASON),
         prioritise(&web, -10, REASON),
-        graph(&web, &GraphWish::default()),
+        graph(&web, &GraphOptions::default()),
         graph(&web, &options),
         graph(&web, &highlighted),
-        review_graph(review, &GraphWish::default()),
+        review_graph(review, &GraphOptions::default()),
         review_graph(review, &options),
         restore(&web, BlueprintNumber(3), true),
         restore(&web, BlueprintNumber(3), false),
@@ -173,9 +173,9 @@ fn sample_value(list: List, parameter: &str) -> &'static str {
         (_, "source") => "database",
         (_, "kind") => "human",
         (_, "whose") => "mine",
-        (_, "fate") => "open",
+        (List::Reviews, "state") => "open",
         (_, "phase") => "confirmed",
-        (List::Deployments, "state") => "held",
+        (List::Deployments, "state") => "on_hold",
         (List::Nodes, "state") => "dead",
         (List::Noderoles, "state") => "error",
         (List::Runs, "state") | (List::Results, "outcome") => "failed",

@@ -6,9 +6,9 @@ use super::*;
 
 /// Operations that change something but have no call, with the reason.
 const NOT_SHOWN: [(&str, &str); 16] = [
-    ("POST /api/v1/proposals/{id}/foresee", "changes nothing: it previews a form"),
-    ("POST /api/v1/submissions/{id}/look", "marks a page as viewed"),
-    ("POST /api/v1/submissions/{id}/opened", "marks changes of a page as viewed"),
+    ("POST /api/v1/proposals/{id}/preview", "changes nothing: it previews a form"),
+    ("POST /api/v1/reviews/{id}/view", "marks a page as viewed"),
+    ("POST /api/v1/reviews/{id}/viewed", "marks changes of a page as viewed"),
     ("POST /api/v1/me/second-factor", "a code works only once and for 30 seconds"),
     ("POST /api/v1/me/second-factor/options", "only a browser can use a passkey"),
     ("POST /api/v1/me/totp", "the secret belongs in an app, not in a terminal"),
@@ -17,7 +17,7 @@ const NOT_SHOWN: [(&str, &str); 16] = [
     ("POST /api/v1/me/passkeys", "only a browser can create a passkey"),
     ("POST /api/v1/passkeys/{id}/confirm/options", "only a browser can sign with a passkey"),
     ("POST /api/v1/passkeys/{id}/confirm", "only a browser can sign with a passkey"),
-    ("POST /api/v1/submissions/{id}/verdicts/options", "only a browser can sign with a passkey"),
+    ("POST /api/v1/reviews/{id}/verdicts/options", "only a browser can sign with a passkey"),
     ("POST /api/v1/self/bootenv", "a report of a node about itself"),
     ("PUT /api/v1/self/facts", "a report of a node about itself"),
     ("POST /api/v1/self/shutdown", "a report of a node about itself"),
@@ -315,7 +315,7 @@ fn commands_have_readable_form() {
     assert_eq!(
         curl,
         "curl -sS --fail-with-body -H \"Authorization: Bearer $GANTRY_TOKEN\" -H 'X-Gantry: 1' --json \
-         '{\"held\":true,\"reason\":\"ada'\\''s switch; $HOME & \\\"more\\\"\"}' \"$GANTRY_SERVER/api/v1/deployments/web/hold\""
+         '{\"on_hold\":true,\"reason\":\"ada'\\''s switch; $HOME & \\\"more\\\"\"}' \"$GANTRY_SERVER/api/v1/deployments/web/hold\""
     );
     let runs = list(List::Runs, |word| match word {
         "state" => Some("failed".into()),

@@ -15,7 +15,7 @@ pub fn hold(deployment: &DeploymentName, on_hold: bool, reason: &str) -> Call {
     let name = deployment.as_str();
     let verb = if on_hold { "hold" } else { "release" };
     Call::post(format!("/deployments/{name}/hold"))
-        .json(json!({ "held": on_hold, "reason": reason }))
+        .json(json!({ "on_hold": on_hold, "reason": reason }))
         .words(["deployment", verb, name])
         .option("reason", reason)
 }
@@ -34,9 +34,9 @@ pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> C
 pub fn restore(deployment: &DeploymentName, blueprint: BlueprintNumber, partial: bool) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/restore"))
-        .json(json!({ "target": blueprint, "partial": partial }))
+        .json(json!({ "blueprint": blueprint, "partial": partial }))
         .words(["deployment", "restore", name])
-        .option("target", &blueprint.to_string())
+        .option("blueprint", &blueprint.to_string())
         .switch("partial", partial)
 }
 
@@ -49,7 +49,7 @@ pub fn execution(enabled: bool, reason: &str) -> Call {
 }
 
 pub fn show_review(id: ReviewId) -> Call {
-    Call::get(format!("/submissions/{id}")).words(["review", "show"]).word(id.to_string())
+    Call::get(format!("/reviews/{id}")).words(["review", "show"]).word(id.to_string())
 }
 
 /// Gives a verdict. An approval needs no reason.
@@ -63,7 +63,7 @@ pub fn verdict(id: ReviewId, kind: VerdictKind, reason: &str) -> Call {
         true => json!({ "kind": word }),
         false => json!({ "kind": word, "reason": reason }),
     };
-    Call::post(format!("/submissions/{id}/verdicts"))
+    Call::post(format!("/reviews/{id}/verdicts"))
         .json(body)
         .session_only()
         .words(["review", verb])
@@ -78,7 +78,7 @@ pub fn commit(id: ReviewId, name: Option<&str>, cancel: bool) -> Call {
     if cancel {
         body.insert("cancel".into(), true.into());
     }
-    Call::post(format!("/submissions/{id}/commit"))
+    Call::post(format!("/reviews/{id}/commit"))
         .json(body.into())
         .words(["review", "commit"])
         .word(id.to_string())
@@ -92,7 +92,7 @@ pub fn comment(id: ReviewId, anchor: &str, body: &str) -> Call {
         true => json!({ "body": body }),
         false => json!({ "anchor": anchor, "body": body }),
     };
-    Call::post(format!("/submissions/{id}/threads"))
+    Call::post(format!("/reviews/{id}/threads"))
         .json(request_body)
         .words(["review", "comment"])
         .option_if_set("anchor", anchor)

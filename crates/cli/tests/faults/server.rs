@@ -73,8 +73,7 @@ async fn commit_with_lost_response_exists_once() {
     world.set_postgres("synchronous_standby_names = ''").await;
     let again = world.commit(submission).await;
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
-    let state =
-        world.ada().get(&format!("/submissions/{submission}")).await.unwrap()["state"].clone();
+    let state = world.ada().get(&format!("/reviews/{submission}")).await.unwrap()["state"].clone();
     assert_eq!((state, world.count("blueprint").await), (serde_json::json!("committed"), 2));
     world.start_worker();
     world.converged(4).await;

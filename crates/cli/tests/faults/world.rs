@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use api::console::{NodeWish, SshWish};
+use api::console::{NodeRequest, SshRequest};
 use control::people::{ClientInfo, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
@@ -171,7 +171,7 @@ impl World {
             "6",
             "--sweep",
             "1",
-            "--looks",
+            "--health-check-interval",
             "3",
         ]);
         command.env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"));
@@ -536,8 +536,8 @@ async fn session(people: &People, name: &str) -> String {
     format!("gantry_session={}", session.reveal())
 }
 
-fn wish(node: &testbed::Node) -> NodeWish {
-    let ssh = SshWish {
+fn wish(node: &testbed::Node) -> NodeRequest {
+    let ssh = SshRequest {
         addresses: vec![node.address.to_string()],
         port: testbed::PORT,
         user: node.user.clone(),
@@ -546,7 +546,7 @@ fn wish(node: &testbed::Node) -> NodeWish {
         host_key: node.host_key.clone(),
     };
     let fqdn = format!("{}.faults.gantry.internal", node.name);
-    NodeWish { ssh: Some(ssh), ..NodeWish::named(fqdn, node.root.to_string_lossy()) }
+    NodeRequest { ssh: Some(ssh), ..NodeRequest::named(fqdn, node.root.to_string_lossy()) }
 }
 
 /// Proposes a change as one person and approves it as another. First undoes the edits that an
@@ -571,10 +571,8 @@ pub async fn approved(
         author.post(&format!("/proposals/{proposal}/edits"), edits).await?["version"].clone();
     let submit = json!({"version": version, "title": "a change"});
     let submission =
-        author.post(&format!("/proposals/{proposal}/submit"), submit).await?["submission"].clone();
-    reviewer
-        .post(&format!("/submissions/{submission}/verdicts"), json!({"kind": "approve"}))
-        .await?;
+        author.post(&format!("/proposals/{proposal}/submit"), submit).await?["review"].clone();
+    reviewer.post(&format!("/reviews/{submission}/verdicts"), json!({"kind": "approve"})).await?;
     Ok(submission.as_i64().unwrap_or_default())
 }
 
@@ -588,8 +586,8 @@ pub async fn commit_named(author: &Client, submission: i64, name: &str) -> Resul
 }
 
 async fn commit_with(author: &Client, submission: i64, body: Value) -> Result<i64, NotDone> {
-    let committed = author.post(&format!("/submissions/{submission}/commit"), body).await?;
-    Ok(committed["target"].as_i64().unwrap_or_default())
+    let committed = author.post(&format!("/reviews/{submission}/commit"), body).await?;
+    Ok(committed["blueprint"].as_i64().unwrap_or_default())
 }
 
 fn gantry(url: &str, log: &Path) -> Command {

@@ -209,7 +209,7 @@ async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
             "roles" => ["tells", "fails"][which],
             "workers" => &worker,
             "people" => &person,
-            "submissions" => review,
+            "reviews" => review,
             // Its proposal is committed. An unknown id gets a response too.
             _ => "1",
         };
@@ -222,7 +222,7 @@ async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
             continue;
         }
         let query = match path.rsplit('/').next().unwrap_or_default() {
-            "carriers" => "?role=tells",
+            "noderoles" => "?role=tells",
             "search" if path.contains("/log/") => "?text=told",
             "search" => "?q=tells",
             "compare" => "?from=1&to=2",
@@ -238,7 +238,7 @@ async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
         "nodes",
         "reviews",
         "runs",
-        "waiting",
+        "pending",
         "blueprints",
         "catalog",
     ];

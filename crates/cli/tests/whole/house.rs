@@ -216,7 +216,16 @@ impl House {
     }
 
     pub fn start_worker(&mut self) {
-        let words = ["worker", "--until-orphaned", "--lease", "6", "--sweep", "1", "--looks", "1"];
+        let words = [
+            "worker",
+            "--until-orphaned",
+            "--lease",
+            "6",
+            "--sweep",
+            "1",
+            "--health-check-interval",
+            "1",
+        ];
         let mut command = self.serving("gantry_worker", &words);
         command
             .env("GANTRY_WORKER_FOLDER", self.folder.path().join("worker"))
@@ -274,7 +283,7 @@ impl House {
     /// Approves as bo and commits as ada. Returns the target.
     pub fn committed(&self, review: &str) -> String {
         self.gantry(&["review", "approve", review, "--context", "bo"]).ok();
-        self.gantry(&["review", "commit", review, "--json"]).json()["target"].to_string()
+        self.gantry(&["review", "commit", review, "--json"]).json()["blueprint"].to_string()
     }
 
     /// Connections of the superuser.

@@ -120,7 +120,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     house.types(&commands("Making one"));
 
     // Events after the backup: a commit, its effect on a machine, and a used link.
-    assert_eq!(house.gantry(&["review", "commit", &old, "--json"]).json()["target"], 3);
+    assert_eq!(house.gantry(&["review", "commit", &old, "--json"]).json()["blueprint"], 3);
     house.reaches("app", "active", 2).await;
     assert_eq!((house.runs_on(1), house.runs_on(2)), (1, 1));
     comes_in(&house, &unspent).ok();
@@ -141,7 +141,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     // An approval from before the restore is void, and nothing remains of the events after the
     // backup.
     house.gantry(&["review", "commit", &old, "--json"]).no(5, "other_epoch");
-    assert_eq!(house.gantry(&["target", "list", "--json"]).json()["head"], 2);
+    assert_eq!(house.gantry(&["blueprint", "list", "--json"]).json()["head"], 2);
     // A link used before the backup stays used. A link used after it becomes valid again, as the
     // chapter warns.
     let refused = comes_in(&house, &spent);
@@ -151,7 +151,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     let proposal =
         house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "Again", "--json"];
-    let again = house.gantry(&submit).json()["submission"].to_string();
+    let again = house.gantry(&submit).json()["review"].to_string();
     assert_ne!(again, old);
     house.gantry(&["review", "commit", &again]).no(5, "approval");
     assert_eq!(house.committed(&again), "3", "the number is given again");

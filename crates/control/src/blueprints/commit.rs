@@ -172,15 +172,19 @@ impl Control {
         let written = new.written.iter().map(|d| Topic::Deployment(*d));
         let topics: Vec<Topic> = written
             .chain([
-                Topic::Targets,
+                Topic::Blueprints,
                 Topic::Reviews,
-                Topic::Submission(id),
+                Topic::Review(id),
                 Topic::Proposal(case.row.proposal),
             ])
             .collect();
-        intent::append_event_to_topics(&mut transaction, &topics, &Live::Target { target: number })
-            .await
-            .map_err(from_store)?;
+        intent::append_event_to_topics(
+            &mut transaction,
+            &topics,
+            &Live::Blueprint { blueprint: number },
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await?;
         tracing::info!(target = %number, submission = %id, by = %actor.name, "committed");
         Ok(Some(number))

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use api::Problem;
 use api::console::{
-    Comparison, Deceiving, PAGE_SIZE, Point, Side as ComparedSide, TargetKind, TargetPage,
-    TargetSummary,
+    BlueprintKind, BlueprintPage, BlueprintSummary, Comparison, HiddenCharacters, PAGE_SIZE, Point,
+    Side as ComparedSide,
 };
-use api::listing::{Cursor, Key, TargetsWanted};
+use api::listing::{BlueprintsWanted, Cursor, Key};
 use engine::Hash;
-use engine::blueprint::consequences::{self, consequences};
 use engine::blueprint::difference;
 use engine::blueprint::difference::Sides;
+use engine::blueprint::impact::{self, impact};
 use engine::blueprint::text::Names;
 use engine::blueprint::{compare, project};
 use engine::cluster::Blueprint;
@@ -42,8 +42,8 @@ impl Control {
     pub async fn targets(
         &self,
         actor: &Actor,
-        query: &TargetsWanted,
-    ) -> Result<TargetPage, Problem> {
+        query: &BlueprintsWanted,
+    ) -> Result<BlueprintPage, Problem> {
         actor.require(Permission::Viewer)?;
         let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(number)]) => Some(BlueprintNumber(*number)),
@@ -64,10 +64,10 @@ impl Control {
         let targets: Vec<_> =
             rows.into_iter().take(PAGE_SIZE).map(to_blueprint_summary).collect::<Result<_, _>>()?;
         let last = targets.last().filter(|_| more);
-        let next = last.map(|target: &TargetSummary| {
+        let next = last.map(|target: &BlueprintSummary| {
             Cursor::behind(query.sort, &[Key::from(target.number.0)])
         });
-        Ok(TargetPage { targets, next, head: present.head.number, removed_in })
+        Ok(BlueprintPage { blueprints: targets, next, head: present.head.number, removed_in })
     }
 
     /// Compares two blueprints, and computes the impact of going from the first to the second, for
@@ -100,7 +100,7 @@ impl Control {
         found.contents =
             version_difference::changes(self, &by, &found.difference, &found.pins, &catalog)
                 .await?;
-        found.deceiving =
+        found.hidden_characters =
             self.kept.deceiving.begun(self, &by, &found.difference, &found.pins, &catalog).await?;
         Ok(found)
     }
@@ -114,8 +114,8 @@ impl Control {
         let review = self.review(actor, id).await?;
         let names = Names { deployments: review.deployments, noderoles: review.noderoles };
         Ok(Comparison {
-            from: ComparedSide { target: Some(review.parent), submission: None, root: None },
-            to: ComparedSide { target: review.target, submission: Some(id), root: None },
+            from: ComparedSide { blueprint: Some(review.parent), review: None, root: None },
+            to: ComparedSide { blueprint: review.blueprint, review: Some(id), root: None },
             deployment: None,
             note: None,
             difference: review.difference,
@@ -124,8 +124,8 @@ impl Control {
             names,
             pins: review.pins,
             contents: review.contents,
-            deceiving: review.deceiving,
-            consequences: review.consequences,
+            hidden_characters: review.hidden_characters,
+            impact: review.impact,
         })
     }
 }
@@ -157,7 +157,7 @@ impl Once {
 
     /// A sentence that says which target removed the deployment; empty if it exists.
     pub fn fate(self) -> String {
-        self.removed_in.map(|target| format!(" Target {target} removed it.")).unwrap_or_default()
+        self.removed_in.map(|target| format!(" Blueprint {target} removed it.")).unwrap_or_default()
     }
 }
 
@@ -251,8 +251,8 @@ impl Meant {
 }
 
 fn called(side: &ComparedSide) -> String {
-    match (side.target, &side.root) {
-        (Some(target), _) => format!("target {target}"),
+    match (side.blueprint, &side.root) {
+        (Some(target), _) => format!("blueprint {target}"),
         (None, root) => format!(
             "blueprint {}",
             root.as_deref().and_then(|root| root.get(..8)).unwrap_or_default()
@@ -286,7 +286,7 @@ fn compared(
         projection.removed.retain(|id| here.contains(id));
     }
     let effects = Effects::default();
-    let planned = consequences::Planned {
+    let planned = impact::Planned {
         old,
         new,
         difference: &difference,
@@ -294,7 +294,7 @@ fn compared(
         effects: &effects,
         catalog: &present.catalog,
     };
-    let consequences = consequences(&planned, None);
+    let impact = impact(&planned, None);
     let names = Names::of(&difference, old, new);
     let name_of = |id| {
         new.deployments
@@ -314,13 +314,13 @@ fn compared(
         deployment,
         note,
         names,
-        consequences,
+        impact,
         difference,
         more,
         next: None,
         pins,
         contents: Vec::new(),
-        deceiving: Deceiving::default(),
+        hidden_characters: HiddenCharacters::default(),
     })
 }
 
@@ -331,7 +331,7 @@ async fn policies(
     from: &ComparedSide,
     to: &ComparedSide,
 ) -> Result<Option<Sides<Policy>>, Problem> {
-    let (Some(from), Some(to)) = (from.target, to.target) else { return Ok(None) };
+    let (Some(from), Some(to)) = (from.blueprint, to.blueprint) else { return Ok(None) };
     let old = intent::policy_at(on, from).await.map_err(from_store)?;
     let new = intent::policy_at(on, to).await.map_err(from_store)?;
     Ok(Sides::differing(old.as_ref(), new.as_ref()))
@@ -346,13 +346,13 @@ pub(crate) async fn side(
 ) -> Result<(ComparedSide, Blueprint), Problem> {
     let mut connection = control.connection().await?;
     let (target, root) = match point {
-        Point::Target(number) => {
+        Point::Number(number) => {
             let root =
                 reading::blueprint_root(&mut connection, number).await.map_err(from_store)?;
             let newest = present.head.number;
             let missing = || {
                 Problem::not_found(format!(
-                    "Target {number} does not exist. Use a number from 1 to {newest}."
+                    "Blueprint {number} does not exist. Use a number from 1 to {newest}."
                 ))
             };
             (Some(number), root.ok_or_else(missing)?)
@@ -369,38 +369,38 @@ pub(crate) async fn side(
     };
     drop(connection);
     let blueprint = load(control, by, root, &present.blueprint).await?;
-    Ok((ComparedSide { target, submission: None, root: Some(root.to_string()) }, blueprint))
+    Ok((ComparedSide { blueprint: target, review: None, root: Some(root.to_string()) }, blueprint))
 }
 
-pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Problem> {
+pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<BlueprintSummary, Problem> {
     let corrupt = || {
         tracing::error!(blueprint = row.number, "cannot read the row of a blueprint");
         Problem::internal()
     };
     let kind = match row.kind.as_str() {
-        "genesis" => TargetKind::Genesis,
-        "change" => TargetKind::Change,
-        "switch" => TargetKind::Switch,
+        "genesis" => BlueprintKind::Genesis,
+        "change" => BlueprintKind::Change,
+        "switch" => BlueprintKind::Switch,
         _ => return Err(corrupt()),
     };
     let title = match kind {
-        TargetKind::Genesis => "Genesis".to_owned(),
-        TargetKind::Change => row.title.clone().unwrap_or_default(),
-        TargetKind::Switch => {
+        BlueprintKind::Genesis => "Genesis".to_owned(),
+        BlueprintKind::Change => row.title.clone().unwrap_or_default(),
+        BlueprintKind::Switch => {
             let word = if row.enabled { "Execution on" } else { "Execution off" };
             row.reason
                 .as_ref()
                 .map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"))
         }
     };
-    Ok(TargetSummary {
+    Ok(BlueprintSummary {
         number: BlueprintNumber(row.number),
         kind,
         root: Hash::from_bytes(&row.root).ok_or_else(corrupt)?.to_string(),
         enabled: row.enabled,
         at: at(row.at),
         by: row.by.clone(),
-        submission: row.review.map(ReviewId),
+        review: row.review.map(ReviewId),
         title,
         deployment: row.deployment.clone(),
         authors: row.authors.clone(),

@@ -49,7 +49,7 @@ impl Control {
         // Planning time grows with the size of the cluster, so meanwhile this has neither a
         // connection nor the proposal's lock.
         let compute = self.beside(actor);
-        let (_, old_blueprint) = side(self, &compute, &present, Point::Target(target)).await?;
+        let (_, old_blueprint) = side(self, &compute, &present, Point::Number(target)).await?;
         let mut connection = self.connection().await?;
         let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
             Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
@@ -71,7 +71,7 @@ impl Control {
                 "nothing_to_restore",
                 format!(
                     "There is nothing to restore, because deployment {deployment} is the same as \
-                     at target {target}."
+                     at blueprint {target}."
                 ),
             ));
         }
@@ -102,7 +102,7 @@ impl Control {
         .await
         .map_err(from_store)?
         .ok_or_else(proposal_changed)?;
-        let title = format!("Restore {deployment} as of target {target}");
+        let title = format!("Restore {deployment} as of blueprint {target}");
         intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
@@ -173,11 +173,12 @@ fn lost(
 ) -> Problem {
     let what = text::count(missing.len(), "item");
     let advice = match nothing_left {
-        true => "Nothing else differs from that target",
+        true => "Nothing else differs from that blueprint",
         false => "Restore without them, or add what they require first",
     };
-    let detail =
-        format!("Cannot restore {what} of deployment {deployment} from target {target}. {advice}.");
+    let detail = format!(
+        "Cannot restore {what} of deployment {deployment} from blueprint {target}. {advice}."
+    );
     let mut problem = Problem::conflict("not_restorable", detail);
     problem.errors = missing
         .iter()

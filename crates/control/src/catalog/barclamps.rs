@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::{BarclampVersion, CatalogPage, FromAbove, OwnVersion, VersionChoice};
+use api::console::{BarclampVersion, CatalogPage, InheritedVersion, OwnVersion, VersionChoice};
 use api::listing::{BarclampSort, BarclampsWanted, Cursor, Key};
 use engine::Hash;
 use engine::catalog::version::{compare, order};
@@ -123,12 +123,12 @@ impl Control {
                 imported: at(row.imported_at),
                 by: row.by.clone(),
                 used_by: using.map(|d| d.name.clone()).collect(),
-                before: before.map(|older| older.version.clone()),
+                previous: before.map(|older| older.version.clone()),
                 disappeared: match before {
                     Some(older) => lacks(&present.catalog, older.hash, row.hash)?,
                     None => Vec::new(),
                 },
-                deceiving,
+                hidden_characters: deceiving,
             });
         }
         let next = versions.last().filter(|_| more);
@@ -166,7 +166,7 @@ pub(crate) fn choices(
         let used = in_use.get(&barclamp).copied();
         let lacks =
             used.map(|used| lacks(&present.catalog, used, hash)).transpose()?.unwrap_or_default();
-        Ok(VersionChoice { using: used == Some(hash), barclamp, version, hash, lacks })
+        Ok(VersionChoice { in_use: used == Some(hash), barclamp, version, hash, missing: lacks })
     };
     offered.map(choice).collect()
 }
@@ -208,9 +208,9 @@ pub(crate) fn own_versions(
     let version_view = |(barclamp, hash): (BarclampName, Hash)| {
         let above = above(&barclamp).map(|(version, from)| {
             let lacks = lacks(catalog, hash, version)?;
-            Ok(FromAbove { from, version: called(version), hash: version, lacks })
+            Ok(InheritedVersion { from, version: called(version), hash: version, missing: lacks })
         });
-        Ok(OwnVersion { above: above.transpose()?, version: called(hash), hash, barclamp })
+        Ok(OwnVersion { inherited: above.transpose()?, version: called(hash), hash, barclamp })
     };
     own(present, deployment, Some(effects)).into_iter().map(version_view).collect()
 }

@@ -50,7 +50,7 @@ impl Imported {
     /// The record of the import that is stored.
     fn kept(&self) -> api::catalog::Findings {
         let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| {
-            api::catalog::BroughtVersion {
+            api::catalog::ImportedVersion {
                 name: name.clone(),
                 version: version.clone(),
                 hash: *hash,
@@ -63,7 +63,7 @@ impl Imported {
             barclamps: self.barclamps.iter().map(brought).collect(),
             disappeared: first(&self.disappeared),
             findings: Some(first(&self.findings)),
-            left_out: beyond(&self.disappeared) + beyond(&self.findings),
+            omitted: beyond(&self.disappeared) + beyond(&self.findings),
         }
     }
 
@@ -381,7 +381,7 @@ impl Control {
             intent::append_import_report(&mut transaction, by, &imported.kept())
                 .await
                 .map_err(from_store)?;
-            intent::append_event_to_topics(&mut transaction, &[Topic::Targets], &Live::Catalog)
+            intent::append_event_to_topics(&mut transaction, &[Topic::Blueprints], &Live::Catalog)
                 .await
                 .map_err(from_store)?;
         }

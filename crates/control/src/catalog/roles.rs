@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_GRAPH_ROLES, MAX_VERSIONS, Meant,
-    RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie, RoleUse,
-    RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_GRAPH_ROLES, MAX_VERSIONS,
+    ResolvedName, RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie,
+    RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
 use api::console::{AttribView, PAGE_SIZE};
 use api::listing::{Cursor, Key};
@@ -236,12 +236,12 @@ impl Control {
                 .iter()
                 .filter(|known| known.role.satisfies(name))
                 .map(|known| known.role.name.clone());
-            Meant { name: name.clone(), by: by.collect() }
+            ResolvedName { name: name.clone(), by: by.collect() }
         };
         let roles_with_attribute = |name: &engine::ids::AttribName| {
             let has_attribute =
                 |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
-            Meant {
+            ResolvedName {
                 name: name.clone(),
                 by: all.iter().filter(has_attribute).map(|known| known.role.name.clone()).collect(),
             }

@@ -184,7 +184,7 @@ fn told(
         let files = files.into_iter().map(|file| {
             seen += 1;
             let text = match seen > MAX_FILES {
-                true => FileText::Left,
+                true => FileText::NotCompared,
                 false => difference_of(file.head(file.old, heads), file.head(file.new, heads)),
             };
             FileChange {
@@ -277,7 +277,7 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
         let changes = group.iter().flat_map(|op| difference.iter_changes(op));
         told.extend(changes.map(|change| {
             let (mark, at) = match change.tag() {
-                ChangeTag::Equal => (LineMark::Kept, change.new_index()),
+                ChangeTag::Equal => (LineMark::Unchanged, change.new_index()),
                 ChangeTag::Insert => (LineMark::Added, change.new_index()),
                 ChangeTag::Delete => (LineMark::Removed, change.old_index()),
             };
@@ -344,7 +344,7 @@ mod tests {
         };
         let line = |line: &FileLine| {
             let sign = match line.mark {
-                LineMark::Kept => ' ',
+                LineMark::Unchanged => ' ',
                 LineMark::Added => '+',
                 LineMark::Removed => '-',
                 LineMark::Gap => '@',

@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint,
-    GraphWish, Length, Look, MAX_PATH_NODEROLES, Point, StepState, TrailWish,
+    Appearance, GraphDirection, GraphEdge, GraphNoderole, GraphOptions, GraphTrail, GraphVertex,
+    GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, Point, StepState, TrailOptions,
 };
 use engine::blueprint::Difference;
-use engine::blueprint::consequences::{below, running};
 use engine::blueprint::difference::Mark;
+use engine::blueprint::impact::{below, running};
 use engine::blueprint::projection::StepChange;
 use engine::cluster::graph::{Edge, FoldedGraph, Item, Unfold, Vertex, Way, fold, reach};
 use engine::cluster::trail::{self, PathSet};
@@ -59,7 +59,7 @@ pub enum Lost {
 struct Scene {
     items: Vec<Item>,
     /// The appearance of each noderole.
-    looks: BTreeMap<NoderoleId, Look>,
+    looks: BTreeMap<NoderoleId, Appearance>,
     names: BTreeMap<DeploymentId, DeploymentName>,
     /// Noderoles without a page: they do not exist yet, or no longer.
     new: BTreeSet<NoderoleId>,
@@ -86,7 +86,7 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: &str,
-        query: &GraphWish,
+        query: &GraphOptions,
         missing: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
@@ -100,7 +100,7 @@ impl Control {
             .ok()
             .and_then(|once| once.removed_in)
             .map(|removed| BlueprintNumber(removed.0 - 1));
-        if let Some(target) = query.target.or(last_blueprint) {
+        if let Some(target) = query.blueprint.or(last_blueprint) {
             drop(connection);
             let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
             scene.has(query, missing)?;
@@ -112,7 +112,7 @@ impl Control {
         let items = present.skeleton.graph_of(id);
         // Parents outside of the deployment, and steps after the first 50,000, are read by id.
         let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
-        let mut looks: BTreeMap<NoderoleId, Look> =
+        let mut looks: BTreeMap<NoderoleId, Appearance> =
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
         let others: Vec<NoderoleId> =
             items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
@@ -136,7 +136,7 @@ impl Control {
         &self,
         actor: &Actor,
         submission: ReviewId,
-        query: &GraphWish,
+        query: &GraphOptions,
         missing: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
@@ -152,8 +152,12 @@ impl Control {
         let mut scene = change(&present, &was, &is, &difference);
         // A noderole also runs again if its deployment's data changed, without a change of its
         // node's document.
-        scene.mark(&present, &again(weighed.as_deref()), Look::Changed);
-        scene.mark(&present, &downstream(&present, &case, weighed.as_deref()), Look::Downstream);
+        scene.mark(&present, &again(weighed.as_deref()), Appearance::Changed);
+        scene.mark(
+            &present,
+            &downstream(&present, &case, weighed.as_deref()),
+            Appearance::Downstream,
+        );
         // If a deployment was removed since and the change did not touch its document, only the
         // review's summary has its name.
         let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
@@ -191,12 +195,12 @@ fn downstream(present: &Present, case: &Case, weighed: Option<&PlannedReview>) -
             .collect();
     }
     let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
-    let named = summary.consequences.downstream.iter().flat_map(|group| &group.noderoles.first);
+    let named = summary.impact.downstream.iter().flat_map(|group| &group.noderoles.first);
     named.map(|touched| touched.id).collect()
 }
 
-fn look(state: &str) -> Option<Look> {
-    StepState::from_word(state).map(Look::State)
+fn look(state: &str) -> Option<Appearance> {
+    StepState::from_word(state).map(Appearance::State)
 }
 
 fn names(present: &Present) -> BTreeMap<DeploymentId, DeploymentName> {
@@ -209,11 +213,11 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
     let mut new = BTreeSet::new();
     for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
         let look = match noderole.mark {
-            Mark::Added => Look::Added,
-            Mark::Removed => Look::Removed,
-            Mark::Changed => Look::Changed,
+            Mark::Added => Appearance::Added,
+            Mark::Removed => Appearance::Removed,
+            Mark::Changed => Appearance::Changed,
         };
-        if look == Look::Added && present.skeleton.place(noderole.id).is_none() {
+        if look == Appearance::Added && present.skeleton.place(noderole.id).is_none() {
             new.insert(noderole.id);
         }
         looks.insert(noderole.id, look);
@@ -240,12 +244,12 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
             let id = key.id(*node);
             if (has_changed_parent || neighbors.contains(&id)) && !changed.contains(&id) {
                 items.extend(present.skeleton.item(*node, key).map(|item| (item.id, item)));
-                looks.insert(id, Look::Around);
+                looks.insert(id, Appearance::Around);
             }
         }
     }
     for id in neighbors {
-        looks.entry(id).or_insert(Look::Around);
+        looks.entry(id).or_insert(Appearance::Around);
     }
     let items = items.into_values().filter(|item| looks.contains_key(&item.id)).collect();
     Scene { items, looks, names: names(present), new, rewired, then: None }
@@ -279,7 +283,7 @@ impl EdgeChanges {
             kind: e.kind,
             on_trail: e.on_trail,
             added: 0,
-            gone: 0,
+            removed: 0,
         };
         if self.added.is_empty() && self.gone.is_empty() {
             return folded.edges.iter().map(edge).collect();
@@ -302,9 +306,10 @@ impl EdgeChanges {
         }
         for (both, (kind, is_child_removed)) in &self.gone {
             let Some((from, to)) = ends(both) else { continue };
-            let new = GraphEdge { from, to, count: 0, kind: *kind, on_trail: 0, added: 0, gone: 0 };
+            let new =
+                GraphEdge { from, to, count: 0, kind: *kind, on_trail: 0, added: 0, removed: 0 };
             let edge = edges.entry((from, to)).or_insert(new);
-            edge.gone += 1;
+            edge.removed += 1;
             edge.count = edge.count.saturating_sub(usize::from(*is_child_removed));
         }
         let mut edges: Vec<GraphEdge> = edges.into_values().collect();
@@ -345,21 +350,21 @@ impl Scene {
         target: BlueprintNumber,
     ) -> Result<(DeploymentId, Self), Problem> {
         let compute = control.beside(actor);
-        let (_, blueprint) = side(control, &compute, present, Point::Target(target)).await?;
+        let (_, blueprint) = side(control, &compute, present, Point::Number(target)).await?;
         let known = once.as_ref().ok().copied();
         let Some(id) = deployment_at(&blueprint, name, known) else {
             let fate = once?.fate();
             return Err(Problem::not_found(format!(
-                "Target {target} does not have the deployment {name}.{fate}"
+                "Blueprint {target} does not have the deployment {name}.{fate}"
             )));
         };
         let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
         let said =
-            format!("This is deployment {name} at target {target}, without step states.{fate}");
+            format!("This is deployment {name} at blueprint {target}, without step states.{fate}");
         let present = present.clone();
         let scene = compute.work(move || {
             let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
-                tracing::error!(%error, "the catalog lacks an object that a target pins");
+                tracing::error!(%error, "the catalog lacks an object that a blueprint pins");
                 Problem::internal()
             })?;
             let items = skeleton.graph_of(id);
@@ -383,7 +388,7 @@ impl Scene {
 
     /// Sets the appearance of noderoles and adds those that are missing, at any distance from the
     /// change. Changed noderoles keep their appearance.
-    fn mark(&mut self, present: &Present, marked: &[NoderoleId], appearance: Look) {
+    fn mark(&mut self, present: &Present, marked: &[NoderoleId], appearance: Appearance) {
         let shown: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         for id in marked {
             if !shown.contains(id) {
@@ -391,7 +396,7 @@ impl Scene {
                 self.items.extend(present.skeleton.item(*node, key));
             }
             let look = self.looks.entry(*id).or_insert(appearance);
-            if *look == Look::Around {
+            if *look == Appearance::Around {
                 *look = appearance;
             }
         }
@@ -399,14 +404,14 @@ impl Scene {
     }
 
     /// Returns an error if the graph lacks a requested vertex and `missing` is `Refused`.
-    fn has(&self, query: &GraphWish, missing: Lost) -> Result<(), Problem> {
+    fn has(&self, query: &GraphOptions, missing: Lost) -> Result<(), Problem> {
         if missing == Lost::Note {
             return Ok(());
         }
         let (from, to) = match &query.trail {
-            Some(TrailWish::From(from)) => (Some(from), None),
-            Some(TrailWish::Between(from, to)) => (Some(from), Some(to)),
-            Some(TrailWish::Longest(_)) | None => (None, None),
+            Some(TrailOptions::From(from)) => (Some(from), None),
+            Some(TrailOptions::Between(from, to)) => (Some(from), Some(to)),
+            Some(TrailOptions::Longest(_)) | None => (None, None),
         };
         for (field, key) in [("focus", query.focus.as_ref()), ("from", from), ("to", to)] {
             let Some(key) = key.filter(|key| self.keyed(key).is_empty()) else { continue };
@@ -422,9 +427,9 @@ impl Scene {
     async fn durations(
         &self,
         connection: &mut PgConnection,
-        query: &GraphWish,
+        query: &GraphOptions,
     ) -> Result<Durations, Problem> {
-        if query.trail != Some(TrailWish::Longest(Length::Time)) {
+        if query.trail != Some(TrailOptions::Longest(Length::Time)) {
             return Ok(Durations::new());
         }
         let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
@@ -438,7 +443,7 @@ impl Scene {
     fn view(
         mut self,
         deployment: DeploymentId,
-        query: &GraphWish,
+        query: &GraphOptions,
         took: &Durations,
         cursor: i64,
     ) -> Result<GraphView, Problem> {
@@ -472,11 +477,11 @@ impl Scene {
         Ok(GraphView {
             deployment: name,
             deployment_id: deployment,
-            target,
+            blueprint: target,
             vertices,
             edges,
             noderoles,
-            wires,
+            total_edges: wires,
             waves: waves.values().copied().max().unwrap_or(0),
             cut,
             trail: told,
@@ -486,7 +491,7 @@ impl Scene {
 
     /// Reduces the graph to the requested part. Returns the noderoles to show individually, and a
     /// note if the requested part does not exist; then the graph stays complete.
-    fn narrow(&mut self, query: &GraphWish, trail: &PathSet) -> (Unfold, Option<&'static str>) {
+    fn narrow(&mut self, query: &GraphOptions, trail: &PathSet) -> (Unfold, Option<&'static str>) {
         let mut unfold = self.unfold(query);
         if query.only_trail && !trail.is_empty() {
             self.items.retain(|item| trail.noderoles.contains(&item.id));
@@ -500,10 +505,10 @@ impl Scene {
                 "The vertex in this address is not in the graph, so the whole graph is shown.";
             return (unfold, Some(gone));
         }
-        let way = match query.way {
-            GraphWay::Both => Way::Both,
-            GraphWay::Up => Way::Up,
-            GraphWay::Down => Way::Down,
+        let way = match query.direction {
+            GraphDirection::Both => Way::Both,
+            GraphDirection::Up => Way::Up,
+            GraphDirection::Down => Way::Down,
         };
         let reached = reach(
             &self.items,
@@ -552,15 +557,19 @@ impl Scene {
     }
 
     /// The trail to mark, and its description for the response.
-    fn trail(&self, query: &GraphWish, took: &Durations) -> (PathSet, Option<GraphTrail>) {
+    fn trail(&self, query: &GraphOptions, took: &Durations) -> (PathSet, Option<GraphTrail>) {
         match &query.trail {
-            None | Some(TrailWish::From(_)) => (PathSet::default(), None),
-            Some(TrailWish::Between(from, to)) => {
+            None | Some(TrailOptions::From(_)) => (PathSet::default(), None),
+            Some(TrailOptions::Between(from, to)) => {
                 let (trail, said) = self.between(from, to);
-                let told = GraphTrail { said, noderoles: trail.noderoles.len(), way: Vec::new() };
+                let told = GraphTrail {
+                    summary: said,
+                    noderoles: trail.noderoles.len(),
+                    path: Vec::new(),
+                };
                 (trail, Some(told))
             }
-            Some(TrailWish::Longest(length)) => {
+            Some(TrailOptions::Longest(length)) => {
                 let way = match length {
                     Length::Count => trail::longest(&self.items, |_| 1),
                     // If two paths have the same duration, the one with more noderoles is longer:
@@ -638,9 +647,9 @@ impl Scene {
             }
         };
         GraphTrail {
-            said,
+            summary: said,
             noderoles: way.len(),
-            way: way.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
+            path: way.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
         }
     }
 
@@ -676,7 +685,7 @@ impl Scene {
         phantom::called(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
     }
 
-    fn unfold(&self, query: &GraphWish) -> Unfold {
+    fn unfold(&self, query: &GraphOptions) -> Unfold {
         let names: BTreeSet<&str> = query.nodes.iter().map(String::as_str).collect();
         let is_requested =
             |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
@@ -706,7 +715,7 @@ impl Scene {
                 has_page: !self.new.contains(&item.id),
             }
         });
-        let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
+        let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
         for member in &vertex.members {
             if let Some(look) = self.looks.get(&self.items[*member].id) {
                 *looks.entry(*look).or_default() += 1;
@@ -721,9 +730,9 @@ impl Scene {
             },
             role: key.role.clone(),
             deployment,
-            one,
+            noderole: one,
             members: vertex.members.len(),
-            looks: looks.into_iter().collect(),
+            appearances: looks.into_iter().collect(),
             waves: member_waves().min().zip(member_waves().max()),
             on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })

@@ -49,8 +49,8 @@ impl Control {
                 nodes: counted.nodes,
                 steps: counted.steps,
                 proposal: draft.map(|(proposal, _)| proposal),
-                submission: draft.and_then(|(_, submission)| submission),
-                target: present.row(id).map_or(BlueprintNumber(0), |r| r.head_no),
+                review: draft.and_then(|(_, submission)| submission),
+                blueprint: present.row(id).map_or(BlueprintNumber(0), |r| r.head_no),
             };
             Some((path, summary))
         };
@@ -68,7 +68,7 @@ impl Control {
                 DeploymentSort::Name => vec![name],
                 DeploymentSort::Nodes => vec![Key::from(nodes), name],
                 DeploymentSort::Errors => vec![Key::from(found.steps.error), name],
-                DeploymentSort::Target => vec![Key::from(found.target.0), name],
+                DeploymentSort::Blueprint => vec![Key::from(found.blueprint.0), name],
             }
         };
         let (rows, next) = cursor::page(rows, keys, query.sort, query.after.as_ref(), PAGE_SIZE)?;
@@ -79,9 +79,9 @@ impl Control {
 fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool {
     let is_working = found.steps.todo + found.steps.transition > 0;
     match state {
-        DeploymentState::Held => held,
+        DeploymentState::OnHold => held,
         DeploymentState::Proposed => found.proposal.is_some(),
-        DeploymentState::Review => found.submission.is_some(),
+        DeploymentState::Review => found.review.is_some(),
         DeploymentState::Error => found.steps.error > 0,
         DeploymentState::Working => is_working,
         DeploymentState::Idle => {

@@ -10,7 +10,7 @@ use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::counting::{either, many};
-use engine::data::{OwnData, Wall, layers, mask};
+use engine::data::{OwnData, StepOutput, layers, mask};
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId,
     StepId,
@@ -83,7 +83,7 @@ impl Control {
             row.step
                 .output
                 .as_ref()
-                .map(|value| Wall { value, run: row.step.output_run.map(RunId) }),
+                .map(|value| StepOutput { value, run: row.step.output_run.map(RunId) }),
         )
         .map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
@@ -111,7 +111,7 @@ impl Control {
             merged: mask(&layered.value),
             provenance: sources.take(MAX_VALUES).collect(),
             values: layered.sources.len(),
-            wall: row.step.output.clone().unwrap_or_else(|| json!({})),
+            output: row.step.output.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
             parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
@@ -175,7 +175,7 @@ impl Control {
             version: open.version,
             would_join: would_join(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
-            below: data_below_user(&planned.effects, present, row, role, &key),
+            defaults: data_below_user(&planned.effects, present, row, role, &key),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))
     }
@@ -220,7 +220,7 @@ impl Control {
             StepState::Active | StepState::Proposed => {}
         }
         if state == StepState::Active && row.step.applied_generation < row.step.generation {
-            why.push(format!("The step has not applied target {} yet.", row.step.generation));
+            why.push(format!("The step has not applied blueprint {} yet.", row.step.generation));
         }
         if let Some(cause) = &row.step.cause {
             let by = row.step.cause_by.as_deref();

@@ -13,7 +13,7 @@ use engine::Hash;
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::data::{
-    Contribution, Layer, Layered, OwnData, Sight, Source, Wall, layers, mask, visible,
+    Contribution, Layer, Layered, OwnData, Sight, Source, StepOutput, layers, mask, visible,
 };
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId,
@@ -92,7 +92,7 @@ impl Control {
         let step = StepId(row.step.id);
         if own_only {
             let run = row.step.output_run.map(RunId);
-            let wall = row.step.output.as_ref().map(|value| Wall { value, run });
+            let wall = row.step.output.as_ref().map(|value| StepOutput { value, run });
             return layers(step, own, wall).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
@@ -234,7 +234,7 @@ impl Control {
                 },
                 action: row.action,
                 outcome: row.outcome,
-                target: BlueprintNumber(row.generation),
+                blueprint: BlueprintNumber(row.generation),
                 at: at(row.ended_at),
                 result: beginning(&row.begins),
                 bytes: u64::from(row.result_bytes.unsigned_abs()),
@@ -278,7 +278,7 @@ fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribu
             system: &seen.system_data,
             user: &seen.data,
         },
-        wall: Wall { value: &seen.output, run: seen.output_run },
+        output: StepOutput { value: &seen.output, run: seen.output_run },
     })
 }
 
@@ -346,7 +346,7 @@ fn value_view(
         Layer::Profile(name) => ("profile", format!("profile {name}")),
         Layer::DeploymentRole => ("deployment_role", "deployment role".to_owned()),
         Layer::System => ("system", "system".to_owned()),
-        Layer::Wall => ("wall", "output".to_owned()),
+        Layer::Output => ("output", "output".to_owned()),
         Layer::User => ("user", "user".to_owned()),
     };
     let value = match data.pointer(path).map(mask) {
@@ -418,7 +418,7 @@ fn set_by(rows: &[SetRow], path: &str, value: &Value) -> Option<SetBy> {
         seq: first.seq,
         by: first.name.clone(),
         at: at(first.at),
-        target: BlueprintNumber(first.target),
+        blueprint: BlueprintNumber(first.target),
     })
 }
 
@@ -452,7 +452,7 @@ mod tests {
             row(5, json!({"a": 0})),
             row(3, json!({"a": 1})),
         ];
-        let by = |path: &str, value: Value| set_by(&rows, path, &value).map(|set| set.target.0);
+        let by = |path: &str, value: Value| set_by(&rows, path, &value).map(|set| set.blueprint.0);
         assert_eq!(by("/a", json!(1)), Some(7), "a restored value counts from its restoration");
         assert_eq!(by("/b", json!(3)), Some(9));
         assert_eq!(by("/b", json!(2)), None, "the newest one differs, so the value is unknown");

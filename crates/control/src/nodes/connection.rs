@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use api::Problem;
-use api::console::SshWish;
+use api::console::SshRequest;
 use engine::cluster::connection::canonical_address;
 use engine::cluster::{Connection, ConnectionError, Ssh};
 use engine::data::secret::SecretRef;
@@ -19,7 +19,7 @@ pub(crate) fn refused(error: ConnectionError) -> Problem {
 }
 
 /// The requested SSH connection.
-pub(crate) fn by_ssh(wish: &SshWish, root: &str) -> Result<Connection, Problem> {
+pub(crate) fn by_ssh(wish: &SshRequest, root: &str) -> Result<Connection, Problem> {
     let ssh = Ssh {
         addresses: wish.addresses.clone(),
         port: wish.port,
@@ -71,9 +71,9 @@ fn distinct(addresses: Vec<String>) -> Vec<String> {
 mod tests {
     use crate::nodes::connection::*;
 
-    fn wish() -> SshWish {
+    fn wish() -> SshRequest {
         let host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q root@n1";
-        SshWish {
+        SshRequest {
             addresses: vec!["n1.example.com".into(), "10.0.0.1".into(), "fe80::1%eth0".into()],
             port: 22,
             user: "root".into(),
@@ -104,26 +104,26 @@ mod tests {
         }
         let twice = vec!["fe80::1".to_owned(), "n1".to_owned(), "FE80:0::1".to_owned()];
         assert_eq!(distinct(twice.clone()), ["fe80::1", "n1"]);
-        let refused = by_ssh(&SshWish { addresses: twice, ..wish() }, "").unwrap_err();
+        let refused = by_ssh(&SshRequest { addresses: twice, ..wish() }, "").unwrap_err();
         assert!(refused.detail.starts_with("addresses: fe80::1 is listed twice"), "{refused:?}");
     }
 
     #[test]
     fn errors_name_their_field() {
-        let cases: [(SshWish, &str, &str); 13] = [
-            (SshWish { addresses: vec!["127.1".into()], ..wish() }, "", "addresses"),
-            (SshWish { addresses: vec!["0x7f000001".into()], ..wish() }, "", "addresses"),
-            (SshWish { addresses: vec!["2130706433".into()], ..wish() }, "", "addresses"),
-            (SshWish { addresses: vec!["10.0.0.300.".into()], ..wish() }, "", "addresses"),
-            (SshWish { addresses: Vec::new(), ..wish() }, "", "addresses"),
-            (SshWish { addresses: vec!["-oProxyCommand=x".into()], ..wish() }, "", "addresses"),
-            (SshWish { addresses: vec!["a b".into()], ..wish() }, "", "addresses"),
-            (SshWish { port: 0, ..wish() }, "", "port"),
-            (SshWish { user: "a b".into(), ..wish() }, "", "user"),
-            (SshWish { key: "../etc/passwd".into(), ..wish() }, "", "key"),
-            (SshWish { key_version: 0, ..wish() }, "", "key"),
+        let cases: [(SshRequest, &str, &str); 13] = [
+            (SshRequest { addresses: vec!["127.1".into()], ..wish() }, "", "addresses"),
+            (SshRequest { addresses: vec!["0x7f000001".into()], ..wish() }, "", "addresses"),
+            (SshRequest { addresses: vec!["2130706433".into()], ..wish() }, "", "addresses"),
+            (SshRequest { addresses: vec!["10.0.0.300.".into()], ..wish() }, "", "addresses"),
+            (SshRequest { addresses: Vec::new(), ..wish() }, "", "addresses"),
+            (SshRequest { addresses: vec!["-oProxyCommand=x".into()], ..wish() }, "", "addresses"),
+            (SshRequest { addresses: vec!["a b".into()], ..wish() }, "", "addresses"),
+            (SshRequest { port: 0, ..wish() }, "", "port"),
+            (SshRequest { user: "a b".into(), ..wish() }, "", "user"),
+            (SshRequest { key: "../etc/passwd".into(), ..wish() }, "", "key"),
+            (SshRequest { key_version: 0, ..wish() }, "", "key"),
             (
-                SshWish { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() },
+                SshRequest { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() },
                 "",
                 "host_key",
             ),

@@ -12,8 +12,9 @@ use api::console::{PAGE_SIZE, StepState};
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
-    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted,
-    NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView, Way, WayChange,
+    HealthCheckPage, HealthCheckView, HealthChecksWanted, Maintenance, NodeChange, NodeConnection,
+    NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesWanted, NodeStatus, NodeToken,
+    NodeView, ReportView, SshView, WayChange,
 };
 use api::{Problem, limits};
 use engine::alive::Liveness;
@@ -86,10 +87,10 @@ impl Control {
             deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
             deployment_id: deployment,
             record,
-            life: life(&row),
-            way: way(&row.transport, &row.address, &row.connection),
+            status: life(&row),
+            connection: way(&row.transport, &row.address, &row.connection),
             added: at(row.created_at),
-            looks: looks.into_iter().map(look).collect(),
+            health_checks: looks.into_iter().map(look).collect(),
             noderoles: carried
                 .into_iter()
                 .map(|row| carries(&present, row))
@@ -125,8 +126,8 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &LooksWanted,
-    ) -> Result<LookPage, Problem> {
+        wanted: &HealthChecksWanted,
+    ) -> Result<HealthCheckPage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = LookFilter {
             reached: wanted.reached,
@@ -145,7 +146,7 @@ impl Control {
             .last()
             .filter(|_| more)
             .map(|last| Cursor::behind(wanted.sort, &[health_check_key(last.at)]));
-        Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
+        Ok(HealthCheckPage { health_checks: looks.into_iter().map(look).collect(), next })
     }
 
     /// A page of a node's noderoles.
@@ -153,8 +154,8 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &CarriedWanted,
-    ) -> Result<CarriedPage, Problem> {
+        wanted: &NodeNoderolesWanted,
+    ) -> Result<NodeNoderolePage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = CarriedFilter {
             state: wanted.state.map(StepState::as_str),
@@ -178,7 +179,7 @@ impl Control {
             .map(|last| Cursor::behind(wanted.sort, &noderole_keys(last)));
         let noderoles =
             rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
-        Ok(CarriedPage { noderoles, next })
+        Ok(NodeNoderolePage { noderoles, next })
     }
 
     /// Changes a node's record, if it still has the given version. Returns the new version.
@@ -192,7 +193,7 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         // A change of the connection must block claims. Other changes need only the row lock.
-        if change.way.is_some() {
+        if change.connection.is_some() {
             intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
         let actor = actor.still(&mut transaction).await?;
@@ -244,7 +245,7 @@ impl Control {
             check_object("hints", hints, limits::HINTS)?;
             after.hints = hints.clone();
         }
-        if let Some(wanted) = &change.way {
+        if let Some(wanted) = &change.connection {
             (after.address, after.connection) = self.other_way(before, wanted)?;
         }
         Ok(after)
@@ -476,17 +477,16 @@ async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::Mach
     })
 }
 
-fn life(row: &reading::MachineRow) -> Life {
+fn life(row: &reading::MachineRow) -> NodeStatus {
     let known = row.alive_since.is_some();
-    let belief =
-        Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
-    Life {
+    let belief = Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
+    NodeStatus {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
         seen: row.last_seen_at.map(at),
-        against: belief.against,
-        enough: belief.enough(),
-        unavailable: (!row.available).then(|| OutOfService {
+        contradicting: belief.against,
+        threshold: belief.enough(),
+        maintenance: (!row.available).then(|| Maintenance {
             by: row.unavailable_by.clone(),
             since: row.unavailable_at.map(at),
             reason: row.unavailable_reason.clone().unwrap_or_default(),
@@ -500,7 +500,7 @@ fn life(row: &reading::MachineRow) -> Life {
 
 /// The connection of a record, as far as it can be parsed. Missing fields are empty; then workers
 /// cannot connect either.
-fn way(transport: &str, address: &Value, connection: &Value) -> Way {
+fn way(transport: &str, address: &Value, connection: &Value) -> NodeConnection {
     let text =
         |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let ssh = || {
@@ -526,7 +526,11 @@ fn way(transport: &str, address: &Value, connection: &Value) -> Way {
             host_key,
         }
     };
-    Way { transport: transport.to_owned(), root: text("root"), ssh: (transport == "ssh").then(ssh) }
+    NodeConnection {
+        transport: transport.to_owned(),
+        root: text("root"),
+        ssh: (transport == "ssh").then(ssh),
+    }
 }
 
 /// The changed fields for the audit, with old and new values.
@@ -550,7 +554,7 @@ fn health_check_key(at: OffsetDateTime) -> Key {
 }
 
 /// The time after which a page of health checks continues.
-fn health_check_cursor(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
+fn health_check_cursor(wanted: &HealthChecksWanted) -> Result<Option<OffsetDateTime>, Problem> {
     let Some(keys) = cursor::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
         [Key::Number(micros)] => {
@@ -569,7 +573,7 @@ fn noderole_keys(row: &CarriedRow) -> [Key; 2] {
 }
 
 /// The rank and step after which a page of noderoles continues.
-fn noderole_cursor(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
+fn noderole_cursor(wanted: &NodeNoderolesWanted) -> Result<Option<(i32, Uuid)>, Problem> {
     let Some(keys) = cursor::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {
         [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
@@ -578,21 +582,21 @@ fn noderole_cursor(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Proble
     place.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()))
 }
 
-fn look(row: LookRow) -> LookView {
-    LookView {
+fn look(row: LookRow) -> HealthCheckView {
+    HealthCheckView {
         tried: row.attempts.0,
         at: at(row.at),
         reached: row.reached,
         address: row.address,
-        said: row.detail,
+        message: row.detail,
         took_ms: row.took_ms.unsigned_abs(),
         by: row.by,
     }
 }
 
-fn carries(present: &Present, row: CarriedRow) -> Result<Carried, Problem> {
+fn carries(present: &Present, row: CarriedRow) -> Result<NodeNoderole, Problem> {
     let deployment = DeploymentId(row.deployment_id);
-    Ok(Carried {
+    Ok(NodeNoderole {
         id: NoderoleId(row.noderole_id),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
@@ -603,15 +607,15 @@ fn carries(present: &Present, row: CarriedRow) -> Result<Carried, Problem> {
     })
 }
 
-fn facts_of(row: FactRow) -> FactsOf {
-    FactsOf { source: row.source, facts: mask(&row.facts), at: at(row.at), run: row.run }
+fn facts_of(row: FactRow) -> NodeFacts {
+    NodeFacts { source: row.source, facts: mask(&row.facts), at: at(row.at), run: row.run }
 }
 
 fn report(row: ReportRow) -> ReportView {
     ReportView {
         at: at(row.at),
         kind: row.kind,
-        said: row.detail,
+        value: row.detail,
         token: row.token,
         address: row.address,
     }
@@ -622,11 +626,11 @@ fn token(row: NodeTokenRow) -> NodeToken {
         id: row.id,
         name: row.name,
         by: row.by,
-        made: at(row.created_at),
+        created: at(row.created_at),
         expires: at(row.expires_at),
         used: row.last_used_at.map(at),
         revoked: row.revoked_at.map(at),
-        holds: row.holds,
+        valid: row.holds,
     }
 }
 

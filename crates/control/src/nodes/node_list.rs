@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use api::Problem;
-use api::console::{NodeWish, SshWish};
+use api::console::{NodeRequest, SshRequest};
 use api::limits::{INVENTORY, INVENTORY_BYTES, INVENTORY_ERRORS};
 use api::nodes::{AddedNode, AddedNodes, INVENTORY_FIELDS};
 use api::problem::Finding;
@@ -171,7 +171,7 @@ struct Line {
     /// The line number in the text, from 1.
     number: usize,
     /// The parsed node, or the syntax error.
-    wish: Result<NodeWish, String>,
+    wish: Result<NodeRequest, String>,
 }
 
 fn read(text: &str) -> Result<Vec<Line>, Problem> {
@@ -234,7 +234,7 @@ fn words_of(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-fn parse_node(line: &[String]) -> Result<NodeWish, String> {
+fn parse_node(line: &[String]) -> Result<NodeRequest, String> {
     for word in line {
         plain(word).map_err(|problem| problem.detail)?;
     }
@@ -243,7 +243,7 @@ fn parse_node(line: &[String]) -> Result<NodeWish, String> {
         _ => (String::new(), line),
     };
     let said = Said::of(fields)?;
-    Ok(NodeWish {
+    Ok(NodeRequest {
         fqdn,
         macs: said.all("mac"),
         serial: said.one("serial").unwrap_or_default(),
@@ -253,14 +253,14 @@ fn parse_node(line: &[String]) -> Result<NodeWish, String> {
     })
 }
 
-fn parse_ssh(said: &Said) -> Result<Option<SshWish>, String> {
+fn parse_ssh(said: &Said) -> Result<Option<SshRequest>, String> {
     // Any SSH field makes this an SSH node. If the address is missing, the check of the connection
     // reports it.
     if !SSH_FIELDS.iter().any(|field| said.0.contains_key(field)) {
         return Ok(None);
     }
-    let usual = SshWish::usual();
-    Ok(Some(SshWish {
+    let usual = SshRequest::usual();
+    Ok(Some(SshRequest {
         addresses: said.all("ssh"),
         port: said.number("port")?.unwrap_or(usual.port),
         user: said.one("user").unwrap_or(usual.user),
@@ -325,13 +325,13 @@ mod tests {
     use crate::nodes::node_list::*;
 
     /// Parses a single line.
-    fn said(line: &str) -> Result<NodeWish, String> {
+    fn said(line: &str) -> Result<NodeRequest, String> {
         line_of(1, line).expect("a node").wish
     }
 
     #[test]
     fn line_name_is_optional() {
-        let named = |name: &str, root: &str| NodeWish::named(name, root);
+        let named = |name: &str, root: &str| NodeRequest::named(name, root);
         assert_eq!(said("n1.a.example"), Ok(named("n1.a.example", "")));
         assert_eq!(
             said("\tn1.a.example  root=/srv/n1 # by the door"),
@@ -359,24 +359,24 @@ mod tests {
     fn ssh_fields_match_single_node_options() {
         let key =
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
-        let usual = SshWish {
+        let usual = SshRequest {
             addresses: vec!["10.0.3.7".into(), "n1.mgmt.a.example".into()],
             key: "deploy/ssh".into(),
             host_key: key.into(),
-            ..SshWish::usual()
+            ..SshRequest::usual()
         };
         let line = format!(
             "n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\""
         );
         assert_eq!(said(&line).unwrap().ssh, Some(usual.clone()));
-        let other = SshWish { port: 2222, user: "gantry".into(), key_version: 3, ..usual };
+        let other = SshRequest { port: 2222, user: "gantry".into(), key_version: 3, ..usual };
         assert_eq!(
             said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh,
             Some(other)
         );
         // An incomplete connection is still parsed as one. The check of connections reports the
         // missing fields.
-        assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshWish::usual()));
+        assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshRequest::usual()));
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
             with_line_field(mac.clone()).starts_with("mac: \"zz\" is not a valid MAC address"),
             "{mac}"
         );
-        let way = SshWish { addresses: vec!["a b".into()], ..SshWish::usual() };
+        let way = SshRequest { addresses: vec!["a b".into()], ..SshRequest::usual() };
         let address = crate::nodes::connection::by_ssh(&way, "").unwrap_err().detail;
         assert!(
             with_line_field(address.clone()).starts_with("ssh: \"a b\" is neither"),

@@ -4,7 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
-use api::console::{NodePage, NodeSummary, NodeWish, PAGE_SIZE};
+use api::console::{NodePage, NodeRequest, NodeSummary, PAGE_SIZE};
 use api::listing::{Cursor, Key, NodesWanted};
 use api::live::{Live, Topic};
 use api::nodes::{NodeChange, WayChange};
@@ -98,7 +98,7 @@ impl Control {
     /// Adds a node: a folder on the worker's machine, or a machine with an SSH connection. Without
     /// a name, the name is derived from the MAC addresses or the serial number. So the same machine
     /// cannot be added twice.
-    pub async fn add_node(&self, actor: &Actor, wish: NodeWish) -> Result<NodeId, Problem> {
+    pub async fn add_node(&self, actor: &Actor, wish: NodeRequest) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
         self.insert_new_node(Some(actor), &wish).await
     }
@@ -110,14 +110,14 @@ impl Control {
     /// # Errors
     /// As [`Self::add_node`], except that an existing node is no error. Also if the connection
     /// would change while a run is open.
-    pub async fn ensure_node(&self, wish: NodeWish) -> Result<bool, Problem> {
+    pub async fn ensure_node(&self, wish: NodeRequest) -> Result<bool, Problem> {
         match self.insert_new_node(None, &wish).await {
             Err(problem) if problem.code == "node_exists" => self.ensure_connection(&wish).await,
             made => made.map(|_| false),
         }
     }
 
-    async fn ensure_connection(&self, wish: &NodeWish) -> Result<bool, Problem> {
+    async fn ensure_connection(&self, wish: &NodeRequest) -> Result<bool, Problem> {
         let (fqdn, _) = name_of(wish)?;
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
@@ -148,8 +148,10 @@ impl Control {
         }
         if before.meant {
             let wanted = connection::of_record(transport, &after.address, &after.connection);
-            let change =
-                NodeChange { way: wanted.as_ref().map(WayChange::from), ..NodeChange::default() };
+            let change = NodeChange {
+                connection: wanted.as_ref().map(WayChange::from),
+                ..NodeChange::default()
+            };
             return Err(in_blueprint_problem(&before.fqdn, &change));
         }
         let reason = "changed on the machine itself";
@@ -159,7 +161,7 @@ impl Control {
     }
 
     /// Transport, connection and addresses.
-    fn way_of(&self, wish: &NodeWish) -> Result<(&'static str, Value, Vec<String>), Problem> {
+    fn way_of(&self, wish: &NodeRequest) -> Result<(&'static str, Value, Vec<String>), Problem> {
         Ok(match &wish.ssh {
             Some(ssh) => {
                 let (connection, addresses) =
@@ -172,7 +174,7 @@ impl Control {
     }
 
     /// Validates a requested record.
-    pub(crate) fn fit(&self, wish: &NodeWish) -> Result<Fit, Problem> {
+    pub(crate) fn fit(&self, wish: &NodeRequest) -> Result<Fit, Problem> {
         let (fqdn, is_derived) = name_of(wish)?;
         let (macs, serial) = (check_macs(&wish.macs)?, check_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
@@ -188,7 +190,7 @@ impl Control {
     async fn insert_new_node(
         &self,
         actor: Option<&Actor>,
-        wish: &NodeWish,
+        wish: &NodeRequest,
     ) -> Result<NodeId, Problem> {
         let fit = self.fit(wish)?;
         let by = actor.map(|actor| actor.person);
@@ -411,7 +413,7 @@ pub(crate) fn check_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
 }
 
 /// The name of a new node, and whether it was derived.
-fn name_of(wish: &NodeWish) -> Result<(Fqdn, bool), Problem> {
+fn name_of(wish: &NodeRequest) -> Result<(Fqdn, bool), Problem> {
     let invalid =
         |error: &dyn std::fmt::Display| Problem::invalid(text::sentence(&error.to_string()));
     text::plain(&wish.domain)?;
@@ -490,13 +492,13 @@ mod tests {
 
     #[test]
     fn name_is_given_or_derived() {
-        let wish = |fqdn: &str, mac: &str, serial: &str| NodeWish {
+        let wish = |fqdn: &str, mac: &str, serial: &str| NodeRequest {
             macs: vec![mac.into()],
             serial: serial.into(),
-            ..NodeWish::named(fqdn, "/srv/n")
+            ..NodeRequest::named(fqdn, "/srv/n")
         };
         let name =
-            |wish: &NodeWish| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
+            |wish: &NodeRequest| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
         let of = |text: &str, derived| Ok((text.to_owned(), derived));
         assert_eq!(
             name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")),
@@ -507,7 +509,7 @@ mod tests {
             of("d00-25-90-aa-00-01.nodes.gantry.internal", true)
         );
         assert_eq!(name(&wish(" ", "", "CN-0F8S7")), of("scn0f8s7.nodes.gantry.internal", true));
-        let near = NodeWish { domain: "lab.example.com".into(), ..wish("", "", "CN-0F8S7") };
+        let near = NodeRequest { domain: "lab.example.com".into(), ..wish("", "", "CN-0F8S7") };
         assert_eq!(name(&near), of("scn0f8s7.lab.example.com", true));
         for bad in [
             wish("", "", ""),

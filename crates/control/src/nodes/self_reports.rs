@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use api::nodes::MintedToken;
+use api::nodes::CreatedNodeToken;
 use api::{Problem, limits};
 use serde_json::{Value, json};
 use store::intent;
@@ -36,7 +36,7 @@ impl Control {
         node: impl Into<Seen>,
         name: String,
         days: u32,
-    ) -> Result<MintedToken, Problem> {
+    ) -> Result<CreatedNodeToken, Problem> {
         let Seen { node, version } = node.into();
         actor.require_in_person()?;
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
@@ -101,7 +101,7 @@ impl Control {
         .map_err(from_store)?;
         tell(&mut transaction, machine.fqdn).await?;
         done(transaction).await?;
-        Ok(MintedToken { id, token: token.reveal().to_owned(), expires: at(expires) })
+        Ok(CreatedNodeToken { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
     /// Revokes a node's token. The revocation takes effect on the next request.

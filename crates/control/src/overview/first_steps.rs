@@ -44,7 +44,7 @@ impl Control {
             ran: row.ran,
             retried: row.retried,
             deployment,
-            submission: row.review.map(ReviewId),
+            review: row.review.map(ReviewId),
         }))
     }
 }

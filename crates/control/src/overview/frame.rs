@@ -2,7 +2,7 @@
 
 use api::Problem;
 use api::console::{Frame, Me};
-use api::reviews::Waiting;
+use api::reviews::ReviewCount;
 
 use crate::Control;
 use crate::people::{Actor, Permission};
@@ -18,8 +18,14 @@ impl Control {
             session: actor.session.as_ref().map(|session| session.id),
         };
         if !actor.may(Permission::Viewer) {
-            let reviews_waiting = Waiting::default();
-            return Ok(Frame { me, reviews_waiting, execution: None, cursor: None, reset: None });
+            let reviews_waiting = ReviewCount::default();
+            return Ok(Frame {
+                me,
+                pending_reviews: reviews_waiting,
+                execution: None,
+                cursor: None,
+                reset: None,
+            });
         }
         let cursor = self.current_cursor().await?;
         let reset = match &actor.session {
@@ -32,7 +38,7 @@ impl Control {
         let present = self.present().await?;
         Ok(Frame {
             me,
-            reviews_waiting: self.waiting_for(actor, &present).await?,
+            pending_reviews: self.waiting_for(actor, &present).await?,
             execution: Some(present.head.enabled),
             cursor: Some(cursor),
             reset,

@@ -13,10 +13,10 @@ use api::Problem;
 use api::console::StateCounts;
 use api::listing::{BlueprintSort, Sort};
 use api::overview::{
-    DeploymentTally, DeploymentWay, Hour, MAX_COMMITS, NodeTally, Overview, PolicyView, QueueTally,
-    TargetView, Way, WorkerTally,
+    BlueprintView, DeploymentProgress, DeploymentTally, Hour, MAX_COMMITS, NodeTally, Overview,
+    PolicyView, Progress, QueueTally, WorkerTally,
 };
-use api::waiting::WaitingWanted;
+use api::waiting::PendingWanted;
 use engine::ids::BlueprintNumber;
 use store::reading::{self, InTheWay, Tally, Whose};
 
@@ -41,7 +41,7 @@ pub struct Numbers {
 impl Control {
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
-        let stuck = self.waiting(actor, &WaitingWanted::default()).await?.groups;
+        let stuck = self.waiting(actor, &PendingWanted::default()).await?.groups;
         let present = self.present().await?;
         let reviews = self.waiting_for(actor, &present).await?;
         let Numbers { tally, steps } = self.numbers().await?;
@@ -59,11 +59,11 @@ impl Control {
             .map(to_blueprint_summary)
             .collect::<Result<_, _>>()?;
         Ok(Overview {
-            target: present.head.number,
+            blueprint: present.head.number,
             enabled: present.head.enabled,
             deployments: DeploymentTally {
                 all: tally.deployments,
-                held: tally.held,
+                on_hold: tally.held,
                 proposed: tally.proposed,
             },
             nodes: NodeTally { all: tally.nodes, dead: tally.dead, unavailable: tally.unavailable },
@@ -101,7 +101,7 @@ impl Control {
         let policy = self.policy(&mut connection, &present).await?;
         let made = reading::policy_origin(&mut connection, number.0).await.map_err(from_store)?;
         let (since, by, target) = made.ok_or_else(Problem::internal)?;
-        Ok(PolicyView { number, policy, since: at(since), by, target: BlueprintNumber(target) })
+        Ok(PolicyView { number, policy, since: at(since), by, blueprint: BlueprintNumber(target) })
     }
 
     /// A target and its progress.
@@ -109,7 +109,7 @@ impl Control {
         &self,
         actor: &Actor,
         number: BlueprintNumber,
-    ) -> Result<TargetView, Problem> {
+    ) -> Result<BlueprintView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut view = self.begin().await?;
         // The progress and the obstacles must come from the same snapshot.
@@ -119,7 +119,9 @@ impl Control {
             .map_err(|e| from_store(e.into()))?;
         let row = reading::target(&mut view, number).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
-            Problem::not_found(format!("Target {number} does not exist. See the list of targets."))
+            Problem::not_found(format!(
+                "Blueprint {number} does not exist. See the list of targets."
+            ))
         })?;
         let (steps, applied) =
             reading::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
@@ -130,11 +132,11 @@ impl Control {
                 .map_err(from_store)?,
         };
         done(view).await?;
-        Ok(TargetView {
-            way: way(&steps, applied, in_the_way),
+        Ok(BlueprintView {
+            progress: way(&steps, applied, in_the_way),
             steps,
             applied,
-            target: to_blueprint_summary(row)?,
+            blueprint: to_blueprint_summary(row)?,
         })
     }
 
@@ -143,7 +145,7 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-    ) -> Result<DeploymentWay, Problem> {
+    ) -> Result<DeploymentProgress, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let id = present.named(name)?;
@@ -163,7 +165,11 @@ impl Control {
                 .map_err(from_store)?,
         };
         done(view).await?;
-        Ok(DeploymentWay { deployment, way: way(&steps, steps.active, in_the_way), steps })
+        Ok(DeploymentProgress {
+            deployment,
+            progress: way(&steps, steps.active, in_the_way),
+            steps,
+        })
     }
 
     /// Like [`Self::target`], but waits until the target converges or is stuck, or until the
@@ -173,13 +179,13 @@ impl Control {
         actor: &Actor,
         number: BlueprintNumber,
         timeout: Duration,
-    ) -> Result<TargetView, Problem> {
+    ) -> Result<BlueprintView, Problem> {
         let end = tokio::time::Instant::now() + timeout;
         loop {
             let started = tokio::time::Instant::now();
             let view = self.target(actor, number).await?;
             let now = tokio::time::Instant::now();
-            if view.way != Way::UnderWay || now >= end {
+            if view.progress != Progress::InProgress || now >= end {
                 return Ok(view);
             }
             // Poll less often if counting takes long.
@@ -199,13 +205,13 @@ fn all(steps: &StateCounts) -> i64 {
 /// Whether a target has converged, is stuck or is under way. It is stuck if every obstacle needs a
 /// person. Blocked steps alone do not prove that: their parents may belong to another target and
 /// run. If not all ancestors were examined (`more`), one of them may run.
-fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
+fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Progress {
     match in_the_way {
-        _ if applied == all(steps) => Way::Converged,
+        _ if applied == all(steps) => Progress::Converged,
         InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
-            Way::Stuck
+            Progress::Stuck
         }
-        _ => Way::UnderWay,
+        _ => Progress::InProgress,
     }
 }
 
@@ -227,30 +233,42 @@ mod tests {
         };
         assert_eq!(
             way(steps(0, 0, 0, 0, 0), 0, 0, 0),
-            Way::Converged,
+            Progress::Converged,
             "it changed no steps, or later ones did"
         );
-        assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Way::Converged);
+        assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Progress::Converged);
         assert_eq!(
             way(steps(2, 0, 0, 3, 0), 3, 1, 0),
-            Way::UnderWay,
-            "the running parent belongs to another target"
+            Progress::InProgress,
+            "the running parent belongs to another blueprint"
         );
-        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 0), Way::UnderWay, "the parents are done");
-        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Way::UnderWay);
-        assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Way::UnderWay);
-        assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Way::Stuck);
-        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
-        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "the deployment is on hold");
+        assert_eq!(
+            way(steps(2, 0, 0, 3, 0), 3, 0, 0),
+            Progress::InProgress,
+            "the parents are done"
+        );
+        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Progress::InProgress);
+        assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Progress::InProgress);
+        assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Progress::Stuck);
+        assert_eq!(
+            way(steps(2, 0, 0, 3, 0), 3, 0, 1),
+            Progress::Stuck,
+            "another blueprint's step failed"
+        );
+        assert_eq!(
+            way(steps(2, 1, 0, 3, 0), 3, 0, 1),
+            Progress::Stuck,
+            "the deployment is on hold"
+        );
         assert_eq!(
             way(steps(0, 0, 0, 3, 0), 2, 0, 0),
-            Way::Stuck,
-            "no run is open, but one step has not applied the target"
+            Progress::Stuck,
+            "no run is open, but one step has not applied the blueprint"
         );
         let far = InTheWay { moving: 0, resting: 10_000, more: true };
         assert_eq!(
             super::way(&steps(90_000, 0, 0, 3, 1), 3, far),
-            Way::UnderWay,
+            Progress::InProgress,
             "steps outside of the hold can run"
         );
     }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use api::listing::{Cursor, Key};
 use api::people::{
-    AccountKind, Ended, Grant, LinkMade, MyAccount, Password, PasswordWish, PeopleWanted,
-    PersonMade, PersonPage, PersonView, PersonWish, SessionPage, SessionSort, SessionView,
+    AccountKind, CreatedPerson, Ended, Grant, MyAccount, OneTimeLink, Password, PasswordRequest,
+    PeopleWanted, PersonPage, PersonRequest, PersonView, SessionPage, SessionSort, SessionView,
     SessionsWanted,
 };
 use api::{Problem, limits};
@@ -133,7 +133,7 @@ impl People {
             passkeys,
             permissions: actor.permission_names(),
             token: actor.token.as_ref().map(|token| token.id),
-            asks_old: person.password && !can_set_by_link(actor),
+            requires_old_password: person.password && !can_set_by_link(actor),
             sessions: self.sessions(actor).await?,
             notices: self.own_notices(actor).await?,
             password_needed: actor.needs_password(),
@@ -146,7 +146,11 @@ impl People {
     ///
     /// # Errors
     /// If the name is invalid or taken, a grant is invalid, or the actor is not an admin.
-    pub async fn add(&self, actor: &Actor, input: &PersonWish) -> Result<PersonMade, Problem> {
+    pub async fn add(
+        &self,
+        actor: &Actor,
+        input: &PersonRequest,
+    ) -> Result<CreatedPerson, Problem> {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
         check_name(&input.name)?;
@@ -182,7 +186,7 @@ impl People {
             AccountKind::Service => None,
         };
         transaction.commit().await.map_err(failed)?;
-        Ok(PersonMade { id, link })
+        Ok(CreatedPerson { id, link })
     }
 
     /// Replaces the permissions of a person.
@@ -285,7 +289,7 @@ impl People {
         &self,
         actor: &Actor,
         subject: impl Into<SeenPerson>,
-    ) -> Result<LinkMade, Problem> {
+    ) -> Result<OneTimeLink, Problem> {
         let subject: SeenPerson = subject.into();
         let id = subject.person;
         let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
@@ -411,7 +415,7 @@ impl People {
         let this = actor.session.as_ref().map(|session| session.hash);
         let view = |row: accounts::SessionListRow| SessionView {
             id: row.id,
-            this: this.is_some_and(|hash| row.token_hash == hash),
+            current: this.is_some_and(|hash| row.token_hash == hash),
             since: at(row.created_at),
             seen: at(row.last_seen_at),
             expires: at(row.expires_at),
@@ -485,7 +489,7 @@ impl People {
     pub async fn set_password(
         &self,
         actor: &Actor,
-        input: &PasswordWish,
+        input: &PasswordRequest,
     ) -> Result<Token, Problem> {
         actor.require_human()?;
         if !can_set_by_link(actor) {
@@ -689,7 +693,7 @@ async fn offer(
     by: &Actor,
     person: PersonId,
     name: &str,
-) -> Result<LinkMade, Problem> {
+) -> Result<OneTimeLink, Problem> {
     let token = Token::random()?;
     people::insert_sign_in_link(on, person, &token.hash(), LINK_HOLDS, &[REQUIRES_PASSWORD])
         .await
@@ -698,7 +702,7 @@ async fn offer(
     append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail)
         .await
         .map_err(failed)?;
-    Ok(LinkMade {
+    Ok(OneTimeLink {
         link: format!("/sign-in#token={}", token.reveal()),
         minutes: LINK_HOLDS.as_secs() / 60,
     })

@@ -7,7 +7,7 @@
 
 use api::Problem;
 use api::limits::PASSKEY_NAME;
-use api::people::{PasskeyOptions, PasskeyView, PasskeyWish, Signature, SignatureRequest};
+use api::people::{PasskeyOptions, PasskeyRequest, PasskeyView, Signature, SignatureRequest};
 use engine::gate::signature::{Nonce, Statement, check_confirmed, fingerprint};
 use engine::ids::{PasskeyId, PersonId};
 use passkeys::{PasskeyError, RelyingParty};
@@ -59,7 +59,7 @@ impl People {
         &self,
         actor: &Actor,
         site: &RelyingParty,
-        input: &PasskeyWish,
+        input: &PasskeyRequest,
     ) -> Result<PasskeyView, Problem> {
         let session = require_enrollable_session(actor)?;
         let name = text::plain(&input.name)?;

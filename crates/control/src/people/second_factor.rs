@@ -10,7 +10,7 @@
 use api::Problem;
 use api::limits::PASSKEY_TIMEOUT_SECONDS;
 use api::second_factor::{
-    Code, FactorOptions, FactorWish, SecondFactor, SecondFactorPage, TotpMade,
+    Code, FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpMade,
 };
 use engine::Hash;
 use engine::ids::PersonId;
@@ -75,7 +75,7 @@ impl People {
         &self,
         actor: &Actor,
         site: Option<&RelyingParty>,
-        input: &FactorWish,
+        input: &FactorRequest,
         client: &ClientInfo,
     ) -> Result<(), Problem> {
         require_enrollable_session(actor)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use api::console::PAGE_SIZE;
 use api::listing::Key;
 use api::names::TOKEN_PREFIX;
-use api::people::{TokenMade, TokenPage, TokenSort, TokenView, TokenWish, TokensWanted};
+use api::people::{CreatedToken, TokenPage, TokenRequest, TokenSort, TokenView, TokensWanted};
 use api::{Problem, limits};
 use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
@@ -56,7 +56,11 @@ impl People {
     /// # Errors
     /// If the token would have more permissions than its person, Reviewer, Admin in a single
     /// deployment, or too long a validity. Also if the actor uses a token.
-    pub async fn make_token(&self, actor: &Actor, input: &TokenWish) -> Result<TokenMade, Problem> {
+    pub async fn make_token(
+        &self,
+        actor: &Actor,
+        input: &TokenRequest,
+    ) -> Result<CreatedToken, Problem> {
         actor.require_in_person()?;
         let name = text::plain(&input.name)?;
         if name.is_empty()
@@ -141,7 +145,7 @@ impl People {
             .await
             .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
-        Ok(TokenMade { id, token: token.reveal().to_owned(), expires: at(expires) })
+        Ok(CreatedToken { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
 
     /// A page of the tokens of [`Self::tokens`].
@@ -154,7 +158,7 @@ impl People {
         query: &TokensWanted,
     ) -> Result<TokenPage, Problem> {
         let mut told = self.tokens(actor, query.person).await?;
-        told.retain(|token| query.holds.is_none_or(|holds| token.holds == holds));
+        told.retain(|token| query.valid.is_none_or(|holds| token.valid == holds));
         let (tokens, next) =
             cursor::page(told, keys, query.sort, query.before.as_ref(), PAGE_SIZE)?;
         Ok(TokenPage { tokens, next })
@@ -268,8 +272,8 @@ fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {
 fn keys(token: &TokenView, sort: TokenSort) -> Vec<Key> {
     let (made, id) = (Key::from(token.created.0), Key::from(token.id.to_string().as_str()));
     match sort {
-        TokenSort::Holds => vec![Key::from(i64::from(token.holds)), made, id],
-        TokenSort::CreatedResult => vec![made, id],
+        TokenSort::Valid => vec![Key::from(i64::from(token.valid)), made, id],
+        TokenSort::Created => vec![made, id],
         TokenSort::Name => vec![Key::from(token.name.as_str()), id],
     }
 }
@@ -286,6 +290,6 @@ fn view(row: ApiTokenRow) -> TokenView {
         expires: at(row.expires_at),
         used: row.last_used_at.map(at),
         revoked: row.revoked_at.map(at),
-        holds: row.holds,
+        valid: row.holds,
     }
 }

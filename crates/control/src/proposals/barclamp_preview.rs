@@ -1,7 +1,7 @@
 //! The preview of using another version of a barclamp.
 
 use api::Problem;
-use api::console::Foreseen;
+use api::console::EditsPreview;
 use engine::ids::ProposalId;
 use engine::plan::{Edit, NumberedEdit};
 use store::intent;
@@ -21,7 +21,7 @@ impl Control {
         actor: &Actor,
         proposal: ProposalId,
         edits: Vec<Edit>,
-    ) -> Result<Foreseen, Problem> {
+    ) -> Result<EditsPreview, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         if edits.is_empty() || edits.len() > crate::proposals::change::MAX_EDITS_PER_CALL {
             return Err(Problem::invalid("Send 1 to 1000 edits to preview."));
@@ -39,7 +39,7 @@ impl Control {
                 "This proposal was {} and accepts no more edits. Open a new proposal.",
                 row.state
             );
-            return Ok(Foreseen { refused: vec![note], lines: Vec::new() });
+            return Ok(EditsPreview { refused: vec![note], lines: Vec::new() });
         }
         let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
@@ -53,6 +53,6 @@ impl Control {
             Ok::<_, Problem>(summary::lines_of(&present, &all, &planned))
         });
         let refused = refused.into_iter().map(|finding| finding.detail).collect();
-        Ok(Foreseen { refused, lines: lines.await?? })
+        Ok(EditsPreview { refused, lines: lines.await?? })
     }
 }

@@ -9,7 +9,7 @@ use api::Problem;
 use api::console::DropPreview;
 use api::live::{Live, Topic};
 use api::problem::Finding;
-use engine::blueprint::consequences::{self};
+use engine::blueprint::impact::{self};
 use engine::blueprint::{Difference, Projection, difference, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::cluster::{Connection, ConnectionChange};
@@ -119,7 +119,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
         risks: BTreeSet::new(),
         policy,
     };
-    planned.risks = consequences::risks(&planned.from(present));
+    planned.risks = impact::risks(&planned.from(present));
     Ok(planned)
 }
 
@@ -147,8 +147,8 @@ pub(crate) async fn edit_errors_on_pool(
 
 impl Planned {
     /// The plan together with the state that it changes.
-    pub fn from<'a>(&'a self, present: &'a Present) -> consequences::Planned<'a> {
-        consequences::Planned {
+    pub fn from<'a>(&'a self, present: &'a Present) -> impact::Planned<'a> {
+        impact::Planned {
             old: &present.blueprint,
             new: &self.materialised.blueprint,
             difference: &self.difference,

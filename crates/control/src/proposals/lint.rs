@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{Problem, problem};
-use engine::blueprint::{Consequences, consequences};
+use engine::blueprint::{Impact, impact};
 use engine::data::secret::KnownSecret;
 use engine::gate::Policy;
 use engine::ids::{JigName, NoderoleId};
@@ -63,7 +63,7 @@ pub(crate) fn errors(present: &Present, planned: &Planned, context: On<'_>) -> V
 /// All lint findings of a plan.
 pub(crate) fn all(present: &Present, planned: &Planned, context: On<'_>) -> Vec<Finding> {
     looking(present, planned, context, |subject| {
-        lint::lint(subject, &consequences(&subject.planned, None))
+        lint::lint(subject, &impact(&subject.planned, None))
     })
 }
 
@@ -71,10 +71,10 @@ pub(crate) fn all(present: &Present, planned: &Planned, context: On<'_>) -> Vec<
 pub(crate) fn findings(
     present: &Present,
     planned: &Planned,
-    consequences: &Consequences,
+    impact: &Impact,
     context: On<'_>,
 ) -> Result<Vec<Finding>, Problem> {
-    let findings = looking(present, planned, context, |subject| lint::lint(subject, consequences));
+    let findings = looking(present, planned, context, |subject| lint::lint(subject, impact));
     let errors: Vec<&Finding> =
         findings.iter().filter(|finding| finding.level == Level::Error).collect();
     let Some(first) = errors.first() else { return Ok(findings) };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    ClashView, DraftedNoderole, EditView, LeftOut, NodeChoice, NodeProposal, NodeRole,
+    ClashView, DraftedNoderole, EditView, NodeChoice, NodeProposal, NodeRole, NotRestored,
     ProposalView, ScopeNode, ScopeView,
 };
 use api::problem::{DEPLOYMENT_PROPOSAL, Finding};
@@ -143,7 +143,7 @@ impl Control {
         let below = layers(StepId::of(noderole.id(node), &ActionName::run()), below, None);
         Ok(DraftedNoderole {
             data,
-            below: below.map(|layered| mask(&layered.value)).unwrap_or_else(|_| json!({})),
+            defaults: below.map(|layered| mask(&layered.value)).unwrap_or_else(|_| json!({})),
             attribs: attribs(role),
             proposed: bound.is_some(),
             rerun: effects
@@ -168,9 +168,9 @@ impl Control {
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
         Ok(ProposalView {
-            submission,
+            review: submission,
             sent_back,
-            left_out,
+            not_restored: left_out,
             ..proposal_view(actor, present, &names, row, edits, planned)
         })
     }
@@ -311,9 +311,9 @@ pub(crate) fn proposal_view(
         reruns,
         refused: planned.effects.refused.clone(),
         clashes: clash_views(present, names, rows, planned),
-        submission: None,
+        review: None,
         sent_back: None,
-        left_out: None,
+        not_restored: None,
     }
 }
 
@@ -362,7 +362,11 @@ pub(crate) fn clash_views(
 pub(crate) async fn left_out(
     on: &mut PgConnection,
     proposal: ProposalId,
-) -> Result<Option<LeftOut>, Problem> {
+) -> Result<Option<NotRestored>, Problem> {
     let found = intent::left_out(on, proposal).await.map_err(from_store)?;
-    Ok(found.map(|LeftOutRow { target, missing, more }| LeftOut { target, missing, more }))
+    Ok(found.map(|LeftOutRow { target, missing, more }| NotRestored {
+        blueprint: target,
+        missing,
+        more,
+    }))
 }

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::blueprint::consequences::{self, Consequences, Counted, Loss, Touched};
+use engine::blueprint::impact::{self, Counted, Impact, Loss, Touched};
 use engine::blueprint::secret_uses::SecretChange;
 use engine::cluster::NodeDoc;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, RoleName};
@@ -74,48 +74,47 @@ pub(crate) fn lines_of(
     planned: &Planned,
 ) -> Vec<String> {
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
-    all(&names, &planned.effects, &consequences::consequences(&planned.from(present), None))
-        .bounded()
+    all(&names, &planned.effects, &impact::impact(&planned.from(present), None)).bounded()
 }
 
-/// The requested changes and their consequences.
-pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequences) -> Said {
+/// The requested changes and their impact.
+pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Said {
     let named = |touched: &Touched| touched.to_string();
-    let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
+    let destructive: Vec<String> = impact.irreversible.first.iter().map(named).collect();
     let mut severe = Vec::new();
     if !destructive.is_empty() {
-        let named = text::first_of(&destructive, consequences.irreversible.count);
+        let named = text::first_of(&destructive, impact.irreversible.count);
         severe.push(format!("Can’t be undone: {named}."));
     }
     severe.extend(grave(names, effects));
-    severe.extend(secrets(consequences));
+    severe.extend(secrets(impact));
     let mut rest = comes(names, effects);
     let reruns: Vec<String> =
-        consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
+        impact.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
     if !reruns.is_empty() {
-        rest.push(format!("Runs again: {}.", text::first_of(&reruns, consequences.restarts.count)));
+        rest.push(format!("Runs again: {}.", text::first_of(&reruns, impact.restarts.count)));
     }
-    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
+    let downstream: usize = impact.downstream.iter().map(|d| d.noderoles.count).sum();
     if downstream > 0 {
         rest.push(format!("Affects downstream: {}.", text::count(downstream, "noderole")));
     }
     rest.extend(waits(effects));
-    let kept: Vec<String> = consequences.kept.first.iter().map(named).collect();
+    let kept: Vec<String> = impact.retained.first.iter().map(named).collect();
     if !kept.is_empty() {
-        let named = text::first_of(&kept, consequences.kept.count);
+        let named = text::first_of(&kept, impact.retained.count);
         rest.push(format!(
             "Does not run again now, but uses the new content or data in its next run: {named}."
         ));
     }
-    rest.extend(lacks(consequences));
-    rest.extend(on_removed_nodes(consequences));
-    if consequences.lost.count == 0 && !has_removals(effects) {
+    rest.extend(lacks(impact));
+    rest.extend(on_removed_nodes(impact));
+    if impact.lost.count == 0 && !has_removals(effects) {
         rest.push("Nothing is removed.".into());
     }
     Said { grave: severe, rest }
 }
 
-/// The requested changes without consequences, because these depend on the current step states.
+/// The requested changes without impact, because these depend on the current step states.
 pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
@@ -394,8 +393,8 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
 
 /// The secrets that the change begins to use. The review's list of secrets has the others, and
 /// those no longer used.
-fn secrets(consequences: &Consequences) -> Vec<String> {
-    let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
+fn secrets(impact: &Impact) -> Vec<String> {
+    let used = impact.secrets.iter().filter(|secret| secret.is_new_to_runs());
     let used: Vec<&SecretChange> = used.collect();
     let listed = if used.len() > MAX_GROUPS + 1 { MAX_GROUPS } else { used.len() };
     let mut lines: Vec<String> =
@@ -410,9 +409,9 @@ fn secrets(consequences: &Consequences) -> Vec<String> {
 }
 
 /// Items of barclamp versions that the replacing versions lack.
-fn lacks(consequences: &Consequences) -> Vec<String> {
+fn lacks(impact: &Impact) -> Vec<String> {
     let mut lacking: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
-    for loss in &consequences.lost.first {
+    for loss in &impact.lost.first {
         if let Loss::Content { what, barclamp, deployment } = loss {
             lacking.entry((barclamp, deployment)).or_default().push(what.clone());
         }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::console::{CommentView, Discussion, SinceLook, ThreadView};
+use api::console::{ChangesSinceView, CommentView, Discussion, ThreadView};
 use api::live::{Live, Topic};
 use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
@@ -51,9 +51,9 @@ impl Control {
             let anchor = row.anchor.parse().unwrap_or(Anchor::Whole);
             ThreadView {
                 id: row.id,
-                submission: row.submission,
+                review: row.submission,
                 about: about(&present, &anchor),
-                stands: anchor.exists_in(&difference),
+                current: anchor.exists_in(&difference),
                 anchor,
                 comments: answers.remove(&row.id).unwrap_or_default(),
                 resolved: row
@@ -66,7 +66,7 @@ impl Control {
         let threads: Vec<ThreadView> =
             rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
         Ok(Discussion {
-            submission: id,
+            review: id,
             open: threads.iter().filter(|t| t.resolved.is_none()).count(),
             threads,
             may_write: may_write(voice, open).map_err(|no| no.to_string()),
@@ -242,7 +242,11 @@ impl Control {
     }
 
     /// The difference between this review and the one that the person viewed before.
-    pub async fn since_look(&self, actor: &Actor, id: ReviewId) -> Result<SinceLook, Problem> {
+    pub async fn since_look(
+        &self,
+        actor: &Actor,
+        id: ReviewId,
+    ) -> Result<ChangesSinceView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
@@ -253,8 +257,8 @@ impl Control {
                 |look| if look.submission < id { Some(look.submission) } else { look.before },
             );
         let Some(before) = before.filter(|before| *before < id) else {
-            return Ok(SinceLook {
-                submission: id,
+            return Ok(ChangesSinceView {
+                review: id,
                 before: None,
                 same_effect: false,
                 difference: Difference::default(),
@@ -286,8 +290,8 @@ impl Control {
         let contents =
             version_difference::changes(self, &compute, &difference, &pins, &present.catalog)
                 .await?;
-        Ok(SinceLook {
-            submission: id,
+        Ok(ChangesSinceView {
+            review: id,
             before: Some(before),
             same_effect: old.effects == row.effects && difference.policy.is_none(),
             noderoles: present.parents([&difference]),
@@ -433,13 +437,13 @@ async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
     let newest = newest.unwrap_or(case.row.id);
     let topics = [
         Topic::Reviews,
-        Topic::Submission(case.row.id),
-        Topic::Submission(newest),
+        Topic::Review(case.row.id),
+        Topic::Review(newest),
         Topic::Proposal(case.row.proposal),
     ];
     let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
-    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: newest })
+    intent::append_event_to_topics(on, &topics, &Live::Review { review: newest })
         .await
         .map_err(from_store)
 }

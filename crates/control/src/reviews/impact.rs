@@ -25,7 +25,7 @@ use std::sync::{Arc, RwLock};
 use api::Problem;
 use api::console::StepState as Shown;
 use engine::anneal::StepState;
-use engine::blueprint::consequences::{Consequences, below, consequences, kept, running};
+use engine::blueprint::impact::{Impact, below, impact, kept, running};
 use engine::blueprint::projection::StepChange;
 use engine::blueprint::{DocumentChange, change_hash};
 use engine::data::secret::KnownSecret;
@@ -333,29 +333,29 @@ impl Control {
         }
     }
 
-    /// The consequences of a submission: current ones while it can be committed unchanged,
+    /// The impact of a submission: current ones while it can be committed unchanged,
     /// otherwise those at its submission.
-    pub async fn consequences(&self, actor: &Actor, id: ReviewId) -> Result<Consequences, Problem> {
-        Ok(self.review(actor, id).await?.consequences)
+    pub async fn impact(&self, actor: &Actor, id: ReviewId) -> Result<Impact, Problem> {
+        Ok(self.review(actor, id).await?.impact)
     }
 
-    /// The consequences of a plan with the current step states.
+    /// The impact of a plan with the current step states.
     pub(crate) async fn current_impact(
         &self,
         on: &mut PgConnection,
         present: &Present,
         planned: &Planned,
         concerned: &[NoderoleId],
-    ) -> Result<Consequences, Problem> {
+    ) -> Result<Impact, Problem> {
         if concerned.len() > MAX_AFFECTED {
-            return Ok(consequences(&planned.from(present), None));
+            return Ok(impact(&planned.from(present), None));
         }
         let states = reading::step_states(on, concerned).await.map_err(from_store)?;
         let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
         let active: BTreeSet<StepId> =
             active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
         let progress = |step: StepId| active.contains(&step).then_some(StepState::Active);
-        Ok(consequences(&planned.from(present), Some(&progress)))
+        Ok(impact(&planned.from(present), Some(&progress)))
     }
 
     /// The reasons why the steps of a change would not start right after its commit, as text.

@@ -16,7 +16,8 @@ use api::Problem;
 use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::Cursor;
 use api::reviews::{
-    Fate, MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
+    MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter,
+    ReviewsWanted, Whose,
 };
 use engine::gate::access::Access;
 use engine::gate::standing::{ReviewAction, turn};
@@ -142,13 +143,13 @@ impl Control {
         &self,
         actor: &Actor,
         present: &Present,
-    ) -> Result<Waiting, Problem> {
+    ) -> Result<ReviewCount, Problem> {
         let mut connection = self.connection().await?;
         let mut rows = intent::open_review_facts(&mut connection, LOOKED as i64 + 1)
             .await
             .map_err(from_store)?;
         if rows.is_empty() {
-            return Ok(Waiting::default());
+            return Ok(ReviewCount::default());
         }
         let has_more = rows.len() > LOOKED;
         rows.truncate(LOOKED);
@@ -170,15 +171,15 @@ impl Control {
                 }
             }
             if count > MAX_COUNT {
-                return Ok(Waiting { count: MAX_COUNT, more: true });
+                return Ok(ReviewCount { count: MAX_COUNT, more: true });
             }
             if unknown.is_empty() || Instant::now() >= end {
-                return Ok(Waiting { count, more: has_more || !unknown.is_empty() });
+                return Ok(ReviewCount { count, more: has_more || !unknown.is_empty() });
             }
             unknown.truncate(MAX_COUNT + 1 - count);
             // An impact calculation that fails is logged; the next page requests it again.
             if unknown == asked {
-                return Ok(Waiting { count, more: true });
+                return Ok(ReviewCount { count, more: true });
             }
             self.plan_reviews(&ground, &unknown, end).await;
             asked = unknown;
@@ -202,11 +203,11 @@ impl Control {
         let present = self.present().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
-            became: match (query.whose, query.fate) {
-                (Whose::ForMe, _) | (_, Fate::Open) => Became::Open,
-                (_, Fate::Committed) => Became::Target,
-                (_, Fate::Discarded) => Became::Discarded,
-                (_, Fate::Any) => Became::Anything,
+            became: match (query.whose, query.state) {
+                (Whose::ForMe, _) | (_, ReviewStateFilter::Open) => Became::Open,
+                (_, ReviewStateFilter::Committed) => Became::Target,
+                (_, ReviewStateFilter::Discarded) => Became::Discarded,
+                (_, ReviewStateFilter::Any) => Became::Anything,
             },
             author: (query.whose == Whose::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
@@ -292,7 +293,7 @@ impl Control {
                 version: row.proposal.version,
                 authors: row.authors,
                 edits: row.edits,
-                submission: row.submission,
+                review: row.submission,
             })
         };
         let next = rows
@@ -313,7 +314,7 @@ fn summary(
 ) -> Result<ReviewSummary, Problem> {
     let replaced = state == ReviewState::Replaced;
     Ok(ReviewSummary {
-        submission: line.id,
+        review: line.id,
         title: line.title,
         deployment: DeploymentName::parse(&line.deployment).map_err(|_| Problem::internal())?,
         node: line.node.map(|(_, fqdn)| fqdn),

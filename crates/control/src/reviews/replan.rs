@@ -301,8 +301,8 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
     intent::append_audit(on, None, "review.replan", &replan.before.to_string(), &detail)
         .await
         .map_err(from_store)?;
-    let topics = [Topic::Reviews, Topic::Submission(replan.before)];
-    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: replan.before })
+    let topics = [Topic::Reviews, Topic::Review(replan.before)];
+    intent::append_event_to_topics(on, &topics, &Live::Review { review: replan.before })
         .await
         .map_err(from_store)
 }
@@ -329,7 +329,7 @@ async fn in_words(
     Ok(Replanned {
         before: row.before,
         after: row.after,
-        target: row.target,
+        blueprint: row.target,
         moved: row.moved,
         dropped: dropped
             .into_iter()

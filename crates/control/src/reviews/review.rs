@@ -174,7 +174,7 @@ impl Control {
             None => base.values().max().copied().unwrap_or(BlueprintNumber(0)),
         };
         Ok(ReviewView {
-            submission: id,
+            review: id,
             proposal: case.row.proposal,
             version: case.row.version,
             title: case.row.title.clone(),
@@ -184,32 +184,32 @@ impl Control {
             change_hash: case.row.change.to_string(),
             effects_hash: case.row.effects.to_string(),
             parent,
-            target: case.row.target,
+            blueprint: case.row.target,
             at: at(case.row.at),
             authors: case.authors.iter().map(|a| a.name.clone()).collect(),
             // If the number is unknown, any line may be severe.
-            grave: summary.grave.unwrap_or(summary.lines.len()),
-            asked: summary.asked,
+            always_shown: summary.grave.unwrap_or(summary.lines.len()),
+            requested: summary.asked,
             summary: summary.lines,
             risks: review_risks(&case.row).into_iter().collect(),
             contents,
             pins,
-            deceiving,
+            hidden_characters: deceiving,
             noderoles,
             difference,
             more: 0,
             next: None,
-            brought: summary.brought,
+            required_by: summary.brought,
             deployments: summary.deployments,
-            left_out: summary.left_out,
+            not_restored: summary.left_out,
             clashes: summary.clashes,
             waves: summary.waves,
-            consequences: impact.unwrap_or(summary.consequences),
+            impact: impact.unwrap_or(summary.impact),
             checks: weighed
                 .filter(|_| fresh)
                 .map_or(summary.findings, |weighed| weighed.findings.clone()),
-            fresh,
-            waits,
+            current: fresh,
+            pending_reasons: waits,
             verdicts: verdict_views(&case, actor.person),
             signature_needed: case.facts.signing.is_some(),
             may_sign: actor.token.is_none() && !may_sign.is_empty(),
@@ -221,8 +221,8 @@ impl Control {
                 true => Some(confirmation_name(&present, &case)?),
                 false => None,
             },
-            came_from,
-            became,
+            replaces: came_from,
+            replaced_by: became,
         })
     }
 
@@ -364,8 +364,8 @@ impl Control {
 }
 
 pub(crate) async fn tell(on: &mut PgConnection, id: ReviewId) -> Result<(), Problem> {
-    let topics = [Topic::Reviews, Topic::Submission(id)];
-    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: id })
+    let topics = [Topic::Reviews, Topic::Review(id)];
+    intent::append_event_to_topics(on, &topics, &Live::Review { review: id })
         .await
         .map_err(from_store)
 }
@@ -406,7 +406,7 @@ pub(crate) fn may_commit(
     gate: &GateResult,
 ) -> Result<(), String> {
     if let Some(target) = case.row.target {
-        return Err(format!("This review is already committed, as target {target}."));
+        return Err(format!("This review is already committed, as blueprint {target}."));
     }
     if !commits(actor, places) {
         let has_some = [Permission::Operator, Permission::Reviewer]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{ClashView, LeftOut, WaveView};
+use api::console::{ClashView, NotRestored, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use api::{Problem, limits};
-use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
-use engine::blueprint::text::Place;
+use engine::blueprint::impact::{self, Impact, Wave, WaveGroup};
+use engine::blueprint::text::NamedNoderole;
 use engine::blueprint::{Difference, change_hash};
 use engine::ids::{
     BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId,
@@ -110,7 +110,7 @@ impl Control {
         authors.insert(asked.by);
         summary.left_out = left_out(on, row.id).await?;
         summary.findings =
-            lint::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
+            lint::findings(present, planned, &summary.impact, ground.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
@@ -151,8 +151,8 @@ impl Control {
             .await
             .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;
-        let topics = [Topic::Reviews, Topic::Submission(id)];
-        intent::append_event_to_topics(on, &topics, &Live::Submission { submission: id })
+        let topics = [Topic::Reviews, Topic::Review(id)];
+        intent::append_event_to_topics(on, &topics, &Live::Review { review: id })
             .await
             .map_err(from_store)?;
         Ok(id)
@@ -203,22 +203,22 @@ pub(crate) struct Summary {
     /// How many of the first lines are severe. `None` in old submissions.
     #[serde(default)]
     pub grave: Option<usize>,
-    /// The subset of `lines` that describes the edits, without their consequences.
+    /// The subset of `lines` that describes the edits, without their impact.
     #[serde(default)]
     pub asked: Vec<String>,
     pub waves: Vec<WaveView>,
     #[serde(default)]
-    pub consequences: Consequences,
+    pub impact: Impact,
     #[serde(default)]
     pub findings: Vec<engine::lint::Finding>,
     pub brought: BTreeMap<NoderoleId, String>,
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
     /// Parents of changed noderoles that the difference itself does not contain.
     #[serde(default)]
-    pub noderoles: BTreeMap<NoderoleId, Place>,
+    pub noderoles: BTreeMap<NoderoleId, NamedNoderole>,
     /// Parts of the restored state that the proposal leaves out.
     #[serde(default)]
-    pub left_out: Option<LeftOut>,
+    pub left_out: Option<NotRestored>,
     /// Edits of one author that override another author's.
     #[serde(default)]
     pub clashes: Vec<ClashView>,
@@ -257,16 +257,16 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     let names = Names::of(present, edits.iter().map(|e| &e.edit));
     let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
-    let consequences = consequences::consequences(&planned.from(present), None);
-    let said = summary::all(&names, &planned.effects, &consequences);
+    let impact = impact::impact(&planned.from(present), None);
+    let said = summary::all(&names, &planned.effects, &impact);
     let asked = summary::asked(&names, &planned.effects);
     Summary {
         short: said.short(&asked),
         grave: Some(said.severe_count()),
         lines: said.bounded(),
         asked: asked.bounded(),
-        waves: waves(&consequences),
-        consequences,
+        waves: waves(&impact),
+        impact,
         findings: Vec::new(),
         left_out: None,
         clashes: clash_views(present, &names, rows, planned),
@@ -277,7 +277,7 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
 }
 
 /// Parents of changed noderoles that the difference itself does not contain.
-fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, Place> {
+fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, NamedNoderole> {
     let mut named = present.parents([difference]);
     for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
         named.remove(&noderole.id);
@@ -286,12 +286,12 @@ fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, P
 }
 
 /// The waves as text.
-fn waves(consequences: &Consequences) -> Vec<WaveView> {
+fn waves(impact: &Impact) -> Vec<WaveView> {
     let item = |group: &WaveGroup| {
         let suffix = match group.at_once {
             Some(1) => ", one at a time".to_owned(),
             Some(n) => format!(", {n} at a time"),
-            None if group.instant => ", immediate".to_owned(),
+            None if group.immediate => ", immediate".to_owned(),
             None => String::new(),
         };
         let step = match group.action.is_run() {
@@ -306,7 +306,7 @@ fn waves(consequences: &Consequences) -> Vec<WaveView> {
     let view = |wave: &Wave| WaveView {
         number: wave.number,
         items: wave.groups.iter().map(item).collect(),
-        noderoles: wave.runs + wave.instants,
+        noderoles: wave.runs + wave.immediate,
     };
-    consequences.waves.iter().map(view).collect()
+    impact.waves.iter().map(view).collect()
 }

@@ -1,13 +1,13 @@
-//! Tracks which changes of a review each person has viewed. [`engine::blueprint::opened`] defines
+//! Tracks which changes of a review each person has viewed. [`engine::blueprint::viewed`] defines
 //! what a mark refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::Opened;
+use api::console::ViewedChanges;
 use engine::Hash;
 use engine::blueprint::Anchor;
-use engine::blueprint::opened::contents;
+use engine::blueprint::viewed::contents;
 use engine::ids::{ProposalId, ReviewId};
 use sqlx::PgConnection;
 use store::intent::{self, MAX_OPENED};
@@ -19,7 +19,7 @@ use crate::{Control, done};
 
 impl Control {
     /// The changes of a review that this person has viewed.
-    pub async fn opened(&self, actor: &Actor, id: ReviewId) -> Result<Opened, Problem> {
+    pub async fn opened(&self, actor: &Actor, id: ReviewId) -> Result<ViewedChanges, Problem> {
         actor.require(Permission::Viewer)?;
         let changes = changes(self, actor, id).await?;
         let mut connection = self.connection().await?;
@@ -32,7 +32,7 @@ impl Control {
         actor: &Actor,
         id: ReviewId,
         anchors: Vec<Anchor>,
-    ) -> Result<Opened, Problem> {
+    ) -> Result<ViewedChanges, Problem> {
         actor.require(Permission::Viewer)?;
         // Only a person can view a change, so tokens are refused.
         actor.require_in_person()?;
@@ -72,12 +72,12 @@ async fn opened(
     on: &mut PgConnection,
     actor: &Actor,
     changes: &ReviewChanges,
-) -> Result<Opened, Problem> {
+) -> Result<ViewedChanges, Problem> {
     let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
-    let mut viewed = Opened { all: changes.contents.len(), ..Opened::default() };
+    let mut viewed = ViewedChanges { all: changes.contents.len(), ..ViewedChanges::default() };
     for (anchor, content) in marks {
         match changes.contents.get(&anchor) {
-            Some(current) if *current == content => viewed.opened.insert(anchor),
+            Some(current) if *current == content => viewed.viewed.insert(anchor),
             Some(_) => viewed.outdated.insert(anchor),
             None => false,
         };

@@ -312,8 +312,8 @@ impl Control {
         .map_err(from_store)?;
         intent::append_event_to_topics(
             &mut transaction,
-            &[Topic::Targets],
-            &Live::Target { target: number },
+            &[Topic::Blueprints],
+            &Live::Blueprint { blueprint: number },
         )
         .await
         .map_err(from_store)?;

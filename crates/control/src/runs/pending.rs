@@ -9,7 +9,7 @@ use api::Problem;
 use api::console::{NoderoleRef, StepState};
 use api::listing::{Cursor, Key};
 use api::waiting::{
-    Freeing, PAGE, STEPS_PER_REASON, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted,
+    PAGE, PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver, STEPS_PER_REASON,
 };
 use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
@@ -44,8 +44,8 @@ impl Control {
     pub async fn waiting(
         &self,
         actor: &Actor,
-        wanted: &WaitingWanted,
-    ) -> Result<WaitingPage, Problem> {
+        wanted: &PendingWanted,
+    ) -> Result<PendingPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let filter = parse_filter(&present, wanted)?;
@@ -63,13 +63,13 @@ impl Control {
         let shown: Vec<&WaitingRow> = found.rows.iter().filter(told).collect();
         let facts = facts(&mut transaction, &present, &shown).await?;
         done(transaction).await?;
-        let mut groups: BTreeMap<Wait, WaitingGroup> = BTreeMap::new();
+        let mut groups: BTreeMap<Wait, PendingGroup> = BTreeMap::new();
         for row in &found.rows {
             let wait: Wait = row.wait.parse().map_err(corrupt)?;
-            let group = groups.entry(wait).or_insert_with(|| WaitingGroup {
+            let group = groups.entry(wait).or_insert_with(|| PendingGroup {
                 reason: wait,
                 heading: wait.heading().to_owned(),
-                frees: wait.frees().to_owned(),
+                resolution: wait.frees().to_owned(),
                 count: filter.after.is_none().then_some(row.total),
                 more: row.more,
                 steps: Vec::new(),
@@ -82,11 +82,11 @@ impl Control {
             [Key::Number(micros(since)), Key::Text(step.to_string())]
         };
         let next = found.next.map(|last| Cursor::behind(wanted.sort, &place(last)));
-        Ok(WaitingPage { groups: groups.into_values().collect(), next })
+        Ok(PendingPage { groups: groups.into_values().collect(), next })
     }
 }
 
-fn parse_filter(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter, Problem> {
+fn parse_filter(present: &Present, wanted: &PendingWanted) -> Result<WaitingFilter, Problem> {
     let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
     let node = Some(wanted.node.trim()).filter(|name| !name.is_empty());
     let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
@@ -190,14 +190,14 @@ fn blocking_steps(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<St
 }
 
 impl Facts<'_> {
-    fn step(&self, row: &WaitingRow, wait: Wait) -> Result<WaitingStep, Problem> {
+    fn step(&self, row: &WaitingRow, wait: Wait) -> Result<PendingStep, Problem> {
         let (says, freed_by) = match row.state.as_str() {
             "todo" => self.todo(row)?,
             "blocked" => self.blocked(row, wait)?,
             "transition" => self.attempt(row, wait),
             _ => failed(row),
         };
-        Ok(WaitingStep {
+        Ok(PendingStep {
             noderole: NoderoleId(row.noderole),
             role: RoleName::parse(&row.role).map_err(corrupt)?,
             action: ActionName::parse(&row.action).map_err(corrupt)?,
@@ -206,12 +206,12 @@ impl Facts<'_> {
             deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
             state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
             since: at(row.since),
-            says,
-            freed_by,
+            reasons: says,
+            resolved_by: freed_by,
         })
     }
 
-    fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+    fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
         let step = StepId(row.step);
         let mut reasons = why_not(&self.view, DEFAULT_LIMITS, step);
         reasons.sort_by_key(Reason::wait);
@@ -226,13 +226,13 @@ impl Facts<'_> {
         for reason in &reasons {
             match reason {
                 Reason::Held { deployment, .. } => {
-                    freed_by.push(Freeing::Deployment { name: deployment.clone() })
+                    freed_by.push(Resolver::Deployment { name: deployment.clone() })
                 }
                 Reason::NodeDead { .. }
                 | Reason::NodeAlive { .. }
                 | Reason::NotJoined { .. }
                 | Reason::Unavailable { .. } => {
-                    freed_by.push(Freeing::Node { fqdn: row.fqdn.clone() })
+                    freed_by.push(Resolver::Node { fqdn: row.fqdn.clone() })
                 }
                 other => {
                     for place in blocking_steps(&self.view, step, other)
@@ -258,8 +258,8 @@ impl Facts<'_> {
         role: &str,
         fqdn: &str,
         state: &str,
-    ) -> Result<Freeing, Problem> {
-        Ok(Freeing::Step {
+    ) -> Result<Resolver, Problem> {
+        Ok(Resolver::Step {
             noderole: NoderoleRef {
                 id: NoderoleId(noderole),
                 role: RoleName::parse(role).map_err(corrupt)?,
@@ -273,7 +273,7 @@ impl Facts<'_> {
         &self,
         row: &WaitingRow,
         wait: Wait,
-    ) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+    ) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
         let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
         let open = above.iter().map(|row| row.open).max().unwrap_or(0);
         let parents = usize::try_from(open).unwrap_or(0);
@@ -298,7 +298,7 @@ impl Facts<'_> {
         Ok((says, freed_by.collect::<Result<_, _>>()?))
     }
 
-    fn attempt(&self, row: &WaitingRow, wait: Wait) -> (Vec<String>, Vec<Freeing>) {
+    fn attempt(&self, row: &WaitingRow, wait: Wait) -> (Vec<String>, Vec<Resolver>) {
         let Some(run) = row.run else {
             let says = "The step is in TRANSITION without an open run. Report this error with the \
                         server's log.";
@@ -315,11 +315,11 @@ impl Facts<'_> {
             (Wait::NoWorker, _) => format!("Run {run} is queued, but no worker is running."),
             _ => format!("Run {run} waits for a worker with a free slot."),
         };
-        (vec![says], vec![Freeing::Run { run: RunId(run) }])
+        (vec![says], vec![Resolver::Run { run: RunId(run) }])
     }
 }
 
-fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Freeing>) {
+fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Resolver>) {
     let mut says = vec![row.error.clone().unwrap_or_else(|| "The step failed.".to_owned())];
     if row.retries > 0 && row.failures > row.retries {
         says.push(format!(
@@ -327,5 +327,5 @@ fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Freeing>) {
             row.failures, row.retries
         ));
     }
-    (says, row.last_run.map(|run| Freeing::Run { run: RunId(run) }).into_iter().collect())
+    (says, row.last_run.map(|run| Resolver::Run { run: RunId(run) }).into_iter().collect())
 }

@@ -236,7 +236,7 @@ async fn role_becoming_destructive_is_a_risk() {
     let turned = vec![uses(turning("2", "destructive")).await];
     let honest = house.submit(&house.ada, "web", turned).await;
     let review = house.control.review(&house.bo, honest).await.unwrap();
-    assert!(review.consequences.waves.is_empty(), "nothing runs: {review:?}");
+    assert!(review.impact.waves.is_empty(), "nothing runs: {review:?}");
     assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
     house.approve(&house.bo, honest).await;
     assert_eq!(

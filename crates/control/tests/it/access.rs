@@ -2,7 +2,7 @@
 //! teams.
 
 use api::Problem;
-use api::people::{AccountKind, Grant, LinkMade, Password, PasswordWish, PersonWish};
+use api::people::{AccountKind, Grant, OneTimeLink, Password, PasswordRequest, PersonRequest};
 use control::people::{Actor, ClientInfo};
 use engine::gate::{Rule, VerdictKind};
 use engine::ids::ReviewId;
@@ -25,7 +25,7 @@ impl House {
     }
 
     /// The session that a link starts, before a password is set.
-    async fn first_visit(&self, link: &LinkMade) -> Actor {
+    async fn first_visit(&self, link: &OneTimeLink) -> Actor {
         let token =
             link.link.strip_prefix("/sign-in#token=").expect("the token is in the fragment");
         let begun = self.people.sign_in(token, &ClientInfo::default(), None).await.unwrap();
@@ -33,14 +33,14 @@ impl House {
     }
 
     async fn with_password(&self, first: &Actor) -> Actor {
-        let wish = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+        let wish = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
         let session = self.people.set_password(first, &wish).await.unwrap();
         self.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
     }
 
     async fn added(&self, by: &Actor, name: &str, permission: &str) -> Actor {
         let grants = vec![Grant { permission: permission.into(), deployment: None }];
-        let wish = PersonWish { name: name.into(), kind: AccountKind::Human, grants };
+        let wish = PersonRequest { name: name.into(), kind: AccountKind::Human, grants };
         let made = self.people.add(by, &wish).await.unwrap();
         self.with_password(&self.first_visit(&made.link.unwrap()).await).await
     }

@@ -1,6 +1,6 @@
 //! Invalid input is refused with the value, its field and a solution, and leaves no trace.
 
-use api::console::NodeWish;
+use api::console::NodeRequest;
 use api::listing::{Cursor, NodesWanted, RunsWanted};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -241,7 +241,7 @@ async fn data_folder_is_rejected_as_root() {
     let control = house.control.clone().with_data_folder(std::path::Path::new("/srv/gantry-data"));
     for folder in ["/srv/gantry-data", "/srv/gantry-data/postgres"] {
         let problem = control
-            .add_node(&house.ada, NodeWish::named("web-1.rack.example.com", folder))
+            .add_node(&house.ada, NodeRequest::named("web-1.rack.example.com", folder))
             .await
             .unwrap_err();
         assert!(
@@ -252,7 +252,7 @@ async fn data_folder_is_rejected_as_root() {
     control
         .add_node(
             &house.ada,
-            NodeWish::named("web-1.rack.example.com", "/srv/gantry-data/nodes/web-1"),
+            NodeRequest::named("web-1.rack.example.com", "/srv/gantry-data/nodes/web-1"),
         )
         .await
         .unwrap();
@@ -272,21 +272,21 @@ async fn invalid_node_names_and_folders_are_rejected() {
         ("web-1.rack.example.com", "/srv/../etc", "absolute path"),
     ] {
         let problem =
-            house.control.add_node(&house.ada, NodeWish::named(name, folder)).await.unwrap_err();
+            house.control.add_node(&house.ada, NodeRequest::named(name, folder)).await.unwrap_err();
         assert!(problem.detail.contains(part), "{name} {folder}: {problem:?}");
     }
     assert_eq!(house.traces().await, before);
     for folder in ["/srv/nodes/n1", "/srv/nodes", "/srv/nodes/n1/inner"] {
         let problem = house
             .control
-            .add_node(&house.ada, NodeWish::named("n8.house.example.com", folder))
+            .add_node(&house.ada, NodeRequest::named("n8.house.example.com", folder))
             .await
             .unwrap_err();
         assert_eq!(problem.code, "root_taken", "{folder}");
     }
     house
         .control
-        .add_node(&house.ada, NodeWish::named(" n9.house.example.com ", "/srv/nodes/n9"))
+        .add_node(&house.ada, NodeRequest::named(" n9.house.example.com ", "/srv/nodes/n9"))
         .await
         .unwrap();
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use api::Problem;
-use api::console::{GraphWish, Point};
+use api::console::{GraphOptions, Point};
 use api::listing::NodesWanted;
 use control::{Control, Lost};
 use engine::blueprint::Anchor;
@@ -88,11 +88,11 @@ async fn look(house: &House) {
     // These load an old target and parse its documents on the blocking thread, too.
     waits!(
         "compare",
-        control.compare(ada, Point::Target(BlueprintNumber(1)), Point::Target(then), None)
+        control.compare(ada, Point::Number(BlueprintNumber(1)), Point::Number(then), None)
     );
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
-    let wish = GraphWish { target: Some(then), ..GraphWish::default() };
+    let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
     waits!("graph", control.graph(ada, "web", &wish, Lost::Note));
 }
 
@@ -154,7 +154,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
         Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
     let (store, control) = narrow(&house, Duration::from_secs(4));
     let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
-    let wish = GraphWish { target: Some(then), ..GraphWish::default() };
+    let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
     let (app, key) = (role("app"), NoderoleKey::first(role("app")));
     let anchor = Anchor::Node(n2);
     tokio::join!(
@@ -177,7 +177,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
         leaves_it(
             store,
             "compare",
-            control.compare(ada, Point::Target(BlueprintNumber(1)), Point::Target(then), None)
+            control.compare(ada, Point::Number(BlueprintNumber(1)), Point::Number(then), None)
         ),
         leaves_it(store, "restore", control.restore(ada, "web", then, false)),
         leaves_it(store, "edit", control.edit(ada, proposal.id, proposal.version, vec![data])),
@@ -233,7 +233,7 @@ async fn plain_reads_need_no_permit() {
     assert_eq!(now, house.id("web").await);
     let page = control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
     let n1 = page.nodes.iter().find(|node| node.fqdn.starts_with("n1.")).unwrap();
-    assert!(!n1.record, "it sees what target {target} brought");
+    assert!(!n1.record, "it sees what blueprint {target} brought");
 }
 
 /// Searches the source code: functions that wait for a permit take no connection, and never wait

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{GraphView, GraphWish, Point, TargetKind};
-use api::listing::{BlueprintSort, Cursor, Order, TargetsWanted};
+use api::console::{BlueprintKind, GraphOptions, GraphView, Point};
+use api::listing::{BlueprintSort, BlueprintsWanted, Cursor, Order};
 use control::Lost;
 use engine::Hash;
 use engine::blueprint::difference::Mark;
@@ -16,13 +16,13 @@ use uuid::Uuid;
 use crate::house::{House, role};
 
 /// The history of a deployment or of all, from the start or from a cursor.
-fn of_line(deployment: &str, before: Option<&str>) -> TargetsWanted {
+fn of_line(deployment: &str, before: Option<&str>) -> BlueprintsWanted {
     let before = before.map(|place| Cursor::from(place.to_owned()));
-    TargetsWanted { deployment: deployment.into(), before, ..TargetsWanted::default() }
+    BlueprintsWanted { deployment: deployment.into(), before, ..BlueprintsWanted::default() }
 }
 
 fn target(n: i64) -> Point {
-    Point::Target(BlueprintNumber(n))
+    Point::Number(BlueprintNumber(n))
 }
 
 #[tokio::test]
@@ -30,28 +30,28 @@ async fn target_history_names_authors_and_reasons() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
-    let page = house.control.targets(&house.ada, &TargetsWanted::default()).await.unwrap();
+    let page = house.control.targets(&house.ada, &BlueprintsWanted::default()).await.unwrap();
     let told: Vec<_> = page
-        .targets
+        .blueprints
         .iter()
         .map(|t| (t.number.0, t.kind, t.title.as_str(), t.by.as_deref(), t.deployment.as_deref()))
         .collect();
     assert_eq!(
         told,
         [
-            (3, TargetKind::Switch, "Execution off: a storm", Some("ada"), None),
-            (2, TargetKind::Change, "a change", Some("ada"), Some("web")),
-            (1, TargetKind::Genesis, "Genesis", None, None),
+            (3, BlueprintKind::Switch, "Execution off: a storm", Some("ada"), None),
+            (2, BlueprintKind::Change, "a change", Some("ada"), Some("web")),
+            (1, BlueprintKind::Genesis, "Genesis", None, None),
         ]
     );
-    assert_eq!(page.targets[0].root, page.targets[1].root, "a switch changes no intent");
+    assert_eq!(page.blueprints[0].root, page.blueprints[1].root, "a switch changes no intent");
     assert_eq!((page.next, page.head), (None, BlueprintNumber(3)));
     assert_eq!(
-        (page.targets[1].authors.as_slice(), page.targets[1].approved_by.as_slice()),
+        (page.blueprints[1].authors.as_slice(), page.blueprints[1].approved_by.as_slice()),
         (&["ada".to_owned()][..], &["bo".to_owned()][..])
     );
     let older = house.control.targets(&house.ada, &of_line("", Some("2"))).await.unwrap();
-    assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1]);
+    assert_eq!(older.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test]
@@ -60,28 +60,37 @@ async fn target_pages_are_contiguous() {
     for n in 0..54 {
         house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
     }
-    let first = house.control.targets(&house.ada, &TargetsWanted::default()).await.unwrap();
-    assert_eq!((first.targets.len(), first.next.clone()), (50, Some(Cursor::from("6".to_owned()))));
+    let first = house.control.targets(&house.ada, &BlueprintsWanted::default()).await.unwrap();
+    assert_eq!(
+        (first.blueprints.len(), first.next.clone()),
+        (50, Some(Cursor::from("6".to_owned())))
+    );
     let second = house
         .control
-        .targets(&house.ada, &TargetsWanted { before: first.next, ..TargetsWanted::default() })
+        .targets(
+            &house.ada,
+            &BlueprintsWanted { before: first.next, ..BlueprintsWanted::default() },
+        )
         .await
         .unwrap();
-    assert_eq!(second.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
+    assert_eq!(second.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
     assert_eq!(second.next, None);
     let sort = Order::ascending(BlueprintSort::Number);
     let oldest = house
         .control
-        .targets(&house.ada, &TargetsWanted { sort, ..TargetsWanted::default() })
+        .targets(&house.ada, &BlueprintsWanted { sort, ..BlueprintsWanted::default() })
         .await
         .unwrap();
     assert_eq!(
-        (oldest.targets[0].number, oldest.targets[49].number),
+        (oldest.blueprints[0].number, oldest.blueprints[49].number),
         (BlueprintNumber(1), BlueprintNumber(50))
     );
-    let rest = TargetsWanted { sort, before: oldest.next, ..TargetsWanted::default() };
+    let rest = BlueprintsWanted { sort, before: oldest.next, ..BlueprintsWanted::default() };
     let rest = house.control.targets(&house.ada, &rest).await.unwrap();
-    assert_eq!(rest.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [51, 52, 53, 54, 55]);
+    assert_eq!(
+        rest.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(),
+        [51, 52, 53, 54, 55]
+    );
     assert_eq!(
         house.control.targets(&house.ada, &of_line("", Some("x"))).await.unwrap_err().status,
         400
@@ -108,16 +117,16 @@ async fn comparison_works_in_both_directions() {
         text.contains(" for web, waits for runtime\n") && text.contains("    /port: added 1\n"),
         "{text}"
     );
-    assert_eq!((forth.consequences.starts.count, forth.consequences.waves.len()), (3, 3));
+    assert_eq!((forth.impact.starts.count, forth.impact.waves.len()), (3, 3));
     let back = house.control.compare(&house.cy, target(3), target(1), None).await.unwrap();
     assert_eq!(back.difference.clone().mirrored(), forth.difference);
-    assert_eq!(back.consequences.lost.count, 3, "the node’s intent, a role of web’s, and a value");
+    assert_eq!(back.impact.lost.count, 3, "the node’s intent, a role of web’s, and a value");
 
     let root: Hash = forth.to.root.clone().unwrap().parse().unwrap();
     let same = house.control.compare(&house.cy, Point::Root(root), target(3), None).await.unwrap();
     assert!(same.difference.is_empty() && same.text().contains("No differences."));
     for (from, to, part) in [
-        (target(9), target(1), "Target 9 does not exist. Use a number from 1 to 3."),
+        (target(9), target(1), "Blueprint 9 does not exist. Use a number from 1 to 3."),
         (target(1), Point::Root(Hash::of_bytes(b"x")), "No blueprint has the root"),
     ] {
         let refused = house.control.compare(&house.cy, from, to, None).await.unwrap_err();
@@ -182,7 +191,7 @@ async fn review_difference_shows_names() {
     let edits = vec![house.bind("web", 2, "app").await];
     let id = house.submit(&house.ada, "web", edits).await;
     let text = house.control.review_difference(&house.bo, id).await.unwrap().text();
-    assert!(text.starts_with(&format!("from target 2\nto   review {id}\n\n")), "{text}");
+    assert!(text.starts_with(&format!("from blueprint 2\nto   review {id}\n\n")), "{text}");
     assert!(text.contains("for web, waits for runtime on n1.house.example.com\n"), "{text}");
     assert!(!text.contains("noderole ") && !text.contains("deployment 0"), "{text}");
 }
@@ -197,12 +206,12 @@ async fn deployment_has_its_own_history_and_differences() {
     house.bound("web", 3, "wipe").await;
     let line = async |name: &str| {
         let page = house.control.targets(&house.cy, &of_line(name, None)).await.unwrap();
-        page.targets.iter().map(|t| t.number.0).collect::<Vec<_>>()
+        page.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>()
     };
     assert_eq!(line("web").await, [6, 2, 1]);
     assert_eq!(line("edge").await, [3, 1]);
     let older = house.control.targets(&house.cy, &of_line("web", Some("6"))).await.unwrap();
-    assert_eq!(older.targets.iter().map(|t| t.number.0).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(older.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(), [2, 1]);
 
     let web = house.control.compare(&house.cy, target(1), target(6), Some("web")).await.unwrap();
     let text = web.text();
@@ -211,7 +220,7 @@ async fn deployment_has_its_own_history_and_differences() {
         "{text}"
     );
     assert!(text.ends_with("2 more documents differ.\n"), "{text}");
-    assert_eq!((web.more, web.consequences.starts.count), (2, 4), "edge and its node");
+    assert_eq!((web.more, web.impact.starts.count), (2, 4), "edge and its node");
     let unknown =
         house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
     assert!(unknown.status == 404 && unknown.detail.contains("web"), "{unknown:?}");
@@ -235,9 +244,9 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let (control, cy) = (&house.control, &house.cy);
 
     let line = control.targets(cy, &of_line("web", None)).await.unwrap();
-    assert_eq!((line.targets[0].number, line.removed_in), (last, Some(last)));
+    assert_eq!((line.blueprints[0].number, line.removed_in), (last, Some(last)));
     let gone = control.compare(cy, target(2), target(4), Some("web")).await.unwrap();
-    let note = "Only target 2 has deployment web. It does not exist in target 4.";
+    let note = "Only blueprint 2 has deployment web. It does not exist in blueprint 4.";
     assert_eq!(
         (gone.note.as_deref(), gone.deployment.as_ref().map(|name| name.as_str())),
         (Some(note), Some("web"))
@@ -252,11 +261,12 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let both = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
     assert_eq!((both.note, both.difference.nodes.len()), (None, 1));
     let neither = control.compare(cy, target(4), target(4), Some("web")).await.unwrap_err();
-    let said = "Neither target 4 nor target 4 has the deployment web. Target 4 removed it.";
+    let said =
+        "Neither blueprint 4 nor blueprint 4 has the deployment web. Blueprint 4 removed it.";
     assert_eq!((neither.status, neither.detail.as_str()), (404, said));
 
     let drawn = async |name: &str, at: Option<i64>| {
-        let wish = GraphWish { target: at.map(BlueprintNumber), ..GraphWish::default() };
+        let wish = GraphOptions { blueprint: at.map(BlueprintNumber), ..GraphOptions::default() };
         control.graph(cy, name, &wish, Lost::Note).await
     };
     let roles = |view: &GraphView| {
@@ -264,24 +274,25 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     };
     let graph = drawn("web", Some(2)).await.unwrap();
     assert_eq!(
-        (graph.target, roles(&graph)),
+        (graph.blueprint, roles(&graph)),
         (Some(then), vec!["app".into(), "base".into(), "runtime".into()])
     );
     assert!(
-        graph.vertices.iter().all(|vertex| vertex.looks.is_empty()),
+        graph.vertices.iter().all(|vertex| vertex.appearances.is_empty()),
         "how far they are now says nothing of then"
     );
-    let said = "This is deployment web at target 2, without step states. Target 4 removed it.";
+    let said =
+        "This is deployment web at blueprint 2, without step states. Blueprint 4 removed it.";
     assert_eq!(graph.cut.as_deref(), Some(said));
     let graph = drawn("web", None).await.unwrap();
     assert_eq!(
-        (graph.target, graph.vertices.len()),
+        (graph.blueprint, graph.vertices.len()),
         (Some(BlueprintNumber(3)), 0),
         "as it was last"
     );
     for (at, said) in [
-        (4, "Target 4 does not have the deployment web. Target 4 removed it."),
-        (9, "Target 9 does not exist. Use a number from 1 to 4."),
+        (4, "Blueprint 4 does not have the deployment web. Blueprint 4 removed it."),
+        (9, "Blueprint 9 does not exist. Use a number from 1 to 4."),
     ] {
         let refused = drawn("web", Some(at)).await.unwrap_err();
         assert_eq!((refused.status, refused.detail.as_str()), (404, said));
@@ -300,17 +311,17 @@ async fn removed_deployment_can_be_compared_and_drawn() {
         parent: system,
     };
     pass("system", vec![create]).await;
-    assert_eq!(control.targets(cy, &of_line("web", None)).await.unwrap().targets.len(), 1);
+    assert_eq!(control.targets(cy, &of_line("web", None)).await.unwrap().blueprints.len(), 1);
     let old = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
     assert_eq!(old.difference.nodes.len(), 1, "what was called so then");
     assert_eq!(drawn("web", Some(2)).await.unwrap().vertices.len(), 3);
-    assert_eq!(drawn("web", None).await.unwrap().target, None);
+    assert_eq!(drawn("web", None).await.unwrap().blueprint, None);
     for (from, to, then, now) in
         [(2, 5, Mark::Removed, Mark::Added), (5, 2, Mark::Added, Mark::Removed)]
     {
         let others = control.compare(cy, target(from), target(to), Some("web")).await.unwrap();
         let note = format!(
-            "Deployment web at target {from} is not the same deployment as web at target {to}."
+            "Deployment web at blueprint {from} is not the same deployment as web at blueprint {to}."
         );
         assert_eq!(others.note, Some(note));
         assert_eq!(others.deployment.as_ref().map(|name| name.as_str()), Some("web"));

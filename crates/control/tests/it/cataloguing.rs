@@ -40,7 +40,7 @@ async fn missing_items_are_shown_before_version_is_used() {
         .map(|v| {
             (
                 v.version.as_str(),
-                v.before.as_deref(),
+                v.previous.as_deref(),
                 v.disappeared.as_slice(),
                 v.by.as_deref(),
                 v.used_by.len(),
@@ -62,8 +62,11 @@ async fn missing_items_are_shown_before_version_is_used() {
     );
     house.control.propose(&house.ada, house.id("web").await).await.unwrap();
     let board = house.board("web").await;
-    let offered: Vec<_> =
-        board.versions.iter().map(|v| (v.version.as_str(), v.using, v.lacks.as_slice())).collect();
+    let offered: Vec<_> = board
+        .versions
+        .iter()
+        .map(|v| (v.version.as_str(), v.in_use, v.missing.as_slice()))
+        .collect();
     assert_eq!(
         offered,
         [("3", false, &lonely[..]), ("2", false, &still[..]), ("1", true, &[][..])],
@@ -101,7 +104,7 @@ async fn missing_items_are_shown_before_version_is_used() {
         .unwrap();
     let board = house.board("web").await;
     assert_eq!(
-        board.versions.iter().find(|v| v.using).map(|v| v.version.as_str()),
+        board.versions.iter().find(|v| v.in_use).map(|v| v.version.as_str()),
         Some("3"),
         "the draft's"
     );
@@ -182,7 +185,7 @@ async fn version_number_determines_newest_not_import_time() {
         .versions;
     let tools = catalog.iter().filter(|version| version.barclamp.as_str() == "tool");
     let told: Vec<_> =
-        tools.map(|version| (version.version.as_str(), version.before.as_deref())).collect();
+        tools.map(|version| (version.version.as_str(), version.previous.as_deref())).collect();
     assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
     // New barclamps build on 2.0, although 1.9 was imported last.
     let builds = barclamp("work", "1", "roles:\n  - {name: bench, jig: noop, requires: [plane]}\n");
@@ -455,7 +458,7 @@ async fn review_shows_changes_of_a_version() {
         let api::console::FileText::Lines { lines, cut: false } = &file.text else {
             panic!("{file:?}")
         };
-        let differ = lines.iter().filter(|line| line.mark != api::console::LineMark::Kept);
+        let differ = lines.iter().filter(|line| line.mark != api::console::LineMark::Unchanged);
         let lines: Vec<String> =
             differ.map(|line| format!("{:?} {}", line.mark, line.text)).collect();
         (file.name.clone(), lines)
@@ -470,7 +473,7 @@ async fn review_shows_changes_of_a_version() {
     let after = house.commit(&house.ada, changed).await.unwrap();
     let review = house.control.review(&house.bo, changed).await.unwrap();
     assert_eq!((told(&review.pins), lines(&review.contents)), (expected.to_vec(), file.clone()));
-    let (from, to) = (api::console::Point::Target(before), api::console::Point::Target(after));
+    let (from, to) = (api::console::Point::Number(before), api::console::Point::Number(after));
     let compared = house.control.compare(&house.cy, from, to, None).await.unwrap();
     assert_eq!(
         (told(&compared.pins), lines(&compared.contents)),
@@ -517,8 +520,11 @@ async fn own_pin_is_replaced_by_inherited_version() {
         .map(|own| (own.barclamp.as_str(), own.version.as_str()))
         .collect();
     assert_eq!(own, [("house", "2")]);
-    let above = board.own_versions[0].above.clone().unwrap();
-    assert_eq!((above.from.as_str(), above.version.as_str(), above.lacks), ("system", "1", vec![]));
+    let above = board.own_versions[0].inherited.clone().unwrap();
+    assert_eq!(
+        (above.from.as_str(), above.version.as_str(), above.missing),
+        ("system", "1", vec![])
+    );
     let proposal = board.proposal.unwrap();
     let back = Edit::InheritBarclamp { deployment: web, barclamp: name.clone() };
     let lines = house.control.foresee(&house.bo, proposal.id, vec![back.clone()]).await.unwrap();
@@ -535,7 +541,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
     let using: Vec<_> = board
         .versions
         .iter()
-        .filter(|choice| choice.using)
+        .filter(|choice| choice.in_use)
         .map(|choice| choice.version.as_str())
         .collect();
     assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "as the draft leaves it");
@@ -638,10 +644,7 @@ async fn removed_script_is_shown_in_every_review() {
     };
     assert!(review.summary.iter().any(|line| gone(&line)), "{:?}", review.summary);
     assert!(!review.summary.contains(&"Nothing is removed.".to_owned()), "{:?}", review.summary);
-    assert_eq!(
-        review.consequences.lost.count, 1,
-        "so the page does not say that nothing is taken away"
-    );
+    assert_eq!(review.impact.lost.count, 1, "so the page does not say that nothing is taken away");
     let told = house.control.review_difference(&house.bo, id).await.unwrap().text();
     let line = told.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
     assert!(
@@ -667,7 +670,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     let bad = ("30-new.sh", "#!/bin/sh\n: \u{202e}x\n:\u{200b}\n");
     let first = import("1", &[plain, old]).await;
     let second = import("2", &[plain, old, bad]).await;
-    let told = |found: &api::console::Deceiving| {
+    let told = |found: &api::console::HiddenCharacters| {
         assert_eq!(found.more, 0);
         found.scripts.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -686,7 +689,7 @@ async fn misleading_script_is_flagged_in_every_view() {
         catalog.iter().find(|v| v.barclamp.as_str() == "tool" && v.version == version).unwrap()
     };
     assert_eq!(
-        (told(&of("1").deceiving), told(&of("2").deceiving)),
+        (told(&of("1").hidden_characters), told(&of("2").hidden_characters)),
         (vec![of_old.into()], vec![of_old.into(), of_new.into()])
     );
 
@@ -697,21 +700,27 @@ async fn misleading_script_is_flagged_in_every_view() {
         version,
     };
     let used = house.submit(&house.ada, "web", vec![pin(first)]).await;
-    assert_eq!(told(&house.control.review(&house.bo, used).await.unwrap().deceiving), [of_old]);
+    assert_eq!(
+        told(&house.control.review(&house.bo, used).await.unwrap().hidden_characters),
+        [of_old]
+    );
     house.approve(&house.bo, used).await;
     let before = house.commit(&house.ada, used).await.unwrap();
 
     // Findings of the previous version are not repeated for the next version.
     let newer = house.submit(&house.ada, "web", vec![pin(second)]).await;
-    assert_eq!(told(&house.control.review(&house.bo, newer).await.unwrap().deceiving), [of_new]);
+    assert_eq!(
+        told(&house.control.review(&house.bo, newer).await.unwrap().hidden_characters),
+        [of_new]
+    );
     house.approve(&house.bo, newer).await;
     let after = house.commit(&house.ada, newer).await.unwrap();
     let compare = async |from, to| {
-        let (from, to) = (api::console::Point::Target(from), api::console::Point::Target(to));
+        let (from, to) = (api::console::Point::Number(from), api::console::Point::Number(to));
         house.control.compare(&house.cy, from, to, None).await.unwrap()
     };
     let found = compare(before, after).await;
-    assert_eq!(told(&found.deceiving), [of_new]);
+    assert_eq!(told(&found.hidden_characters), [of_new]);
     assert!(
         found.text().contains(&format!(
             "Scripts with hidden characters, which can run other commands than they show:\n  {of_new}\n"
@@ -719,18 +728,18 @@ async fn misleading_script_is_flagged_in_every_view() {
         "{}",
         found.text()
     );
-    assert!(compare(after, before).await.deceiving.is_empty());
+    assert!(compare(after, before).await.hidden_characters.is_empty());
 
     // Adding a role adds its scripts; binding an existing role to a node adds none.
     let add = Edit::AddRole { deployment: web, role: crate::house::role("saw") };
     let added = house.submit(&house.ada, "web", vec![add]).await;
     assert_eq!(
-        told(&house.control.review(&house.bo, added).await.unwrap().deceiving),
+        told(&house.control.review(&house.bo, added).await.unwrap().hidden_characters),
         [of_old, of_new]
     );
     house.approve(&house.bo, added).await;
     house.commit(&house.ada, added).await.unwrap();
     let bind = house.bind("web", 1, "saw").await;
     let bound = house.submit(&house.ada, "web", vec![bind]).await;
-    assert!(house.control.review(&house.bo, bound).await.unwrap().deceiving.is_empty());
+    assert!(house.control.review(&house.bo, bound).await.unwrap().hidden_characters.is_empty());
 }

@@ -1,7 +1,7 @@
 //! The regular path of a change.
 
 use api::console::{
-    Board, CarriersWanted, MAX_NODEROLES_PER_CELL, ReviewState, StateCounts, StepState,
+    Board, MAX_NODEROLES_PER_CELL, ReviewState, RoleNoderolesWanted, StateCounts, StepState,
 };
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
@@ -38,7 +38,7 @@ async fn drop_leads_to_committed_steps() {
     let draft = board.proposal.as_ref().unwrap();
     assert_eq!((draft.added, draft.removed, draft.reruns), (3, 0, 0));
     assert_eq!(draft.undo.as_deref(), Some("bind n1 to app"));
-    let chips: Vec<_> = board.groups[0].roles.iter().flat_map(|r| &r.chips).collect();
+    let chips: Vec<_> = board.groups[0].roles.iter().flat_map(|r| &r.noderoles).collect();
     assert!(chips.len() == 3 && chips.iter().all(|c| c.state == StepState::Proposed));
     assert!(house.steps().await.is_empty(), "no step exists before its commit");
 
@@ -256,7 +256,7 @@ async fn hold_applies_to_descendants() {
         (hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()),
         ("system", "bo", "a fire drill")
     );
-    assert_eq!(house.board("web").await.held_by, None, "it is not held itself");
+    assert_eq!(house.board("web").await.on_hold_by, None, "it is not held itself");
     let again = house.control.hold(&house.ada, system, true, "me too".into()).await.unwrap_err();
     assert_eq!(
         (again.code.as_str(), again.detail.as_str()),
@@ -293,31 +293,33 @@ async fn list_of_noderoles_includes_the_draft() {
     let edit = house.bind("web", 2, "app").await;
     house.propose(&house.ada, "web", vec![edit]).await;
     let all = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
-    let told: Vec<_> = all.chips.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
+    let told: Vec<_> = all.noderoles.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
     assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
-    let first = all.chips.first().unwrap().noderole;
-    let wanted = CarriersWanted { after: Some(first), ..CarriersWanted::of(role("app")) };
+    let first = all.noderoles.first().unwrap().noderole;
+    let wanted = RoleNoderolesWanted { after: Some(first), ..RoleNoderolesWanted::of(role("app")) };
     let rest = house.control.find_role_noderoles(&house.ada, "web", &wanted).await.unwrap();
-    assert_eq!(rest.chips, all.chips[1..], "what comes behind one of them");
+    assert_eq!(rest.noderoles, all.noderoles[1..], "what comes behind one of them");
     let gone = engine::ids::NoderoleId(uuid::Uuid::nil());
-    let wanted = CarriersWanted { after: Some(gone), ..CarriersWanted::of(role("app")) };
+    let wanted = RoleNoderolesWanted { after: Some(gone), ..RoleNoderolesWanted::of(role("app")) };
     let moved = house.control.find_role_noderoles(&house.ada, "web", &wanted).await;
     assert_eq!(moved.unwrap_err().code, "moved");
     for (n, found) in [(1, 0..1), (2, 1..2), (3, 0..0)] {
-        let wanted =
-            CarriersWanted { node: fqdn(n).as_str().to_owned(), ..CarriersWanted::of(role("app")) };
+        let wanted = RoleNoderolesWanted {
+            node: fqdn(n).as_str().to_owned(),
+            ..RoleNoderolesWanted::of(role("app"))
+        };
         let on_it = house.control.find_role_noderoles(&house.ada, "web", &wanted).await.unwrap();
-        assert_eq!((on_it.chips.as_slice(), on_it.more), (&all.chips[found], 0), "n{n}");
+        assert_eq!((on_it.noderoles.as_slice(), on_it.more), (&all.noderoles[found], 0), "n{n}");
     }
-    let nowhere = CarriersWanted { node: "n9".into(), ..CarriersWanted::of(role("app")) };
+    let nowhere = RoleNoderolesWanted { node: "n9".into(), ..RoleNoderolesWanted::of(role("app")) };
     assert_eq!(
         house.control.find_role_noderoles(&house.ada, "web", &nowhere).await.unwrap_err().status,
         404
     );
     let none =
         house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
-    assert!(none.chips.is_empty(), "system has none of its own");
+    assert!(none.noderoles.is_empty(), "system has none of its own");
     let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;
     assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
 
@@ -364,25 +366,25 @@ async fn board_counts_steps_without_chips() {
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let of_chips = |board: &Board| {
-        let mut counts = board.beyond;
+        let mut counts = board.omitted;
         let own = board.groups.iter().filter(|group| group.of_ancestor.is_none());
         own.flat_map(|group| &group.roles)
-            .flat_map(|role| &role.chips)
+            .flat_map(|role| &role.noderoles)
             .for_each(|chip| counts.count(chip.state));
         counts
     };
     let all = async || house.control.deployment_progress(&house.ada, "web").await.unwrap().steps;
     let board = house.board("web").await;
-    assert_ne!(board.beyond, StateCounts::default(), "two nodes more than a cell has room for");
+    assert_ne!(board.omitted, StateCounts::default(), "two nodes more than a cell has room for");
     assert_eq!(of_chips(&board), all().await);
 
     // A noderole without a chip fails.
-    let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.chips);
+    let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| &role.noderoles);
     let shown: Vec<_> = chips.map(|chip| chip.noderole.0).collect();
     let failed = "UPDATE step SET state = 'error', error = 'no room left', pending = 0 WHERE noderole_id = \
                   (SELECT r.id FROM noderole r WHERE r.role = 'app' AND r.id <> ALL($1) LIMIT 1)";
     sqlx::query(failed).bind(shown).execute(house.database.owner()).await.unwrap();
     let board = house.board("web").await;
-    assert_eq!(board.beyond.error, 1);
+    assert_eq!(board.omitted.error, 1);
     assert_eq!(of_chips(&board), all().await);
 }

@@ -25,7 +25,7 @@ async fn open_thread_blocks_gate_until_resolved() {
         first.comments.iter().map(|c| (c.person.as_str(), c.body.as_str())).collect();
     assert_eq!(said, [("cy", "Why n1?"), ("ada", "It has the disks.")]);
     assert_eq!(
-        (seen.open, first.anchor.clone(), first.stands, first.about.as_str()),
+        (seen.open, first.anchor.clone(), first.current, first.about.as_str()),
         (1, anchor, true, "app on n1")
     );
     assert!(first.may_resolve.is_err(), "an author does not wave a question away");
@@ -71,7 +71,7 @@ async fn thread_stays_open_after_resubmission() {
     assert_eq!(house.commit(&house.ada, second).await.unwrap_err().code, "open_threads");
     let seen = house.control.discussion(&house.bo, second).await.unwrap();
     assert_eq!(
-        (seen.threads[0].id, seen.threads[0].stands),
+        (seen.threads[0].id, seen.threads[0].current),
         (thread, false),
         "what it spoke of is gone"
     );

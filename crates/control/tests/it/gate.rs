@@ -1,7 +1,7 @@
 //! Attempts to bypass the gate.
 
 use api::console::ReviewState;
-use api::reviews::Fate;
+use api::reviews::ReviewStateFilter;
 use control::people::{Actor, NewPerson, Permission};
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 use engine::ids::ReviewId;
@@ -39,7 +39,7 @@ async fn parallel_commits_create_one_target() {
     let told = (again.status, again.code.as_str(), again.detail.as_str(), again.errors.len());
     assert_eq!(
         told,
-        (409, "committed", "This review is already committed, as target 2.", 0),
+        (409, "committed", "This review is already committed, as blueprint 2.", 0),
         "and nothing about what came since"
     );
     assert_eq!(house.traces().await[0], 2);
@@ -75,8 +75,8 @@ async fn replanned_review_inherits_no_approval() {
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"));
     let stale = house.control.review(&house.ada, stale).await.unwrap();
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
-    assert!(!base.holds && base.text.contains("web (target 4)"), "{}", base.text);
-    let fresh = stale.became.unwrap().after.unwrap();
+    assert!(!base.passes && base.text.contains("web (blueprint 4)"), "{}", base.text);
+    let fresh = stale.replaced_by.unwrap().after.unwrap();
     assert_eq!(
         house.commit(&house.ada, fresh).await.unwrap_err().code,
         "not_approved",
@@ -99,7 +99,7 @@ async fn only_one_change_takes_a_node() {
     house.commit(&house.ada, web).await.unwrap();
     let refused = house.commit(&house.ada, edge).await.unwrap_err();
     assert_eq!(refused.code, "not_newest");
-    let became = house.control.review(&house.ada, edge).await.unwrap().became.unwrap();
+    let became = house.control.review(&house.ada, edge).await.unwrap().replaced_by.unwrap();
     assert!(became.after.is_none() && became.refused[0].detail.contains("n1"), "{became:?}");
     assert_eq!(house.traces().await[0], 2);
 }
@@ -209,7 +209,7 @@ async fn objection_ends_with_reviewer_permission() {
     house.people.disable(None, house.bo.person).await.unwrap();
     let shown = house.control.review(&house.ada, id).await.unwrap();
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Objections).unwrap();
-    assert!(rule.holds && rule.text.ends_with("no longer review do not count: bo"), "{rule:?}");
+    assert!(rule.passes && rule.text.ends_with("no longer review do not count: bo"), "{rule:?}");
     house.commit(&house.ada, id).await.unwrap();
     let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'review.commit'";
     let audited: Option<String> =
@@ -325,16 +325,16 @@ async fn old_open_review_stays_listed() {
             _ => house.control.redo(&house.ada, proposal, version).await.unwrap(),
         };
     }
-    let listed = house.listed(&house.bo, Fate::Open).await;
+    let listed = house.listed(&house.bo, ReviewStateFilter::Open).await;
     assert_eq!(
-        listed.iter().map(|r| (r.submission, r.state)).collect::<Vec<_>>(),
+        listed.iter().map(|r| (r.review, r.state)).collect::<Vec<_>>(),
         [(waits, ReviewState::Waiting)]
     );
-    let all = house.listed(&house.bo, Fate::Any).await;
+    let all = house.listed(&house.bo, ReviewStateFilter::Any).await;
     assert_eq!(
-        (all[0].submission, all[0].state),
+        (all[0].review, all[0].state),
         (newest, ReviewState::Replaced),
         "all of them are there, too"
     );
-    assert_eq!((all.len(), all[101].submission), (102, waits));
+    assert_eq!((all.len(), all[101].review), (102, waits));
 }

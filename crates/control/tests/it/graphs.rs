@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
+use api::console::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
 use control::Lost;
 use engine::anneal::Limits;
 use serde_json::json;
@@ -11,26 +11,26 @@ use store::running::{self, NewWorker, RunEnd, WorkerId};
 use crate::house::House;
 
 impl House {
-    async fn graph(&self, wish: GraphWish) -> GraphView {
+    async fn graph(&self, wish: GraphOptions) -> GraphView {
         self.control.graph(&self.ada, "web", &wish, Lost::Note).await.unwrap()
     }
 
-    async fn marked(&self, trail: TrailWish) -> GraphView {
-        self.graph(GraphWish { trail: Some(trail), ..GraphWish::default() }).await
+    async fn marked(&self, trail: TrailOptions) -> GraphView {
+        self.graph(GraphOptions { trail: Some(trail), ..GraphOptions::default() }).await
     }
 }
 
 /// `app@n1 1/1` for each vertex with noderoles on the trail.
 fn marked(view: &GraphView) -> Vec<String> {
     let said = |vertex: &&api::console::GraphVertex| {
-        let one = vertex.one.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
+        let one = vertex.noderole.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
         format!("{}{one} {}/{}", vertex.role, vertex.on_trail, vertex.members)
     };
     view.vertices.iter().filter(|vertex| vertex.on_trail > 0).map(|vertex| said(&vertex)).collect()
 }
 
 fn said(view: &GraphView) -> &str {
-    &view.trail.as_ref().unwrap().said
+    &view.trail.as_ref().unwrap().summary
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn path_is_marked_on_folded_graph() {
     let (base, app) =
         (house.noderole(1, "base").await.to_string(), house.noderole(2, "app").await.to_string());
 
-    let there = house.marked(TrailWish::Between(base.clone(), "web:app".into())).await;
+    let there = house.marked(TrailOptions::Between(base.clone(), "web:app".into())).await;
     assert_eq!(said(&there), "Path found: app waits for base on n1, with 3 noderoles on the path.");
     assert_eq!(
         marked(&there),
@@ -56,26 +56,27 @@ async fn path_is_marked_on_folded_graph() {
     );
     assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
 
-    let back = house.marked(TrailWish::Between("web:app".into(), base.clone())).await;
+    let back = house.marked(TrailOptions::Between("web:app".into(), base.clone())).await;
     assert!(said(&back).ends_with("There is no path in the other direction."), "{}", said(&back));
     assert_eq!(marked(&back), marked(&there));
 
-    let none = house.marked(TrailWish::Between(base.clone(), app)).await;
+    let none = house.marked(TrailOptions::Between(base.clone(), app)).await;
     assert_eq!(
         said(&none),
         "There is no path between base on n1 and app on n2: neither waits for the other."
     );
     assert!(marked(&none).is_empty());
-    let gone = house.marked(TrailWish::Between(base.clone(), "web:gone".into())).await;
+    let gone = house.marked(TrailOptions::Between(base.clone(), "web:gone".into())).await;
     assert!(said(&gone).starts_with("One end of the path is not in this graph"));
     assert_eq!(
-        house.marked(TrailWish::From(base.clone())).await.trail,
+        house.marked(TrailOptions::From(base.clone())).await.trail,
         None,
         "half a path is none"
     );
 
-    let trail = Some(TrailWish::Between(base, "web:app".into()));
-    let only = house.graph(GraphWish { trail, only_trail: true, ..GraphWish::default() }).await;
+    let trail = Some(TrailOptions::Between(base, "web:app".into()));
+    let only =
+        house.graph(GraphOptions { trail, only_trail: true, ..GraphOptions::default() }).await;
     assert_eq!(marked(&only), ["app@n1 1/1", "base@n1 1/1", "runtime@n1 1/1"]);
     assert_eq!(
         (only.vertices.len(), only.noderoles, only.waves),
@@ -88,19 +89,19 @@ async fn path_is_marked_on_folded_graph() {
 async fn focus_includes_requested_number_of_edges() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let wish = |steps| GraphWish {
+    let wish = |steps| GraphOptions {
         focus: Some("web:app".into()),
-        way: GraphWay::Up,
+        direction: GraphDirection::Up,
         steps,
-        ..GraphWish::default()
+        ..GraphOptions::default()
     };
     assert_eq!(house.graph(wish(Some(1))).await.vertices.len(), 2);
     assert_eq!(house.graph(wish(None)).await.vertices.len(), 3);
     let focus = Some("web:gone".into());
-    let gone = house.graph(GraphWish { focus, ..GraphWish::default() }).await;
+    let gone = house.graph(GraphOptions { focus, ..GraphOptions::default() }).await;
     assert_eq!(
         gone.vertices.len(),
-        house.graph(GraphWish::default()).await.vertices.len(),
+        house.graph(GraphOptions::default()).await.vertices.len(),
         "all is shown"
     );
     assert!(gone.cut.is_some_and(|said| said.contains("not in the graph, so the whole graph")));
@@ -110,9 +111,10 @@ async fn focus_includes_requested_number_of_edges() {
 async fn unknown_vertex_is_refused_for_api_clients() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let asked =
-        async |wish: GraphWish| house.control.graph(&house.ada, "web", &wish, Lost::Refused).await;
-    let of = |focus: &str| GraphWish { focus: Some(focus.into()), ..GraphWish::default() };
+    let asked = async |wish: GraphOptions| {
+        house.control.graph(&house.ada, "web", &wish, Lost::Refused).await
+    };
+    let of = |focus: &str| GraphOptions { focus: Some(focus.into()), ..GraphOptions::default() };
     assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);
     for key in ["nope", "web:nope", "nowhere:app", "6f1c2d3e-0a1b-4c5d-8e9f-001122334455"] {
         let refused = asked(of(key)).await.unwrap_err();
@@ -123,8 +125,8 @@ async fn unknown_vertex_is_refused_for_api_clients() {
         );
     }
     for (from, to, field) in [("web:nope", "web:app", "from: "), ("web:app", "web:nope", "to: ")] {
-        let trail = Some(TrailWish::Between(from.into(), to.into()));
-        let refused = asked(GraphWish { trail, ..GraphWish::default() }).await.unwrap_err();
+        let trail = Some(TrailOptions::Between(from.into(), to.into()));
+        let refused = asked(GraphOptions { trail, ..GraphOptions::default() }).await.unwrap_err();
         assert!(refused.status == 404 && refused.detail.starts_with(field), "{refused:?}");
     }
 }
@@ -135,9 +137,9 @@ async fn longest_path_uses_count_or_duration() {
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "runtime").await;
     let way = |view: &GraphView| {
-        view.trail.as_ref().unwrap().way.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
+        view.trail.as_ref().unwrap().path.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
     };
-    let count = house.marked(TrailWish::Longest(Length::Count)).await;
+    let count = house.marked(TrailOptions::Longest(Length::Count)).await;
     assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
     assert_eq!(said(&count), "Longest path: 3 noderoles in sequence.");
 
@@ -169,9 +171,9 @@ async fn longest_path_uses_count_or_duration() {
         let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
         running::finish_run(house.database.worker(), run.run, worker, &end).await.unwrap();
     }
-    let time = house.marked(TrailWish::Longest(Length::Time)).await;
+    let time = house.marked(TrailOptions::Longest(Length::Time)).await;
     assert_eq!(way(&time), ["base on n2", "runtime on n2"]);
-    let took = time.trail.as_ref().unwrap().way[0].took.unwrap();
+    let took = time.trail.as_ref().unwrap().path[0].took.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
     assert!(
         said(&time).ends_with("Not counted, because they have not succeeded yet: 1."),
@@ -179,7 +181,7 @@ async fn longest_path_uses_count_or_duration() {
         said(&time)
     );
     assert_eq!(
-        house.marked(TrailWish::Longest(Length::Count)).await.trail,
+        house.marked(TrailOptions::Longest(Length::Count)).await.trail,
         count.trail,
         "and by number nothing changed"
     );

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::Problem;
 use api::console::{Board, ReviewSummary};
 use api::listing::NodesWanted;
-use api::reviews::{Fate, ReviewsWanted};
+use api::reviews::{ReviewStateFilter, ReviewsWanted};
 use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
@@ -156,9 +156,9 @@ impl House {
     }
 
     /// All pages of the list of reviews with one fate.
-    pub async fn listed(&self, by: &Actor, fate: Fate) -> Vec<ReviewSummary> {
+    pub async fn listed(&self, by: &Actor, fate: ReviewStateFilter) -> Vec<ReviewSummary> {
         let (mut all, mut wanted) =
-            (Vec::new(), ReviewsWanted { fate, ..ReviewsWanted::default() });
+            (Vec::new(), ReviewsWanted { state: fate, ..ReviewsWanted::default() });
         loop {
             let page = self.control.reviews(by, &wanted).await.unwrap();
             all.extend(page.reviews);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
-use engine::blueprint::consequences::{Planned, risks};
+use engine::blueprint::impact::{Planned, risks};
 use engine::blueprint::{change_hash, changes, difference, project};
 use engine::catalog::Catalog;
 use engine::cluster::document::parse;

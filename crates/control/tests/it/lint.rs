@@ -86,8 +86,10 @@ async fn warnings_and_consequences_are_shown_in_the_review() {
     let checks: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
     assert_eq!(checks, [Check::SecretByName, Check::AllAtOnce]);
     assert!(review.checks.iter().all(|finding| finding.level == Level::Warning));
-    assert!(review.gate.rules.iter().any(|rule| rule.text == "Lint found no errors" && rule.holds));
-    assert_eq!((review.consequences.restarts.count, review.consequences.starts.count), (2, 0));
+    assert!(
+        review.gate.rules.iter().any(|rule| rule.text == "Lint found no errors" && rule.passes)
+    );
+    assert_eq!((review.impact.restarts.count, review.impact.starts.count), (2, 0));
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
 }

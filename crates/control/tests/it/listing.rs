@@ -10,7 +10,7 @@ use api::listing::{
     Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort,
     RunsWanted, Sort, WorkerSort,
 };
-use api::reviews::{Fate, ProposalsWanted, ReviewsWanted, Waiting, Whose};
+use api::reviews::{ProposalsWanted, ReviewCount, ReviewStateFilter, ReviewsWanted, Whose};
 use api::workers::WorkersWanted;
 use control::people::Actor;
 use engine::blueprint::Anchor;
@@ -58,12 +58,12 @@ async fn one(house: &House, n: usize) -> ReviewId {
     house.submit(&house.ada, "web", vec![edit]).await
 }
 
-async fn badge(house: &House, by: &Actor) -> Waiting {
-    house.control.frame(by).await.unwrap().reviews_waiting
+async fn badge(house: &House, by: &Actor) -> ReviewCount {
+    house.control.frame(by).await.unwrap().pending_reviews
 }
 
 /// The badge after all impact calculations have finished.
-async fn settled(house: &House, by: &Actor) -> Waiting {
+async fn settled(house: &House, by: &Actor) -> ReviewCount {
     for _ in 0..60 {
         let waiting = badge(house, by).await;
         if !waiting.more || waiting.count == 100 {
@@ -79,7 +79,7 @@ async fn badge_counts_up_to_its_limit() {
     house.bound("web", 4, "app").await;
     let id = one(&house, 1).await;
     more_like(&house, id, 99).await;
-    let exactly = |count| Waiting { count, more: false };
+    let exactly = |count| ReviewCount { count, more: false };
     assert_eq!(settled(&house, &house.bo).await, exactly(100));
     assert_eq!(settled(&house, &house.ada).await, exactly(0), "their author's turn it is not");
     house.approve(&house.bo, id).await;
@@ -88,14 +88,14 @@ async fn badge_counts_up_to_its_limit() {
     house.control.judge(&house.cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
     assert_eq!(settled(&house, &house.bo).await, exactly(99));
     more_like(&house, id, 900).await;
-    assert_eq!(settled(&house, &house.bo).await, Waiting { count: 100, more: true });
+    assert_eq!(settled(&house, &house.bo).await, ReviewCount { count: 100, more: true });
     assert_eq!(settled(&house, &house.ada).await, exactly(0));
 
     // Cached results are reused, and verdicts alone require no new plan.
     let worked_out = house.control.worked_out();
     let begun = Instant::now();
     for _ in 0..5 {
-        assert_eq!(badge(&house, &house.bo).await, Waiting { count: 100, more: true });
+        assert_eq!(badge(&house, &house.bo).await, ReviewCount { count: 100, more: true });
     }
     let each = begun.elapsed() / 5;
     assert!(each < Duration::from_secs(1), "{each:?} for a badge over 1,000 reviews");
@@ -130,7 +130,7 @@ async fn parallel_requests_share_one_plan() {
         });
     }
     asked.join_all().await;
-    assert_eq!(settled(&house, &house.bo).await, Waiting { count: 40, more: false });
+    assert_eq!(settled(&house, &house.bo).await, ReviewCount { count: 40, more: false });
     // The review's page needs the complete plan, so the result that a list has cached may not be
     // enough.
     let worked_out = house.control.worked_out();
@@ -147,13 +147,13 @@ async fn dropped_request_does_not_interrupt_planning() {
         let _ =
             tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
     }
-    assert_eq!(settled(&house, &house.bo).await, Waiting { count: 10, more: false });
+    assert_eq!(settled(&house, &house.bo).await, ReviewCount { count: 10, more: false });
     assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());
 }
 
 async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<ReviewId> {
     let page = house.control.reviews(by, &wanted).await.unwrap();
-    page.reviews.into_iter().map(|review| review.submission).collect()
+    page.reviews.into_iter().map(|review| review.review).collect()
 }
 
 #[tokio::test]
@@ -180,14 +180,24 @@ async fn reviews_are_filtered_by_author_and_state() {
         [on_node, edge, web],
         "what is on one node is there, too"
     );
-    let any = ReviewsWanted { fate: Fate::Any, ..all.clone() };
+    let any = ReviewsWanted { state: ReviewStateFilter::Any, ..all.clone() };
     assert_eq!(ids(&house, &house.ada, any.clone()).await, [on_node, edge, web, first]);
     assert_eq!(
-        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Committed, ..all.clone() }).await,
+        ids(
+            &house,
+            &house.ada,
+            ReviewsWanted { state: ReviewStateFilter::Committed, ..all.clone() }
+        )
+        .await,
         [first]
     );
     assert_eq!(
-        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await,
+        ids(
+            &house,
+            &house.ada,
+            ReviewsWanted { state: ReviewStateFilter::Discarded, ..all.clone() }
+        )
+        .await,
         []
     );
 
@@ -204,13 +214,13 @@ async fn reviews_are_filtered_by_author_and_state() {
     );
     house.control.open_thread(&house.bo, web, Anchor::Whole, "Why?".into()).await.unwrap();
     assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge]);
-    let shown = house.listed(&house.cy, Fate::Open).await;
+    let shown = house.listed(&house.cy, ReviewStateFilter::Open).await;
     assert_eq!(
         shown.iter().map(|review| review.state).collect::<Vec<_>>(),
         [ReviewState::Waiting, ReviewState::Waiting, ReviewState::Discussed]
     );
     for review in shown {
-        let own = house.control.review(&house.cy, review.submission).await.unwrap();
+        let own = house.control.review(&house.cy, review.review).await.unwrap();
         assert_eq!(
             (own.state, own.gate.approvals, own.gate.needed),
             (review.state, review.approvals.0, review.approvals.1)
@@ -253,7 +263,12 @@ async fn reviews_are_filtered_by_author_and_state() {
     let open = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, open.id, open.version).await.unwrap();
     assert_eq!(
-        ids(&house, &house.ada, ReviewsWanted { fate: Fate::Discarded, ..all.clone() }).await,
+        ids(
+            &house,
+            &house.ada,
+            ReviewsWanted { state: ReviewStateFilter::Discarded, ..all.clone() }
+        )
+        .await,
         [web]
     );
     assert_eq!(ids(&house, &house.ada, all).await, [on_node, edge]);
@@ -264,9 +279,9 @@ async fn thousand_reviews_are_paged() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 999).await;
-    for fate in [Fate::Open, Fate::Any] {
+    for fate in [ReviewStateFilter::Open, ReviewStateFilter::Any] {
         let all: Vec<ReviewId> =
-            house.listed(&house.bo, fate).await.iter().map(|r| r.submission).collect();
+            house.listed(&house.bo, fate).await.iter().map(|r| r.review).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
     }
@@ -281,7 +296,7 @@ async fn thousand_reviews_are_paged() {
     loop {
         let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
         assert!(page.reviews.len() <= PAGE_SIZE);
-        found.extend(page.reviews.into_iter().map(|review| review.submission.0));
+        found.extend(page.reviews.into_iter().map(|review| review.review.0));
         match page.next {
             None => break,
             next => wanted.before = next,
@@ -307,7 +322,7 @@ async fn open_proposals_are_counted_and_paged() {
     assert_eq!(
         all.proposals
             .iter()
-            .map(|p| (p.id, p.edits, p.authors.join(" "), p.submission))
+            .map(|p| (p.id, p.edits, p.authors.join(" "), p.review))
             .collect::<Vec<_>>(),
         [(on_node, 0, String::new(), None), (web, 1, "ada".into(), None)]
     );
@@ -535,7 +550,7 @@ async fn deployments_are_paged_in_every_order() {
         let key = |one: &DeploymentSummary| match order.by {
             DeploymentSort::Nodes => (one.nodes, one.name.to_string()),
             DeploymentSort::Errors => (one.steps.error, one.name.to_string()),
-            DeploymentSort::Target => (one.target.0, one.name.to_string()),
+            DeploymentSort::Blueprint => (one.blueprint.0, one.name.to_string()),
             DeploymentSort::Name | DeploymentSort::Tree => (0, one.name.to_string()),
         };
         let mut sorted: Vec<_> = all.iter().map(key).collect();
@@ -625,16 +640,16 @@ async fn reviews_are_paged_in_every_order() {
     more_like(&house, id, 120).await;
     for (order, fate) in orders::<ReviewSort>()
         .into_iter()
-        .flat_map(|order| [(order, Fate::Open), (order, Fate::Any)])
+        .flat_map(|order| [(order, ReviewStateFilter::Open), (order, ReviewStateFilter::Any)])
     {
         let all = walked(async |before| {
-            let wanted = ReviewsWanted { sort: order, fate, before, ..ReviewsWanted::default() };
+            let wanted = ReviewsWanted { sort: order, state, before, ..ReviewsWanted::default() };
             let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
             (page.reviews, page.next)
         })
         .await;
         let all: Vec<(String, i64)> =
-            all.into_iter().map(|review| (review.title, review.submission.0)).collect();
+            all.into_iter().map(|review| (review.title, review.review.0)).collect();
         let once: BTreeSet<i64> = all.iter().map(|(_, id)| *id).collect();
         assert_eq!((all.len(), once.len()), (121, 121), "{order}");
         // The expected order uses the database's collation.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::console::{NodeWish, SshWish};
+use api::console::{NodeRequest, SshRequest};
 use api::nodes::{NodeChange, TriedAddress, WayChange};
 use control::people::ClientInfo;
 use engine::data::stored_bytes;
@@ -44,8 +44,8 @@ async fn alive(house: &House) -> NodeId {
 }
 
 async fn life(house: &House) -> (bool, String, u32) {
-    let life = house.control.node(&house.ada, NAME).await.unwrap().life;
-    (life.alive, life.joined, life.against)
+    let life = house.control.node(&house.ada, NAME).await.unwrap().status;
+    (life.alive, life.joined, life.contradicting)
 }
 
 async fn sql(house: &House, sql: &'static str) {
@@ -70,7 +70,7 @@ async fn health_check_over_old_connection_is_discarded() {
     let begun = as_of(&house, id).await;
     let addresses = Some(vec!["10.0.3.8".into()]);
     let change = NodeChange {
-        way: Some(WayChange { addresses, ..WayChange::default() }),
+        connection: Some(WayChange { addresses, ..WayChange::default() }),
         ..NodeChange::default()
     };
     house.control.change_node(&house.ada, id, 1, change).await.unwrap();
@@ -81,7 +81,7 @@ async fn health_check_over_old_connection_is_discarded() {
     }
     assert_eq!(life(&house).await, (true, "none".into(), 0));
     assert_eq!(
-        house.control.node(&house.ada, NAME).await.unwrap().looks.len(),
+        house.control.node(&house.ada, NAME).await.unwrap().health_checks.len(),
         1,
         "only that of its own way is kept"
     );
@@ -219,7 +219,7 @@ async fn health_check_shows_each_address() {
     let tried = |n: usize, reached| TriedAddress {
         address: format!("10.0.3.{n}"),
         reached,
-        said: if reached { String::new() } else { "x".repeat(9_000) },
+        error: if reached { String::new() } else { "x".repeat(9_000) },
     };
     let mut look = looked(as_of(&house, id).await, Ok("boot-1"), true);
     look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
@@ -229,19 +229,19 @@ async fn health_check_shows_each_address() {
         .node_looks(&house.ada, NAME, &Default::default())
         .await
         .unwrap()
-        .looks
+        .health_checks
         .remove(0);
     assert_eq!(shown.tried.len(), api::limits::ADDRESSES);
-    assert!(shown.tried[7].reached && shown.tried[7].said.is_empty());
-    assert!(!shown.tried[6].reached && shown.tried[6].said.len() == 500);
+    assert!(shown.tried[7].reached && shown.tried[7].error.is_empty());
+    assert!(!shown.tried[6].reached && shown.tried[6].error.len() == 500);
 }
 
 #[tokio::test]
 async fn registering_again_updates_the_connection() {
     let house = House::new().await;
-    let wish = |host_key: &str| NodeWish {
-        ssh: Some(SshWish { host_key: host_key.into(), ..ssh() }),
-        ..NodeWish::named(NAME, "/srv/m1")
+    let wish = |host_key: &str| NodeRequest {
+        ssh: Some(SshRequest { host_key: host_key.into(), ..ssh() }),
+        ..NodeRequest::named(NAME, "/srv/m1")
     };
     let first = ssh().host_key;
     assert!(!house.control.ensure_node(wish(&first)).await.unwrap());
@@ -251,8 +251,11 @@ async fn registering_again_updates_the_connection() {
     assert_eq!(life(&house).await.1, "confirmed");
     assert!(house.control.ensure_node(wish(OTHER_KEY)).await.unwrap());
     let shown = house.control.node(&house.ada, NAME).await.unwrap();
-    assert_ne!(shown.way.ssh.unwrap().fingerprint, begun.way.ssh.unwrap().fingerprint);
-    assert_eq!((shown.life.joined.as_str(), shown.version), ("none", begun.version + 1));
+    assert_ne!(
+        shown.connection.ssh.unwrap().fingerprint,
+        begun.connection.ssh.unwrap().fingerprint
+    );
+    assert_eq!((shown.status.joined.as_str(), shown.version), ("none", begun.version + 1));
     let audit = "SELECT detail FROM audit WHERE action = 'node.change' AND actor IS NULL";
     let audit: Value = sqlx::query_scalar(audit).fetch_one(house.database.owner()).await.unwrap();
     assert!(
@@ -261,7 +264,7 @@ async fn registering_again_updates_the_connection() {
     );
     // A folder is another transport.
     let refused =
-        house.control.ensure_node(NodeWish::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
+        house.control.ensure_node(NodeRequest::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
     assert!(
         refused.code == "node_exists"
             && refused.detail.contains("with the transport ssh, not local"),
@@ -273,7 +276,7 @@ async fn registering_again_updates_the_connection() {
 async fn registering_cannot_change_node_in_blueprint() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let wish = NodeWish::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
+    let wish = NodeRequest::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
     assert_eq!(house.control.ensure_node(wish).await.unwrap_err().code, "in_blueprint");
 }
 
@@ -284,7 +287,7 @@ async fn disabled_person_cannot_add_or_delete_nodes() {
     // The actor was loaded before, like in a request that waits for a connection.
     let ada = house.ada.clone();
     house.people.disable(None, ada.person).await.unwrap();
-    let wish = NodeWish { ssh: Some(ssh()), ..NodeWish::named("m2.rack1.example.com", "") };
+    let wish = NodeRequest { ssh: Some(ssh()), ..NodeRequest::named("m2.rack1.example.com", "") };
     assert_eq!(house.control.add_node(&ada, wish).await.unwrap_err().status, 401);
     assert_eq!(house.control.take_out_node(&ada, id, None).await.unwrap_err().status, 401);
     assert!(house.control.node(&house.bo, NAME).await.is_ok());

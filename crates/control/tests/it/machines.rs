@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{NodeWish, SshWish, StepState};
-use api::nodes::{CarriedWanted, LooksWanted, NodeChange, NodeView, WayChange};
+use api::console::{NodeRequest, SshRequest, StepState};
+use api::nodes::{HealthChecksWanted, NodeChange, NodeNoderolesWanted, NodeView, WayChange};
 use control::Seen;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;
@@ -22,8 +22,8 @@ const HOST_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
 const LONG: Duration = Duration::from_secs(600);
 
-pub fn ssh() -> SshWish {
-    SshWish {
+pub fn ssh() -> SshRequest {
+    SshRequest {
         addresses: vec!["10.0.3.7".into(), "m1.mgmt.example.com".into()],
         port: 22,
         user: "root".into(),
@@ -34,10 +34,10 @@ pub fn ssh() -> SshWish {
 }
 
 pub async fn machine(house: &House, name: &str) -> NodeId {
-    let wish = NodeWish {
+    let wish = NodeRequest {
         ssh: Some(ssh()),
         macs: vec!["00:25:90:aa:00:01".into()],
-        ..NodeWish::named(name, "")
+        ..NodeRequest::named(name, "")
     };
     house.control.add_node(&house.ada, wish).await.unwrap()
 }
@@ -65,7 +65,7 @@ async fn sql(house: &House, sql: &str) {
 }
 
 fn way(way: WayChange) -> NodeChange {
-    NodeChange { way: Some(way), ..NodeChange::default() }
+    NodeChange { connection: Some(way), ..NodeChange::default() }
 }
 
 fn code(refused: Result<i32, Problem>) -> (u16, String) {
@@ -100,12 +100,12 @@ async fn node_page_shows_everything_except_secrets() {
     let by_id = house.control.node(&eve, &id.to_string()).await.unwrap();
     // Transactions of other tests move the journal's cursor.
     assert_eq!(NodeView { cursor: shown.cursor, ..by_id }, shown);
-    let reached = shown.way.ssh.unwrap();
+    let reached = shown.connection.ssh.unwrap();
     assert_eq!(reached.addresses, ["10.0.3.7", "m1.mgmt.example.com"]);
     assert_eq!((reached.key.as_str(), reached.key_version), ("deploy/ssh", 1));
     assert_eq!(reached.fingerprint, "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU");
     assert_eq!(
-        (shown.life.alive, shown.life.joined.as_str(), shown.life.enough),
+        (shown.status.alive, shown.status.joined.as_str(), shown.status.threshold),
         (false, "none", 1)
     );
     assert_eq!((shown.record, shown.added_by.as_deref(), shown.macs.len()), (true, Some("ada"), 1));
@@ -116,11 +116,14 @@ async fn node_page_shows_everything_except_secrets() {
     }
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     let looks: Vec<(bool, &str)> =
-        shown.looks.iter().map(|look| (look.reached, look.said.as_str())).collect();
+        shown.health_checks.iter().map(|look| (look.reached, look.message.as_str())).collect();
     assert_eq!(looks, [(false, "refused"), (true, ""), (false, "refused")], "newest first");
-    assert_eq!((shown.life.alive, shown.life.against, shown.life.enough), (true, 1, 3));
     assert_eq!(
-        (shown.life.joined.as_str(), shown.life.boot_id.as_deref()),
+        (shown.status.alive, shown.status.contradicting, shown.status.threshold),
+        (true, 1, 3)
+    );
+    assert_eq!(
+        (shown.status.joined.as_str(), shown.status.boot_id.as_deref()),
         ("confirmed", Some("boot-1"))
     );
 
@@ -129,7 +132,7 @@ async fn node_page_shows_everything_except_secrets() {
     let carried: Vec<&str> =
         bound.noderoles.iter().map(|noderole| noderole.role.as_str()).collect();
     assert_eq!(carried, ["base", "runtime", "app"], "in the order in which they run");
-    assert!(!bound.record && bound.deployment.as_str() == "web" && bound.way.ssh.is_none());
+    assert!(!bound.record && bound.deployment.as_str() == "web" && bound.connection.ssh.is_none());
     for name in
         ["nobody.rack1.example.com", "x", "00000000-0000-0000-0000-000000000001", "\u{202e}"]
     {
@@ -144,7 +147,7 @@ async fn last_fifty_health_checks_are_paged() {
     for n in 0..60 {
         look(&house, id, Err(&format!("look {n}"))).await;
     }
-    let walked = async |wanted: LooksWanted| {
+    let walked = async |wanted: HealthChecksWanted| {
         let (mut said, mut wanted) = (Vec::new(), wanted);
         loop {
             let page = house
@@ -152,8 +155,8 @@ async fn last_fifty_health_checks_are_paged() {
                 .node_looks(&house.ada, "m1.rack1.example.com", &wanted)
                 .await
                 .unwrap();
-            assert!(page.looks.len() <= control::LOOKS);
-            said.extend(page.looks.into_iter().map(|look| look.said));
+            assert!(page.health_checks.len() <= control::LOOKS);
+            said.extend(page.health_checks.into_iter().map(|look| look.message));
             wanted.before = page.next;
             if wanted.before.is_none() {
                 return said;
@@ -162,9 +165,10 @@ async fn last_fifty_health_checks_are_paged() {
     };
     // Two health checks may share a millisecond; each must be listed once.
     let mut kept: Vec<String> = (10..60).rev().map(|n| format!("look {n}")).collect();
-    assert_eq!(walked(LooksWanted::default()).await, kept);
+    assert_eq!(walked(HealthChecksWanted::default()).await, kept);
     kept.reverse();
-    let oldest_first = LooksWanted { sort: "at".parse().unwrap(), ..LooksWanted::default() };
+    let oldest_first =
+        HealthChecksWanted { sort: "at".parse().unwrap(), ..HealthChecksWanted::default() };
     assert_eq!(walked(oldest_first).await, kept);
 }
 
@@ -176,10 +180,11 @@ async fn health_checks_are_filtered_by_result_and_text() {
     look(&house, id, Err("100% of 5 seconds")).await;
     look(&house, id, Ok("boot-1")).await;
     let found = async |reached: Option<bool>, text: &str| {
-        let wanted = LooksWanted { reached, text: text.to_owned(), ..LooksWanted::default() };
+        let wanted =
+            HealthChecksWanted { reached, text: text.to_owned(), ..HealthChecksWanted::default() };
         let page =
             house.control.node_looks(&house.ada, "m1.rack1.example.com", &wanted).await.unwrap();
-        page.looks.len()
+        page.health_checks.len()
     };
     assert_eq!(
         (found(None, "").await, found(Some(true), "").await, found(Some(false), "").await),
@@ -195,8 +200,10 @@ async fn health_checks_are_filtered_by_result_and_text() {
         (1, 0, 0)
     );
     for place in ["soon", "-5", "at~-5", "9223372036854775807"] {
-        let wanted =
-            LooksWanted { before: Some(place.to_owned().into()), ..LooksWanted::default() };
+        let wanted = HealthChecksWanted {
+            before: Some(place.to_owned().into()),
+            ..HealthChecksWanted::default()
+        };
         let refused = house
             .control
             .node_looks(&house.ada, "m1.rack1.example.com", &wanted)
@@ -230,8 +237,11 @@ async fn noderoles_are_paged_in_run_order() {
             behind = Some((row.rank, row.step_id));
             walked.push(NoderoleId(row.noderole_id));
             let after = Some(format!("{order}~-{}~-{}", row.rank, row.step_id).into());
-            let rest =
-                CarriedWanted { sort: order.parse().unwrap(), after, ..CarriedWanted::default() };
+            let rest = NodeNoderolesWanted {
+                sort: order.parse().unwrap(),
+                after,
+                ..NodeNoderolesWanted::default()
+            };
             let rest = house.control.node_noderoles(&house.ada, NAME, &rest).await.unwrap();
             let rest: Vec<_> = rest.noderoles.iter().map(|carried| carried.id).collect();
             assert_eq!(rest, wanted[walked.len()..], "{order}");
@@ -239,7 +249,8 @@ async fn noderoles_are_paged_in_run_order() {
         assert_eq!(walked, wanted, "{order}");
     }
     let found = async |state: Option<StepState>, role: &str| {
-        let wanted = CarriedWanted { state, role: role.to_owned(), ..CarriedWanted::default() };
+        let wanted =
+            NodeNoderolesWanted { state, role: role.to_owned(), ..NodeNoderolesWanted::default() };
         house.control.node_noderoles(&house.ada, NAME, &wanted).await.unwrap().noderoles.len()
     };
     let state = shown.noderoles[0].state;
@@ -256,8 +267,10 @@ async fn noderoles_are_paged_in_run_order() {
     for place in
         ["x", "order~-0", "order~-0~-x", "order~-9999999999~-00000000-0000-0000-0000-000000000001"]
     {
-        let wanted =
-            CarriedWanted { after: Some(place.to_owned().into()), ..CarriedWanted::default() };
+        let wanted = NodeNoderolesWanted {
+            after: Some(place.to_owned().into()),
+            ..NodeNoderolesWanted::default()
+        };
         let refused = house.control.node_noderoles(&house.ada, NAME, &wanted).await.unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
     }
@@ -272,7 +285,7 @@ async fn change_requires_current_version_of_record() {
         description: Some(" By the door ".into()),
         serial: Some("CN-1".into()),
         hints: Some(json!({"rack": 7})),
-        way: Some(WayChange {
+        connection: Some(WayChange {
             addresses: Some(vec!["10.0.3.8".into()]),
             port: Some(2222),
             ..WayChange::default()
@@ -296,17 +309,14 @@ async fn change_requires_current_version_of_record() {
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.description.as_str(), shown.serial.as_str()), ("By the door", "CN-1"));
     assert_eq!(shown.hints, json!({"rack": 7}));
-    let reached = shown.way.ssh.unwrap();
+    let reached = shown.connection.ssh.unwrap();
     assert_eq!(
         (reached.addresses, reached.port, reached.user.as_str()),
         (vec!["10.0.3.8".to_owned()], 2222, "root")
     );
-    assert_eq!(shown.life.joined, "none", "nobody has been let in there");
-    let due: bool = one(
-        &house,
-        "SELECT health_checked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'",
-    )
-    .await;
+    assert_eq!(shown.status.joined, "none", "nobody has been let in there");
+    let due: bool =
+        one(&house, "SELECT health_checked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'").await;
     assert!(due, "somebody looks at once");
     let audit: Value = one(&house, "SELECT detail FROM audit WHERE action = 'node.change'").await;
     assert_eq!(
@@ -392,7 +402,10 @@ async fn reviewed_connection_moves_the_record() {
     ];
     reviewed(&house, n1, edits).await.unwrap();
     let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
-    assert_eq!((shown.way.root.as_str(), shown.hints), ("/srv/elsewhere/n1", json!({"rack": 7})));
+    assert_eq!(
+        (shown.connection.root.as_str(), shown.hints),
+        ("/srv/elsewhere/n1", json!({"rack": 7}))
+    );
     let found: Vec<_> = house.control.verify().await.unwrap().discrepancies;
     assert!(found.is_empty(), "{found:?}");
 
@@ -499,7 +512,7 @@ async fn changed_record_voids_the_approved_review() {
         let refused = house.control.commit(&house.ada, submission).await.unwrap_err();
         assert_eq!(refused.status, 409, "{refused:?}");
         let review = house.control.review(&house.ada, submission).await.unwrap();
-        let became = review.became.expect("it is planned again");
+        let became = review.replaced_by.expect("it is planned again");
         assert_eq!(became.moved, [format!("the record of node {}", fqdn(2))]);
         assert!(
             became.after.is_none() && became.refused[0].at == fqdn(2).as_str(),
@@ -509,8 +522,8 @@ async fn changed_record_voids_the_approved_review() {
         let again =
             house.control.submit(&house.ada, proposal, version, "Bind n2".into()).await.unwrap();
         let again = house.control.review(&house.ada, again).await.unwrap();
-        assert!(again.verdicts.is_empty() && again.target.is_none());
-        assert_eq!(again.came_from.map(|came| came.before), Some(submission));
+        assert!(again.verdicts.is_empty() && again.blueprint.is_none());
+        assert_eq!(again.replaces.map(|came| came.before), Some(submission));
         let doc: Option<Vec<u8>> =
             one(&house, "SELECT doc FROM node WHERE fqdn = 'n2.house.example.com'").await;
         assert!(doc.is_none(), "nothing was committed");
@@ -558,7 +571,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     let refused = set(false).await.unwrap_err();
     assert!(refused.code == "state" && refused.detail.contains("by ada: new disks"), "{refused:?}");
     let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
-    let out = shown.life.unavailable.unwrap();
+    let out = shown.status.maintenance.unwrap();
     assert_eq!((out.by.as_deref(), out.reason.as_str()), (Some("ada"), "new disks"));
 
     set(true).await.unwrap();
@@ -653,8 +666,8 @@ async fn node_restart_and_death_update_steps() {
         running::Finished::Late
     );
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
-    assert_eq!((shown.life.alive, shown.life.boot_id.as_deref()), (true, Some("boot-2")));
-    assert_eq!(shown.life.joined, "confirmed");
+    assert_eq!((shown.status.alive, shown.status.boot_id.as_deref()), (true, Some("boot-2")));
+    assert_eq!(shown.status.joined, "confirmed");
 
     // A health check that began before the change and ends after it.
     let late = Looked {
@@ -686,8 +699,8 @@ async fn unconfirmed_node_gets_no_runs() {
     };
     assert!(running::record_health_check(house.database.worker(), id, &unread).await.unwrap());
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
-    assert_eq!((shown.life.alive, shown.life.joined.as_str()), (true, "welcomed"));
-    assert!(shown.looks[0].reached && shown.looks[0].said == "its disk is full");
+    assert_eq!((shown.status.alive, shown.status.joined.as_str()), (true, "welcomed"));
+    assert!(shown.health_checks[0].reached && shown.health_checks[0].message == "its disk is full");
     let web = house.id("web").await;
     let edit = Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
     house.moved_by("web", vec![edit]).await;
@@ -709,7 +722,7 @@ async fn health_check_overrides_report() {
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     let now =
-        || async { house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().life };
+        || async { house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().status };
     let due = "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'";
 
     sql(&house, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
@@ -728,7 +741,7 @@ async fn health_check_overrides_report() {
     assert!(one::<bool>(&house, due).await, "somebody looks at once");
     look(&house, id, Ok("boot-1")).await;
     assert_eq!(
-        (now().await.joined.as_str(), now().await.against),
+        (now().await.joined.as_str(), now().await.contradicting),
         ("confirmed", 0),
         "it lets us in: no word beats that"
     );
@@ -782,8 +795,9 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
         house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap_err().status,
         404
     );
-    let elsewhere = SshWish { port: 2222, ..ssh() };
-    let other = NodeWish { ssh: Some(elsewhere), ..NodeWish::named("m2.rack1.example.com", "") };
+    let elsewhere = SshRequest { port: 2222, ..ssh() };
+    let other =
+        NodeRequest { ssh: Some(elsewhere), ..NodeRequest::named("m2.rack1.example.com", "") };
     let other = house.control.add_node(&house.ada, other).await.unwrap();
     assert_eq!(
         house.control.revoke_node_token(&house.ada, other, two.id).await.unwrap_err().status,
@@ -797,7 +811,7 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
     }
     assert_eq!(mint("one too many").await.unwrap_err().code, "too_many_tokens");
     let shown = house.control.node(&house.ada, &id.to_string()).await.unwrap().tokens;
-    assert_eq!(shown.iter().filter(|token| token.holds).count(), 10);
+    assert_eq!(shown.iter().filter(|token| token.valid).count(), 10);
     assert!(
         shown
             .iter()

@@ -18,14 +18,14 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
     let (proposal, version) = house.propose(&house.ada, "web", vec![one, two]).await;
     let first = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
     let opened = house.control.opened(&house.bo, first).await.unwrap();
-    assert_eq!((opened.all, opened.opened.len()), (3, 0), "{opened:?}");
+    assert_eq!((opened.all, opened.viewed.len()), (3, 0), "{opened:?}");
     let nodes = [Anchor::Node(house.node(1).await), Anchor::Node(house.node(2).await)];
     for _ in 0..2 {
         let now = house.control.open_changes(&house.bo, first, nodes.to_vec()).await.unwrap();
-        assert_eq!((now.opened.len(), now.outdated.len()), (2, 0), "twice is once");
+        assert_eq!((now.viewed.len(), now.outdated.len()), (2, 0), "twice is once");
     }
     assert!(
-        house.control.opened(&house.cy, first).await.unwrap().opened.is_empty(),
+        house.control.opened(&house.cy, first).await.unwrap().viewed.is_empty(),
         "each person's own"
     );
 
@@ -33,7 +33,7 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
     let version = house.control.edit(&house.ada, proposal, version, vec![more]).await.unwrap();
     let second = house.control.submit(&house.ada, proposal, version, "more".into()).await.unwrap();
     let now = house.control.opened(&house.bo, second).await.unwrap();
-    assert!(now.opened.contains(&nodes[1]) && !now.opened.contains(&nodes[0]), "{now:?}");
+    assert!(now.viewed.contains(&nodes[1]) && !now.viewed.contains(&nodes[0]), "{now:?}");
     assert_eq!(now.outdated, [nodes[0].clone()].into());
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM viewed_change")
         .fetch_one(house.database.owner())
@@ -59,9 +59,9 @@ async fn only_changed_documents_can_be_viewed() {
             house.control.open_changes(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
         assert!(refused.detail.contains("does not change"), "{refused:?}");
     }
-    assert!(house.control.opened(&house.bo, id).await.unwrap().opened.is_empty(), "all or none");
+    assert!(house.control.opened(&house.bo, id).await.unwrap().viewed.is_empty(), "all or none");
     let now = house.control.open_changes(&house.bo, id, vec![web]).await.unwrap();
-    assert_eq!(now.opened.len(), now.all);
+    assert_eq!(now.viewed.len(), now.all);
     let missing = house.control.opened(&house.bo, engine::ids::ReviewId(999)).await.unwrap_err();
     assert_eq!(missing.status, 404);
 }
@@ -80,7 +80,7 @@ async fn policy_change_can_be_viewed_and_discussed() {
         .unwrap();
     let whole = Anchor::Policy(None);
     let now = house.control.open_changes(&house.bo, first, vec![whole.clone()]).await.unwrap();
-    assert_eq!((now.all, now.opened), (1, [whole.clone()].into()));
+    assert_eq!((now.all, now.viewed), (1, [whole.clone()].into()));
 
     let removal = Anchor::Policy(Some("/by_risk/removal".into()));
     house.control.open_thread(&house.bo, first, removal, "Why three?".into()).await.unwrap();
@@ -91,7 +91,7 @@ async fn policy_change_can_be_viewed_and_discussed() {
     );
     let said = house.control.discussion(&house.ada, first).await.unwrap();
     assert_eq!(
-        (said.threads[0].about.as_str(), said.threads[0].stands),
+        (said.threads[0].about.as_str(), said.threads[0].current),
         ("the policy, /by_risk/removal", true)
     );
 
@@ -103,7 +103,7 @@ async fn policy_change_can_be_viewed_and_discussed() {
         .unwrap();
     let now = house.control.opened(&house.bo, second).await.unwrap();
     assert_eq!(
-        (now.opened.len(), now.outdated),
+        (now.viewed.len(), now.outdated),
         (0, [whole].into()),
         "another policy was not looked at"
     );

@@ -2,9 +2,9 @@
 
 use api::Problem;
 use api::people::{
-    AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish, TokensWanted,
+    AccountKind, Grant, Password, PasswordRequest, PersonRequest, TokenRequest, TokensWanted,
 };
-use api::reviews::{Fate, ReviewsWanted, Whose};
+use api::reviews::{ReviewStateFilter, ReviewsWanted, Whose};
 use control::people::{Actor, ClientInfo, NewPerson, Permission, SeenPerson};
 use engine::gate::VerdictKind;
 use engine::plan::Edit;
@@ -31,7 +31,7 @@ impl House {
     /// A new person, signed in with their first link.
     async fn with(&self, admin: &Actor, name: &str, grants: &[Grant]) -> Actor {
         let wish =
-            PersonWish { name: name.into(), kind: AccountKind::Human, grants: grants.to_vec() };
+            PersonRequest { name: name.into(), kind: AccountKind::Human, grants: grants.to_vec() };
         let link = self.people.add(admin, &wish).await.unwrap().link.unwrap().link;
         self.come_in(&link).await
     }
@@ -55,7 +55,7 @@ impl House {
         deployment: Option<&str>,
     ) -> Result<(String, Actor), Problem> {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-        let wish = TokenWish {
+        let wish = TokenRequest {
             name: "x".into(),
             days: 1,
             scopes,
@@ -215,9 +215,9 @@ async fn token_never_exceeds_person_and_never_reviews() {
     assert_eq!(house.control.reviews(&dan, &waits).await.unwrap().reviews.len(), 1);
     house.approve(&house.bo, id).await;
     house.commit(&token, id).await.unwrap();
-    assert_eq!(house.listed(&token, Fate::Committed).await.len(), 1);
+    assert_eq!(house.listed(&token, ReviewStateFilter::Committed).await.len(), 1);
 
-    let wish = TokenWish {
+    let wish = TokenRequest {
         name: "y".into(),
         days: 1,
         scopes: vec!["viewer".into()],
@@ -225,7 +225,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
         person: None,
     };
     assert_eq!(code(house.people.make_token(&token, &wish).await), "in_person");
-    let password = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     assert_eq!(code(house.people.set_password(&token, &password).await), "in_person");
     assert_eq!(code(house.people.end_other_sessions(&token).await), "in_person");
     assert_eq!(code(house.control.open_changes(&token, others, Vec::new()).await), "in_person");
@@ -290,13 +290,13 @@ async fn token_never_exceeds_person_and_never_reviews() {
 async fn disabled_service_account_loses_tokens_permanently() {
     let house = House::new().await;
     let root = house.admin().await;
-    let wish = PersonWish {
+    let wish = PersonRequest {
         name: "robot".into(),
         kind: AccountKind::Service,
         grants: vec![grant("viewer", "")],
     };
     let robot = house.people.add(&root, &wish).await.unwrap().id;
-    let wish = TokenWish {
+    let wish = TokenRequest {
         name: "x".into(),
         days: 1,
         scopes: vec!["viewer".into()],
@@ -328,7 +328,7 @@ async fn deployment_id_in_grant_is_refused_with_name() {
     let house = House::new().await;
     let root = house.admin().await;
     let web = house.id("web").await.to_string();
-    let wish = |deployment: &str| PersonWish {
+    let wish = |deployment: &str| PersonRequest {
         name: "dan".into(),
         kind: AccountKind::Human,
         grants: vec![grant("operator", deployment)],
@@ -414,7 +414,7 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
             .collect()
     };
     let walked = async |sort: &str, holds: Option<bool>| -> Vec<String> {
-        let order = TokensWanted { sort: sort.parse().unwrap(), holds, ..TokensWanted::default() };
+        let order = TokensWanted { sort: sort.parse().unwrap(), valid, ..TokensWanted::default() };
         let (mut names, mut wanted) = (Vec::new(), order);
         loop {
             let page = house.people.token_page(&dan, &wanted).await.unwrap();
@@ -447,8 +447,11 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
 async fn a_service_account_has_tokens_only() {
     let house = House::new().await;
     let root = house.admin().await;
-    let wish =
-        |grants: Vec<Grant>| PersonWish { name: "ci".into(), kind: AccountKind::Service, grants };
+    let wish = |grants: Vec<Grant>| PersonRequest {
+        name: "ci".into(),
+        kind: AccountKind::Service,
+        grants,
+    };
     assert_eq!(code(house.people.add(&root, &wish(vec![grant("reviewer", "")])).await), "invalid");
     assert_eq!(code(house.people.add(&root, &wish(vec![grant("admin", "")])).await), "invalid");
     assert_eq!(code(house.people.add(&house.ada, &wish(vec![])).await), "forbidden");
@@ -464,7 +467,7 @@ async fn a_service_account_has_tokens_only() {
         house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.is_err(),
         "no session for a program"
     );
-    let for_it = TokenWish {
+    let for_it = TokenRequest {
         name: "ci".into(),
         days: 30,
         scopes: vec!["operator".into()],
@@ -472,7 +475,7 @@ async fn a_service_account_has_tokens_only() {
         person: Some(made.id),
     };
     assert_eq!(code(house.people.make_token(&house.ada, &for_it).await), "forbidden");
-    let another = TokenWish { person: Some(house.ada.person), ..for_it.clone() };
+    let another = TokenRequest { person: Some(house.ada.person), ..for_it.clone() };
     assert_eq!(
         code(house.people.make_token(&root, &another).await),
         "forbidden",
@@ -493,7 +496,7 @@ async fn password_is_set_with_link_then_changed() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
-    let wish = |old: &str, new: &str| PasswordWish {
+    let wish = |old: &str, new: &str| PasswordRequest {
         old: (!old.is_empty()).then(|| Password::typed(old)),
         new: Password::typed(new),
     };
@@ -543,7 +546,7 @@ async fn password_is_set_with_link_then_changed() {
     );
     let other = house.people.actor_of_session(rotated.reveal()).await.unwrap().unwrap();
     assert_eq!(
-        house.people.sessions(&other).await.unwrap().iter().map(|s| s.this).collect::<Vec<_>>(),
+        house.people.sessions(&other).await.unwrap().iter().map(|s| s.current).collect::<Vec<_>>(),
         [true]
     );
     assert!(sign_in("dan", "vague otter lamp").await.is_err());
@@ -578,7 +581,7 @@ async fn guessing_is_throttled_per_name_but_links_work() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
-    let new = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    let new = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     house.people.set_password(&dan, &new).await.unwrap();
     let from = |n: u8| ClientInfo {
         address: Some(std::net::IpAddr::from([192, 0, 2, n])),
@@ -622,7 +625,7 @@ async fn sessions_that_end_each_other_leave_one() {
         let link = house.people.new_link(&root, one.person).await.unwrap();
         let two = house.come_in(&link.link).await;
         let seen = house.people.sessions(&one).await.unwrap();
-        let named = |this: bool| seen.iter().find(|session| session.this == this).unwrap().id;
+        let named = |this: bool| seen.iter().find(|session| session.current == this).unwrap().id;
         let end = async |by: &Actor, other: uuid::Uuid| match all {
             true => house.people.end_other_sessions(by).await.map(drop),
             false => house.people.end_session(by, other).await,
@@ -648,7 +651,7 @@ async fn database_outage_is_not_a_failed_attempt() {
     let house = House::new().await;
     let root = house.admin().await;
     let dan = house.with(&root, "dan", &[grant("viewer", "")]).await;
-    let new = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    let new = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     house.people.set_password(&dan, &new).await.unwrap();
     let sign_in = async |password: &str| {
         house

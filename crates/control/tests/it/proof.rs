@@ -1,7 +1,7 @@
 //! Offline verification of the audit export of a real history, and `gantry verify` on altered rows.
 
 use api::audit::ChainWanted;
-use api::people::{PasskeyWish, Signature};
+use api::people::{PasskeyRequest, Signature};
 use engine::audit::Broken;
 use engine::audit::export::{Check, End, Line, Totals, Verification, verify};
 use engine::gate::{Policy, SignedRule, VerdictKind};
@@ -203,7 +203,7 @@ async fn signed_history() -> House {
     let (site, authenticator) = (RelyingParty::of(ORIGIN).unwrap(), Authenticator::new());
     let begun = house.people.passkey_options(&house.bo, &site).await.unwrap();
     let wish =
-        PasskeyWish { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
+        PasskeyRequest { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
     let made = house.people.register_passkey(&house.bo, &site, &wish).await.unwrap();
     house.people.confirm_passkey_as_owner(house.bo.person, &made.fingerprint).await.unwrap();
     let edit = house.bind("web", 1, "app").await;

@@ -1,6 +1,6 @@
 //! Node records and used ids: the database enforces the rules, also for parallel requests.
 
-use api::console::{NodeWish, SshWish};
+use api::console::{NodeRequest, SshRequest};
 use api::listing::NodesWanted;
 use api::nodes::{NodeChange, WayChange};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
@@ -11,15 +11,15 @@ use uuid::Uuid;
 use crate::house::{House, role};
 use crate::machines::ssh;
 
-fn wish(name: &str, root: &str) -> NodeWish {
-    NodeWish::named(format!("{name}.records.example.com"), root)
+fn wish(name: &str, root: &str) -> NodeRequest {
+    NodeRequest::named(format!("{name}.records.example.com"), root)
 }
 
 /// A node with this address and these network cards.
-fn at(name: &str, address: &str, port: u16, macs: &[&str]) -> NodeWish {
-    let ssh = SshWish { addresses: vec![address.into()], port, ..ssh() };
+fn at(name: &str, address: &str, port: u16, macs: &[&str]) -> NodeRequest {
+    let ssh = SshRequest { addresses: vec![address.into()], port, ..ssh() };
     let macs = macs.iter().copied().map(str::to_owned).collect();
-    NodeWish { ssh: Some(ssh), macs, ..wish(name, "") }
+    NodeRequest { ssh: Some(ssh), macs, ..wish(name, "") }
 }
 
 async fn details(house: &House, action: &str) -> Vec<Value> {
@@ -80,7 +80,7 @@ async fn record_with_forbidden_address_is_rejected() {
     assert_eq!(house.traces().await, before);
     let node = house.control.add_node(&house.ada, at("a", "10.0.3.7", 22, &[])).await.unwrap();
     let way = WayChange { addresses: Some(vec!["169.254.169.254".into()]), ..WayChange::default() };
-    let change = NodeChange { way: Some(way), ..NodeChange::default() };
+    let change = NodeChange { connection: Some(way), ..NodeChange::default() };
     let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("link-local"), "{refused:?}");
     let local = engine::reach::Policy { allow_local: true, ..Default::default() };
@@ -103,7 +103,7 @@ async fn addresses_per_person_and_minute_are_limited() {
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));
     assert!(refused.again_after.is_some());
     let way = WayChange { port: Some(6379), ..WayChange::default() };
-    let change = NodeChange { way: Some(way), ..NodeChange::default() };
+    let change = NodeChange { connection: Some(way), ..NodeChange::default() };
     let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
     assert_eq!(
         (refused.status, refused.code.as_str()),
@@ -156,7 +156,7 @@ async fn only_record_outside_blueprints_is_deleted() {
         house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     let own = house.control.propose_on_node(&house.ada, n1).await.unwrap();
     let refused = house.control.edit(&house.ada, own, 0, vec![burnt]).await.unwrap_err();
-    assert!(refused.detail.contains("not part of any target"), "{refused:?}");
+    assert!(refused.detail.contains("not part of any blueprint"), "{refused:?}");
 
     house.control.take_out_node(&house.ada, n1, None).await.unwrap();
     let wanted = NodesWanted { filter: "n1".into(), ..NodesWanted::default() };
@@ -169,7 +169,7 @@ async fn only_record_outside_blueprints_is_deleted() {
     assert!(submitted.detail.contains("does not exist"), "{submitted:?}");
     assert_eq!(house.control.take_out_node(&house.ada, n1, None).await.unwrap_err().status, 404);
     // The name is free again; the id is not.
-    let again = NodeWish::named("n1.house.example.com", "/srv/nodes/n1");
+    let again = NodeRequest::named("n1.house.example.com", "/srv/nodes/n1");
     assert_ne!(house.control.add_node(&house.ada, again).await.unwrap(), n1);
     let back = "UPDATE node SET removed_in = NULL WHERE id = $1";
     let refused = sqlx::query(back).bind(n1.0).execute(house.database.app()).await.unwrap_err();
@@ -259,7 +259,7 @@ async fn list_edits_count_each_node() {
 #[tokio::test]
 async fn second_record_of_a_machine_is_rejected() {
     let house = House::new().await;
-    let add = |wish: NodeWish| house.control.add_node(&house.ada, wish);
+    let add = |wish: NodeRequest| house.control.add_node(&house.ada, wish);
     let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
     let taken = |refused: api::Problem, what: &str| {
         assert_eq!((refused.status, refused.code.as_str()), (409, "machine_taken"), "{refused:?}");
@@ -276,15 +276,17 @@ async fn second_record_of_a_machine_is_rejected() {
         add(at("two", "10.0.0.2", 22, &["0025.90aa.0001"])).await.unwrap_err(),
         "00:25:90:aa:00:01",
     );
-    let folder =
-        NodeWish { macs: vec!["00:25:90:aa:00:01".to_owned()], ..wish("two", "/srv/records/two") };
+    let folder = NodeRequest {
+        macs: vec!["00:25:90:aa:00:01".to_owned()],
+        ..wish("two", "/srv/records/two")
+    };
     taken(add(folder).await.unwrap_err(), "00:25:90:aa:00:01");
 
     // The port distinguishes nodes with the same address.
     let two = add(at("two", "gw.example.com", 2222, &["00:25:90:aa:00:02"])).await.unwrap();
     let change = |version, change| house.control.change_node(&house.ada, two, version, change);
     let port = |port| NodeChange {
-        way: Some(WayChange { port: Some(port), ..WayChange::default() }),
+        connection: Some(WayChange { port: Some(port), ..WayChange::default() }),
         ..NodeChange::default()
     };
     taken(change(1, port(22)).await.unwrap_err(), "gw.example.com with port 22");
@@ -366,7 +368,7 @@ async fn duplicates_in_old_records_do_not_block_changes() {
     assert_eq!(change(1, said).await.unwrap(), 2);
     let user = WayChange { user: Some("gantry".into()), ..WayChange::default() };
     assert_eq!(
-        change(2, NodeChange { way: Some(user), ..NodeChange::default() }).await.unwrap(),
+        change(2, NodeChange { connection: Some(user), ..NodeChange::default() }).await.unwrap(),
         3
     );
 }
@@ -400,7 +402,10 @@ async fn nodes_in_text_equal_nodes_added_singly() {
         (one.fqdn.as_str(), one.macs, one.added_by.as_deref()),
         (names[0], vec!["00:25:90:aa:00:01".to_owned()], Some("ada"))
     );
-    assert_eq!((two.way.root.as_str(), two.serial.as_str()), ("/srv/records/my two", "CN-0F8S7"));
+    assert_eq!(
+        (two.connection.root.as_str(), two.serial.as_str()),
+        ("/srv/records/my two", "CN-0F8S7")
+    );
     let noted: Vec<Value> = details(&house, "node.add")
         .await
         .into_iter()

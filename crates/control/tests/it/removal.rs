@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::console::GraphWish;
+use api::console::GraphOptions;
 use api::console::StepState;
 use api::listing::NodesWanted;
-use api::reviews::Fate;
+use api::reviews::ReviewStateFilter;
 use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
@@ -300,14 +300,14 @@ async fn expunged_node_ends_all_its_noderoles() {
         .control
         .add_node(
             &play.house.ada,
-            api::console::NodeWish::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
+            api::console::NodeRequest::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
         )
         .await;
     assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
     let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
     let refused = play.house.control.noderole(&play.house.ada, gone).await.unwrap_err();
     assert!(
-        refused.status == 404 && refused.detail.contains("removed by target 3"),
+        refused.status == 404 && refused.detail.contains("removed by blueprint 3"),
         "{}",
         refused.detail
     );
@@ -356,7 +356,7 @@ async fn deployment_is_unbound_then_removed() {
     let going: Vec<&str> = board.groups[0]
         .roles
         .iter()
-        .filter(|r| r.chips.iter().any(|c| c.going))
+        .filter(|r| r.noderoles.iter().any(|c| c.removed))
         .map(|r| r.role.as_str())
         .collect();
     assert_eq!((going, board.proposal.unwrap().removed), (vec!["app", "runtime"], 2));
@@ -364,7 +364,7 @@ async fn deployment_is_unbound_then_removed() {
         house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
-    let listed = house.listed(&house.bo, Fate::Open).await;
+    let listed = house.listed(&house.bo, ReviewStateFilter::Open).await;
     assert_eq!(listed[0].summary, "Removes app from n1. And 1 more change.");
     assert_eq!(review.risks, [Risk::Removal]);
     house.approve(&house.bo, id).await;
@@ -417,16 +417,16 @@ async fn deployment_is_unbound_then_removed() {
     house.approve(&house.bo, whole).await;
     house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
-    let shown = house.listed(&house.ada, Fate::Any).await;
+    let shown = house.listed(&house.ada, ReviewStateFilter::Any).await;
     for old in &shown {
         house
             .control
-            .review_graph(&house.ada, old.submission, &GraphWish::default(), Lost::Note)
+            .review_graph(&house.ada, old.review, &GraphOptions::default(), Lost::Note)
             .await
             .unwrap();
     }
     assert_eq!(
-        shown.iter().find(|r| r.submission == whole).unwrap().deployment.as_str(),
+        shown.iter().find(|r| r.review == whole).unwrap().deployment.as_str(),
         "web",
         "its reviews say its name"
     );
@@ -533,7 +533,7 @@ async fn board_shows_states_among_many_steps() {
     transaction.commit().await.unwrap();
     let board = house.board("web").await;
     let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| {
-        role.chips.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone()))
+        role.noderoles.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone()))
     });
     let told: BTreeSet<(String, StepState, Option<String>)> = chips.collect();
     let error = Some("no space left".to_owned());
@@ -544,7 +544,8 @@ async fn board_shows_states_among_many_steps() {
     ];
     assert_eq!(told, expected.into());
     let carriers = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
-    let told: Vec<_> = carriers.chips.iter().map(|chip| (chip.state, chip.error.clone())).collect();
+    let told: Vec<_> =
+        carriers.noderoles.iter().map(|chip| (chip.state, chip.error.clone())).collect();
     assert_eq!(told, vec![(StepState::Error, error); 4]);
 }
 

@@ -1,7 +1,7 @@
 //! Replanning: the effect of a commit on other reviews with the same base.
 
 use api::console::ReviewState;
-use api::reviews::Fate;
+use api::reviews::ReviewStateFilter;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Rule, VerdictKind};
 use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
@@ -48,15 +48,15 @@ async fn moved_base_is_replanned_with_equal_effect() {
     let target = house.moved_by("web", vec![edit]).await;
 
     let was = house.control.review(&house.bo, old).await.unwrap();
-    let became = was.became.unwrap();
+    let became = was.replaced_by.unwrap();
     let new = became.after.unwrap();
     assert_eq!(
-        (was.state, became.target, became.same_effect),
+        (was.state, became.blueprint, became.same_effect),
         (ReviewState::Replaced, target, true)
     );
     assert_eq!(
         (became.moved, became.dropped),
-        (vec![format!("web (target {target})")], vec!["bo (approved)".into()])
+        (vec![format!("web (blueprint {target})")], vec!["bo (approved)".into()])
     );
     let is = house.control.review(&house.bo, new).await.unwrap();
     assert_eq!(
@@ -64,10 +64,10 @@ async fn moved_base_is_replanned_with_equal_effect() {
         (ReviewState::Waiting, ["ada".to_owned()].as_slice())
     );
     assert_eq!(
-        (is.title.as_str(), is.verdicts.len(), is.came_from.unwrap().before),
+        (is.title.as_str(), is.verdicts.len(), is.replaces.unwrap().before),
         ("a change", 0, old)
     );
-    assert_eq!(house.board("web").await.proposal.unwrap().submission, Some(new));
+    assert_eq!(house.board("web").await.proposal.unwrap().review, Some(new));
 
     let refused = house.commit(&house.ada, old).await.unwrap_err();
     assert_eq!(refused.code, "not_newest", "the void one stays void");
@@ -90,7 +90,7 @@ async fn replan_with_other_documents_is_sent_back() {
     let edit = house.data_edit("web", json!({"a": 2, "b": 3})).await;
     let target = house.moved_by("web", vec![edit]).await;
     let was = house.control.review(&house.bo, old).await.unwrap();
-    let became = was.became.unwrap();
+    let became = was.replaced_by.unwrap();
     assert_eq!((was.state, became.after, became.refused.len()), (ReviewState::SentBack, None, 1));
     let finding = &became.refused[0];
     assert!(
@@ -99,16 +99,16 @@ async fn replan_with_other_documents_is_sent_back() {
     );
 
     let open = house.board("web").await.proposal.unwrap();
-    assert_eq!((open.title.as_str(), open.submission), ("a change", None));
+    assert_eq!((open.title.as_str(), open.review), ("a change", None));
     assert_eq!(open.sent_back.map(|back| back.before), Some(old));
     let new = house
         .control
         .submit(&house.ada, open.id, open.version, "the same again".into())
         .await
         .unwrap();
-    let came = house.control.review(&house.bo, new).await.unwrap().came_from.unwrap();
+    let came = house.control.review(&house.bo, new).await.unwrap().replaces.unwrap();
     assert_eq!(
-        (came.before, came.after, came.target, came.same_effect),
+        (came.before, came.after, came.blueprint, came.same_effect),
         (old, Some(new), target, false)
     );
     let paths = |d: &engine::blueprint::Difference| {
@@ -130,17 +130,17 @@ async fn replan_with_refused_edits_is_sent_back() {
     house.commit(&house.cy, web).await.unwrap();
 
     let was = house.control.review(&house.bo, edge).await.unwrap();
-    let became = was.became.unwrap();
+    let became = was.replaced_by.unwrap();
     assert_eq!((was.state, became.after), (ReviewState::SentBack, None));
     assert!(
         became.refused[0].at == "edit 1, by ada"
             && became.refused[0].detail.contains("belongs to web"),
         "{became:?}"
     );
-    let listed = house.listed(&house.bo, Fate::Any).await;
-    assert_eq!(listed.iter().find(|r| r.submission == edge).unwrap().state, ReviewState::SentBack);
+    let listed = house.listed(&house.bo, ReviewStateFilter::Any).await;
+    assert_eq!(listed.iter().find(|r| r.review == edge).unwrap().state, ReviewState::SentBack);
     let open = house.board("edge").await.proposal.unwrap();
-    assert_eq!((open.submission, open.sent_back.map(|back| back.before)), (None, Some(edge)));
+    assert_eq!((open.review, open.sent_back.map(|back| back.before)), (None, Some(edge)));
 
     let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();
     let edit = house.bind("edge", 2, "app").await;
@@ -162,7 +162,7 @@ async fn replan_without_remaining_changes_is_sent_back() {
     let edit = house.data_edit("web", json!({"a": 1})).await;
     let old = house.submit(&house.ada, "web", vec![edit.clone()]).await;
     house.moved_by("web", vec![edit]).await;
-    let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
+    let became = house.control.review(&house.bo, old).await.unwrap().replaced_by.unwrap();
     assert!(
         became.after.is_none() && became.refused[0].detail.contains("changes nothing"),
         "{became:?}"
@@ -221,13 +221,13 @@ async fn crash_after_commit_is_replanned_by_sweep() {
     }
     holding.rollback().await.unwrap();
     let stale = house.control.review(&house.bo, old).await.unwrap();
-    assert_eq!((stale.state, stale.became), (ReviewState::Stale, None));
+    assert_eq!((stale.state, stale.replaced_by), (ReviewState::Stale, None));
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
     let target = house.targets().await;
     assert_eq!(
         base.text,
         format!(
-            "Planned on an older state: web (target {target}) changed since. Submit it again. Can \
+            "Planned on an older state: web (blueprint {target}) changed since. Submit it again. Can \
              act: ada"
         ),
         "cy may edit, too, and is no author"
@@ -235,7 +235,9 @@ async fn crash_after_commit_is_replanned_by_sweep() {
     let (one, two) = tokio::join!(house.control.replan_stale(), house.control.replan_stale());
     assert_eq!(one.unwrap() + two.unwrap(), 1, "two sweeps do it once");
     assert_eq!(house.control.replan_stale().await.unwrap(), 0);
-    assert!(house.control.review(&house.bo, old).await.unwrap().became.unwrap().after.is_some());
+    assert!(
+        house.control.review(&house.bo, old).await.unwrap().replaced_by.unwrap().after.is_some()
+    );
 }
 
 #[tokio::test]
@@ -245,7 +247,7 @@ async fn sibling_reviews_are_not_replanned() {
     let edge = house.submit(&house.ada, "edge", vec![edit]).await;
     house.approve(&house.bo, edge).await;
     house.bound("web", 1, "app").await;
-    assert_eq!(house.control.review(&house.bo, edge).await.unwrap().became, None);
+    assert_eq!(house.control.review(&house.bo, edge).await.unwrap().replaced_by, None);
     house.commit(&house.ada, edge).await.unwrap();
 }
 
@@ -281,7 +283,7 @@ async fn edits_now_out_of_scope_are_rejected() {
 
     // The edits could be planned, because n1 exists. But the plan would write edge, which is
     // outside of web's base.
-    let became = house.control.review(&house.bo, old).await.unwrap().became.unwrap();
+    let became = house.control.review(&house.bo, old).await.unwrap().replaced_by.unwrap();
     assert_eq!((became.after, became.refused.len()), (None, 1), "{became:?}");
     let finding = &became.refused[0];
     assert_eq!(finding.at, "edit 2, by ada");

@@ -1,6 +1,6 @@
 //! Restoring a deployment to an earlier target with a proposal.
 
-use api::console::LeftOut;
+use api::console::NotRestored;
 use engine::ids::BlueprintNumber;
 use engine::plan::Edit;
 use serde_json::json;
@@ -36,7 +36,7 @@ async fn deployment_is_restored_by_reviewed_proposal() {
     let proposal = house.board("web").await.proposal.unwrap();
     assert_eq!(
         (proposal.id, proposal.title.as_str()),
-        (restored.proposal, "Restore web as of target 2")
+        (restored.proposal, "Restore web as of blueprint 2")
     );
     let again = house.control.restore(&house.ada, "web", then, false).await.unwrap_err();
     assert_eq!(again.code, "proposal_open");
@@ -51,7 +51,7 @@ async fn deployment_is_restored_by_reviewed_proposal() {
     );
     house.approve(&house.bo, id).await;
     let back = house.commit(&house.ada, id).await.unwrap();
-    let point = api::console::Point::Target;
+    let point = api::console::Point::Number;
     let left =
         house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
     // The node that joined later stays, without noderoles of the deployment.
@@ -86,10 +86,11 @@ async fn partial_restore_leaves_out_named_parts() {
     let restored = house.control.restore(&house.ada, "web", then, true).await.unwrap();
     assert_eq!((restored.edits, restored.missing.len()), (1, 4), "the data: {restored:?}");
     // The proposal and its review show the left-out parts, for as long as the review exists.
-    let left_out = Some(LeftOut { target: then, missing: restored.missing.clone(), more: 0 });
+    let left_out =
+        Some(NotRestored { blueprint: then, missing: restored.missing.clone(), more: 0 });
     let (_, proposal) = house.control.proposal(&house.cy, restored.proposal).await.unwrap();
     assert_eq!(
-        (&proposal.left_out, &house.board("web").await.proposal.unwrap().left_out),
+        (&proposal.not_restored, &house.board("web").await.proposal.unwrap().not_restored),
         (&left_out, &left_out)
     );
     let id = house
@@ -97,18 +98,18 @@ async fn partial_restore_leaves_out_named_parts() {
         .submit(&house.ada, restored.proposal, restored.version, "back".into())
         .await
         .unwrap();
-    assert_eq!(house.control.review(&house.bo, id).await.unwrap().left_out, left_out);
+    assert_eq!(house.control.review(&house.bo, id).await.unwrap().not_restored, left_out);
     // Without its edits the proposal restores nothing, so nothing is left out.
     let version =
         house.control.undo(&house.ada, restored.proposal, restored.version).await.unwrap();
-    assert_eq!(house.board("web").await.proposal.unwrap().left_out, None);
+    assert_eq!(house.board("web").await.proposal.unwrap().not_restored, None);
     let other =
         Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 2}}) };
     let version =
         house.control.edit(&house.ada, restored.proposal, version, vec![other]).await.unwrap();
     let next =
         house.control.submit(&house.ada, restored.proposal, version, "other".into()).await.unwrap();
-    let reviewed = async |id| house.control.review(&house.bo, id).await.unwrap().left_out;
+    let reviewed = async |id| house.control.review(&house.bo, id).await.unwrap().not_restored;
     assert_eq!((reviewed(next).await, reviewed(id).await), (None, left_out));
     for (name, target, code) in
         [("system", 2, "system"), ("nowhere", 2, "not_found"), ("edge", 99, "not_found")]

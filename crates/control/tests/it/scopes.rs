@@ -1,6 +1,6 @@
 //! Proposals on a single node, and edits of several people in one proposal.
 
-use api::reviews::{Fate, ProposalsWanted};
+use api::reviews::{ProposalsWanted, ReviewStateFilter};
 use engine::ids::{NodeId, ProposalId};
 use engine::plan::Edit;
 use serde_json::json;
@@ -60,7 +60,7 @@ async fn new_node_is_bootstrapped_by_its_own_proposal() {
     house.commit(&house.ada, id).await.unwrap();
     assert_eq!(house.steps().await.len(), 2);
     // system changed, so Gantry replanned the review at once.
-    assert!(house.control.review(&house.bo, web).await.unwrap().became.unwrap().same_effect);
+    assert!(house.control.review(&house.bo, web).await.unwrap().replaced_by.unwrap().same_effect);
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn node_proposal_outlives_its_first_deployment() {
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     let id =
         house.control.submit(&house.ada, proposal, version, "give n1 up".into()).await.unwrap();
-    assert_eq!(house.listed(&house.bo, Fate::Open).await[0].submission, id);
+    assert_eq!(house.listed(&house.bo, ReviewStateFilter::Open).await[0].review, id);
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
@@ -246,15 +246,15 @@ async fn moved_node_proposal_has_equal_effect() {
     let id =
         house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
     house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
-    let became = house.control.review(&house.bo, id).await.unwrap().became.unwrap();
+    let became = house.control.review(&house.bo, id).await.unwrap().replaced_by.unwrap();
     assert_eq!(
         (became.after, became.moved),
-        (None, vec!["n1.house.example.com (changed by another target)".to_owned()])
+        (None, vec!["n1.house.example.com (changed by another blueprint)".to_owned()])
     );
     assert_eq!(became.refused[0].at, "n1.house.example.com");
     let version = house.control.node_proposal(&house.ada, proposal).await.unwrap().proposal.version;
     let again =
         house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
-    let came = house.control.review(&house.bo, again).await.unwrap().came_from.unwrap();
+    let came = house.control.review(&house.bo, again).await.unwrap().replaces.unwrap();
     assert!(came.before == id && came.same_effect, "{:?}", came.shift);
 }

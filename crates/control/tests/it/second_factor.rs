@@ -1,8 +1,8 @@
 //! The second factor of people: presenting, setting up, removing and resetting it.
 
 use api::Problem;
-use api::people::{Password, PasswordWish};
-use api::second_factor::{Code, FactorWish};
+use api::people::{Password, PasswordRequest};
+use api::second_factor::{Code, FactorRequest};
 use control::people::{Actor, ClientInfo, People, Permission};
 use engine::gate::{Policy, VerdictKind};
 use passkeys::authenticator::Authenticator;
@@ -20,12 +20,12 @@ fn code_of(problem: Result<impl std::fmt::Debug, Problem>) -> String {
     problem.expect_err("a refusal").code
 }
 
-fn wish(code: &str) -> FactorWish {
-    FactorWish { code: Some(Code::entered(code)), answer: None }
+fn wish(code: &str) -> FactorRequest {
+    FactorRequest { code: Some(Code::entered(code)), answer: None }
 }
 
-fn answer(answer: Value) -> FactorWish {
-    FactorWish { code: None, answer: Some(answer) }
+fn answer(answer: Value) -> FactorRequest {
+    FactorRequest { code: None, answer: Some(answer) }
 }
 
 /// The code of a secret, `steps` time steps from now.
@@ -45,7 +45,7 @@ impl House {
         let begun = self.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
         let first = self.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
         self.people
-            .set_password(&first, &PasswordWish { old: None, new: Password::typed(PASSWORD) })
+            .set_password(&first, &PasswordRequest { old: None, new: Password::typed(PASSWORD) })
             .await
             .unwrap();
     }
@@ -93,7 +93,7 @@ impl House {
         authenticator
     }
 
-    async fn present(&self, actor: &Actor, wish: &FactorWish) -> Result<(), Problem> {
+    async fn present(&self, actor: &Actor, wish: &FactorRequest) -> Result<(), Problem> {
         let site = RelyingParty::of(ORIGIN).unwrap();
         self.people.present_factor(actor, Some(&site), wish, &ClientInfo::default()).await
     }
@@ -120,7 +120,7 @@ async fn session_by_password_needs_the_code() {
     assert_eq!(code_of(house.people.end_other_sessions(&bo).await), "second_factor_needed");
     assert_eq!(code_of(house.people.start_totp(&bo).await), "second_factor_needed", "another app");
     assert_eq!(code_of(house.people.remove_totp(&bo).await), "second_factor_needed");
-    let password = PasswordWish {
+    let password = PasswordRequest {
         old: Some(Password::typed(PASSWORD)),
         new: Password::typed("purple anvil rain"),
     };
@@ -130,7 +130,7 @@ async fn session_by_password_needs_the_code() {
     assert!(state.totp && state.needed && !state.demanded && state.passkeys == 0);
 
     assert_eq!(code_of(house.present(&bo, &wish("12345")).await), "invalid");
-    assert_eq!(code_of(house.present(&bo, &FactorWish::default()).await), "invalid");
+    assert_eq!(code_of(house.present(&bo, &FactorRequest::default()).await), "invalid");
     assert_eq!(
         code_of(house.present(&bo, &wish(&code(&secret, -1))).await),
         "code_used",

@@ -29,7 +29,11 @@ async fn review_names_secrets_and_policy_counts_them() {
     let review = house.control.review(&house.ada, id).await.unwrap();
     assert!(review.risks.contains(&Risk::Secret) && review.gate.needed == 2, "{:?}", review.risks);
     let named = "Uses secret db/password version 1 in app of web on n1.";
-    assert!(review.summary[..review.grave].contains(&named.to_owned()), "{:?}", review.summary);
+    assert!(
+        review.summary[..review.always_shown].contains(&named.to_owned()),
+        "{:?}",
+        review.summary
+    );
     let (stored,): (Vec<String>,) = sqlx::query_as("SELECT risk FROM review WHERE id = $1")
         .bind(id.0)
         .fetch_one(house.database.owner())
@@ -43,9 +47,7 @@ async fn review_names_secrets_and_policy_counts_them() {
 
     let id = house.submit(&house.ada, "web", vec![uses(&house, 2).await]).await;
     let review = house.control.review(&house.ada, id).await.unwrap();
-    let [change] = review.consequences.secrets.as_slice() else {
-        panic!("{:?}", review.consequences.secrets)
-    };
+    let [change] = review.impact.secrets.as_slice() else { panic!("{:?}", review.impact.secrets) };
     let secret = |version| SecretRef { name: "db/password".into(), version };
     assert_eq!(
         (change.change, &change.secret, &change.was),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::overview::Way;
+use api::overview::Progress;
 use engine::anneal::Limits;
 use engine::ids::BlueprintNumber;
 use serde_json::{Map, json};
@@ -18,17 +18,17 @@ async fn target_is_stuck_when_its_parents_are() {
     let (control, ada) = (&house.control, &house.ada);
     let before = house.bound("web", 1, "runtime").await;
     let after = house.bound("web", 1, "app").await;
-    let way = async |target: BlueprintNumber| control.target(ada, target).await.unwrap().way;
+    let way = async |target: BlueprintNumber| control.target(ada, target).await.unwrap().progress;
 
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!(
         (steps.blocked, steps.todo, steps.transition, steps.error),
         (1, 0, 0, 0),
-        "its parent is another target's"
+        "its parent is another blueprint's"
     );
     assert_eq!(
         (way(before).await, way(after).await),
-        (Way::UnderWay, Way::UnderWay),
+        (Progress::InProgress, Progress::InProgress),
         "a worker may come"
     );
 
@@ -36,14 +36,14 @@ async fn target_is_stuck_when_its_parents_are() {
     control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
     assert_eq!(
         (way(before).await, way(after).await),
-        (Way::Stuck, Way::Stuck),
+        (Progress::Stuck, Progress::Stuck),
         "somebody has to release it"
     );
     control.hold(ada, system, false, "done".into()).await.unwrap();
     control.switch(ada, false, "power".into()).await.unwrap();
     assert_eq!(
         (way(before).await, way(after).await),
-        (Way::Stuck, Way::Stuck),
+        (Progress::Stuck, Progress::Stuck),
         "somebody has to switch it on"
     );
     control.switch(ada, true, "power".into()).await.unwrap();
@@ -55,23 +55,23 @@ async fn target_is_stuck_when_its_parents_are() {
         running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
         let leased =
             running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
-        assert_eq!(way(after).await, Way::UnderWay, "something above it runs");
+        assert_eq!(way(after).await, Progress::InProgress, "something above it runs");
         running::finish_run(house.database.worker(), leased[0].run, worker, &end).await.unwrap();
     }
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));
     assert_eq!(
         (way(before).await, way(after).await),
-        (Way::Stuck, Way::Stuck),
-        "the failure is another target's"
+        (Progress::Stuck, Progress::Stuck),
+        "the failure is another blueprint's"
     );
 
     // A step moves in another deployment, but not among this target's ancestors.
     let elsewhere = house.bound("edge", 2, "runtime").await;
-    assert_eq!(way(elsewhere).await, Way::UnderWay);
+    assert_eq!(way(elsewhere).await, Progress::InProgress);
     assert_eq!(
         (way(before).await, way(after).await),
-        (Way::Stuck, Way::Stuck),
+        (Progress::Stuck, Progress::Stuck),
         "it is not in their way"
     );
 }

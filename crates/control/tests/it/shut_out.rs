@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use api::Problem;
-use api::console::NodeWish;
+use api::console::NodeRequest;
 use api::nodes::NodeChange;
-use api::people::{AccountKind, Grant, Password, PasswordWish, PersonWish, TokenWish};
+use api::people::{AccountKind, Grant, Password, PasswordRequest, PersonRequest, TokenRequest};
 use control::ToCommit;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;
@@ -86,7 +86,7 @@ impl Things {
         let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
         let commit = ToCommit { submission: id, typed: None, cancel: false };
-        let wish = NodeWish::named("new.house.example.com", "/srv/nodes/new");
+        let wish = NodeRequest::named("new.house.example.com", "/srv/nodes/new");
         let described = NodeChange { description: Some("mine".into()), ..NodeChange::default() };
         vec![
             ("propose", control.propose(by, self.edge).await.map(drop)),
@@ -137,7 +137,7 @@ impl Things {
 /// Every write about other people, each once.
 async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let (people, cy) = (&house.people, house.cy.person);
-    let wish = PersonWish { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
+    let wish = PersonRequest { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
     let grant = Grant { permission: "admin".into(), deployment: None };
     vec![
         ("add a person", people.add(by, &wish).await.map(drop)),
@@ -151,14 +151,14 @@ async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(
 /// Every write about the person's own account, each once.
 async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
     let people = &house.people;
-    let token = TokenWish {
+    let token = TokenRequest {
         name: "x".into(),
         days: 1,
         scopes: vec!["viewer".into()],
         deployment: None,
         person: None,
     };
-    let password = PasswordWish { old: None, new: Password::typed("vague otter lamp") };
+    let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     vec![
         ("make a token", people.make_token(by, &token).await.map(drop)),
         ("revoke a token", people.revoke_token(by, Uuid::nil()).await),

@@ -1,7 +1,7 @@
 //! Signed verdicts: the gate's requirements, and valid signatures.
 
 use api::Problem;
-use api::people::{PasskeyWish, Signature};
+use api::people::{PasskeyRequest, Signature};
 use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use engine::ids::{PasskeyId, ReviewId};
@@ -23,7 +23,7 @@ impl House {
     async fn passkey(&self, actor: &Actor, key: &Authenticator) -> PasskeyId {
         let options = self.people.passkey_options(actor, &site()).await.unwrap().options;
         let answer = key.create(&site().origin, &options);
-        let wish = PasskeyWish { name: "Laptop".into(), answer };
+        let wish = PasskeyRequest { name: "Laptop".into(), answer };
         self.people.register_passkey(actor, &site(), &wish).await.unwrap().id
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{GraphWish, Look, ReviewState, ReviewView};
-use api::reviews::{Fate, Waiting};
+use api::console::{Appearance, GraphOptions, ReviewState, ReviewView};
+use api::reviews::{ReviewCount, ReviewStateFilter};
 use control::Lost;
 use control::people::{Actor, NewPerson, Permission};
-use engine::blueprint::consequences::NoderoleRerun;
+use engine::blueprint::impact::NoderoleRerun;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 use engine::ids::ReviewId;
@@ -44,12 +44,12 @@ async fn kept_steps_exclude_unapplied_ones() {
     let edit = Edit::SetNoderoleData { node, noderole, data: serde_json::json!({"a": 1}) };
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     assert_eq!(
-        review(&house, &house.bo, id).await.consequences.kept.count,
+        review(&house, &house.bo, id).await.impact.retained.count,
         0,
         "its first run is due"
     );
     all_active(&house).await;
-    assert_eq!(review(&house, &house.bo, id).await.consequences.kept.count, 1);
+    assert_eq!(review(&house, &house.bo, id).await.impact.retained.count, 1);
 }
 
 #[tokio::test]
@@ -60,27 +60,33 @@ async fn lint_error_after_approval_is_shown() {
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
     let before = review(&house, &house.ada, id).await;
-    assert_eq!((before.state, before.may_commit, before.fresh), (ReviewState::Open, Ok(()), true));
     assert_eq!(
-        house.control.frame(&house.ada).await.unwrap().reviews_waiting.to_string(),
+        (before.state, before.may_commit, before.current),
+        (ReviewState::Open, Ok(()), true)
+    );
+    assert_eq!(
+        house.control.frame(&house.ada).await.unwrap().pending_reviews.to_string(),
         "1",
         "it waits to be committed"
     );
     jig(&house, false).await;
     let shown = review(&house, &house.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
-    assert!(!rule.holds && rule.text.contains("Switch jig noop on first"), "{rule:?}");
+    assert!(!rule.passes && rule.text.contains("Switch jig noop on first"), "{rule:?}");
     let errors: Vec<Check> =
         shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
     assert_eq!(errors[0], Check::InactiveJig);
     let refused = house.control.commit(&house.ada, id).await.unwrap_err();
     assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
     assert_eq!(
-        house.listed(&house.bo, Fate::Open).await[0].state,
+        house.listed(&house.bo, ReviewStateFilter::Open).await[0].state,
         ReviewState::Faulty,
         "no review is waited for"
     );
-    assert_eq!(house.control.frame(&house.ada).await.unwrap().reviews_waiting, Waiting::default());
+    assert_eq!(
+        house.control.frame(&house.ada).await.unwrap().pending_reviews,
+        ReviewCount::default()
+    );
     jig(&house, true).await;
     assert_eq!(
         review(&house, &house.ada, id).await.state,
@@ -101,48 +107,54 @@ async fn only_active_steps_count_as_interrupted() {
         reason: "a new kernel".into(),
     };
     let id = house.submit(&house.ada, "web", vec![edit, rerun]).await;
-    let found = review(&house, &house.bo, id).await.consequences;
+    let found = review(&house, &house.bo, id).await.impact;
     assert_eq!((found.restarts.count, found.interrupted, found.nodes), (3, Some(0), 2));
     assert_eq!((found.downstream[0].noderoles.count, found.downstream[0].in_use), (1, Some(0)));
     all_active(&house).await;
     let shown = review(&house, &house.bo, id).await;
-    assert_eq!(shown.consequences.interrupted, Some(3));
+    assert_eq!(shown.impact.interrupted, Some(3));
     assert!(
         shown
-            .consequences
+            .impact
             .restarts
             .first
             .iter()
             .all(|NoderoleRerun { in_use, .. }| *in_use == Some(true))
     );
-    assert_eq!(shown.consequences.downstream[0].in_use, Some(1));
-    assert_eq!(house.control.consequences(&house.bo, id).await.unwrap(), shown.consequences);
+    assert_eq!(shown.impact.downstream[0].in_use, Some(1));
+    assert_eq!(house.control.impact(&house.bo, id).await.unwrap(), shown.impact);
     // The blast radius spans several steps. app on n1 is not downstream, because it runs itself.
-    let graph =
-        house.control.review_graph(&house.bo, id, &GraphWish::default(), Lost::Note).await.unwrap();
+    let graph = house
+        .control
+        .review_graph(&house.bo, id, &GraphOptions::default(), Lost::Note)
+        .await
+        .unwrap();
     let marked: Vec<(String, usize)> = graph
         .vertices
         .iter()
         .filter_map(|v| {
-            v.looks
+            v.appearances
                 .iter()
-                .find(|(look, _)| *look == Look::Downstream)
+                .find(|(look, _)| *look == Appearance::Downstream)
                 .map(|(_, n)| (v.role.to_string(), *n))
         })
         .collect();
     assert_eq!(marked, [("runtime".to_owned(), 1)]);
     let app = graph.vertices.iter().find(|vertex| vertex.role == role("app")).unwrap();
     assert_eq!(
-        app.looks,
-        [(Look::Changed, 2)],
+        app.appearances,
+        [(Appearance::Changed, 2)],
         "what runs again by its deployment's data is in the picture too"
     );
-    assert_eq!(shown.asked, ["Sets the data of app in web.", "Runs steps again: a new kernel."]);
+    assert_eq!(
+        shown.requested,
+        ["Sets the data of app in web.", "Runs steps again: a new kernel."]
+    );
     house.approve(&house.bo, id).await;
     house.control.commit(&house.ada, id).await.unwrap();
     let closed = review(&house, &house.bo, id).await;
     assert_eq!(
-        (closed.fresh, closed.consequences.interrupted, closed.consequences.restarts.count),
+        (closed.current, closed.impact.interrupted, closed.impact.restarts.count),
         (false, None, 3)
     );
 }
@@ -158,7 +170,7 @@ async fn removal_shows_count_of_active_steps() {
         with_dependents: false,
     };
     let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let found = review(&house, &house.bo, id).await.consequences;
+    let found = review(&house, &house.bo, id).await.impact;
     assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));
 }
 
@@ -253,7 +265,7 @@ async fn disabled_buttons_name_reason_and_people() {
     house.control.hold(eve, house.id("web").await, true, "a move".into()).await.unwrap();
     house.control.switch(eve, false, "maintenance".into()).await.unwrap();
     assert_eq!(buttons(&house, ada, id).await, [author, ""]);
-    let waits = review(&house, ada, id).await.waits;
+    let waits = review(&house, ada, id).await.pending_reasons;
     assert!(
         waits[0].starts_with("Execution is off")
             && waits[1].starts_with("Deployment web is on hold by eve (a move)"),
@@ -281,7 +293,7 @@ async fn disabled_buttons_name_reason_and_people() {
     let target = house.control.commit(ada, id).await.unwrap();
     assert_eq!(
         review(&house, bo, id).await.may_commit,
-        Err(format!("This review is already committed, as target {target}."))
+        Err(format!("This review is already committed, as blueprint {target}."))
     );
 }
 
@@ -303,7 +315,8 @@ async fn stale_review_names_submitter_and_keeps_content() {
     house.control.edit(&house.ada, open.id, open.version, vec![other]).await.unwrap();
     let shown = review(&house, &house.bo, id).await;
     assert!(
-        !shown.fresh && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.holds)
+        !shown.current
+            && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.passes)
     );
-    assert_eq!(shown.consequences.interrupted, None, "as it was submitted");
+    assert_eq!(shown.impact.interrupted, None, "as it was submitted");
 }

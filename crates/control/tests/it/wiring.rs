@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{GraphEdge, GraphView, GraphWish};
+use api::console::{GraphEdge, GraphOptions, GraphView};
 use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;
@@ -90,7 +90,7 @@ async fn parent_on_unchanged_node_keeps_its_name() {
 
 fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> {
     let at = |name: &str| {
-        view.vertices.iter().position(|vertex| match &vertex.one {
+        view.vertices.iter().position(|vertex| match &vertex.noderole {
             Some(one) => format!("{}@{}", vertex.role, one.short) == name,
             None => vertex.role.as_str() == name,
         })
@@ -103,23 +103,28 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 async fn review_graph_has_added_and_removed_edges() {
     let house = House::new().await;
     let id = house.rewired().await;
-    let graph = async |wish: GraphWish| {
+    let graph = async |wish: GraphOptions| {
         house.control.review_graph(&house.bo, id, &wish, Lost::Note).await.unwrap()
     };
-    let folded = graph(GraphWish::default()).await;
-    let told = |edge: &GraphEdge| (edge.count, edge.added, edge.gone);
+    let folded = graph(GraphOptions::default()).await;
+    let told = |edge: &GraphEdge| (edge.count, edge.added, edge.removed);
     assert_eq!(edge(&folded, "runtime", "app").map(told), Some((2, 2, 2)));
-    let open =
-        graph(GraphWish { roles: vec![role("runtime"), role("app")], ..GraphWish::default() })
-            .await;
+    let open = graph(GraphOptions {
+        roles: vec![role("runtime"), role("app")],
+        ..GraphOptions::default()
+    })
+    .await;
     assert_eq!(edge(&open, "runtime@n1", "app@n1").map(told), Some((0, 0, 1)));
     assert_eq!(edge(&open, "runtime@n1", "app@n2").map(told), Some((0, 0, 1)));
     assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
     // A removed noderole waits for nothing any more.
-    assert_eq!(edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.gone)), Some((0, 1)));
+    assert_eq!(
+        edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.removed)),
+        Some((0, 1))
+    );
     let present =
-        house.control.graph(&house.bo, "web", &GraphWish::default(), Lost::Note).await.unwrap();
-    assert!(present.edges.iter().all(|edge| (edge.added, edge.gone) == (0, 0)));
+        house.control.graph(&house.bo, "web", &GraphOptions::default(), Lost::Note).await.unwrap();
+    assert!(present.edges.iter().all(|edge| (edge.added, edge.removed) == (0, 0)));
 }
 
 #[tokio::test]
@@ -250,8 +255,8 @@ async fn severe_lines_always_come_first() {
         "Creates web-100 below web.",
     ];
     assert_eq!(review.summary[..6], grave);
-    assert_eq!(review.asked[..6], grave);
-    assert_eq!(review.grave, 5, "a page must not fold these away");
+    assert_eq!(review.requested[..6], grave);
+    assert_eq!(review.always_shown, 5, "a page must not fold these away");
     assert_eq!(review.summary.len(), 41, "{:?}", review.summary);
     assert!(review.risks.contains(&Risk::Halt), "{:?}", review.risks);
     assert_eq!(review.gate.needed, 3, "the policy asks for so many where a jig is switched off");

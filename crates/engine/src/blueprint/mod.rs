@@ -7,7 +7,7 @@
 //!   change nothing else. Applied to the old root they give exactly the new one ([`apply`]).
 //! * [`Difference`](difference::Difference): the same for people, down to single values; [`text`]
 //!   formats it.
-//! * [`Consequences`](consequences::Consequences): the impact, for the people who decide.
+//! * [`Impact`](impact::Impact): the impact, for the people who decide.
 //! * [`SecretChange`](secret_uses::SecretChange): the secrets that the change uses, by name and
 //!   version.
 //! * [`Projection`](projection::Projection): the same for the annealer: steps that are added, run
@@ -22,17 +22,17 @@ use crate::cluster::{Blueprint, RootDoc};
 use crate::ids::{DeploymentId, NodeId};
 
 pub mod anchor;
-pub mod consequences;
 pub mod difference;
-pub mod opened;
+pub mod impact;
 pub mod projection;
 pub mod secret_uses;
 pub mod shift;
 pub mod text;
+pub mod viewed;
 
 pub use anchor::{Anchor, NotAnAnchor};
-pub use consequences::{Consequences, consequences};
 pub use difference::{Difference, difference};
+pub use impact::{Impact, impact};
 pub use projection::{Projection, project};
 pub use secret_uses::{SecretChange, secret_changes};
 pub use shift::Shift;

@@ -406,7 +406,7 @@ fn intent(
 ) -> Result<StepIntent, CatalogError> {
     let role = catalog.role(noderole.role)?;
     let id = key.id(node.id);
-    let (name, max_running, mode) = role.lane();
+    let (name, max_running, mode) = role.concurrency_group();
     let parents = noderole.parents.iter().map(|edge| (StepId::of(edge.parent, action), edge.kind));
     Ok(StepIntent {
         id: StepId::of(id, action),

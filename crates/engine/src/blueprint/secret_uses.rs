@@ -18,8 +18,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::consequences::{Counted, NAMED, Planned};
 use super::difference::{Difference, Mark};
+use super::impact::{Counted, NAMED, Planned};
 use crate::catalog::Catalog;
 use crate::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::secret::{SecretRef, contains_reference, located};

@@ -34,13 +34,13 @@ pub struct Names {
     /// Names of the deployments.
     pub deployments: BTreeMap<DeploymentId, DeploymentName>,
     /// Locations of the noderoles that others wait for.
-    pub noderoles: BTreeMap<NoderoleId, Place>,
+    pub noderoles: BTreeMap<NoderoleId, NamedNoderole>,
 }
 
 /// Location of a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Place {
+pub struct NamedNoderole {
     /// Role and instance.
     pub noderole: NoderoleKey,
     /// Id of the node.
@@ -114,7 +114,7 @@ impl Names {
                     }
                     let noderole = key.id(id);
                     if wanted.remove(&noderole) {
-                        let place = Place {
+                        let place = NamedNoderole {
                             noderole: key.clone(),
                             node: id,
                             fqdn: stored.doc.fqdn.clone(),

@@ -17,7 +17,7 @@
 //! unbound, and without it nothing runs on the node then. The role's content includes the scripts of
 //! all its actions, so an approval covers all of them.
 //!
-//! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`lane`, `retry`,
+//! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`concurrency-group`, `retry`,
 //! `timeout`, `on-error`, ...) default to OpenCrowbar's behaviour where that was sound. Source: the
 //! barclamp files of opencrowbar/core and digitalrebar.
 
@@ -261,7 +261,7 @@ pub struct RunPolicy {
     pub exclusive: bool,
     /// The concurrency group that limits the step. By default, a group with the role's name and no
     /// limit.
-    pub lane: Option<Lane>,
+    pub concurrency_group: Option<ConcurrencyGroup>,
     /// The steps that an ERROR of this step stops.
     pub on_error: OnError,
     /// The effect of changed data on an applied step.
@@ -290,7 +290,7 @@ impl Default for RunPolicy {
             needs: Needs::Alive,
             place: Place::On,
             exclusive: true,
-            lane: None,
+            concurrency_group: None,
             on_error: OnError::Descendants,
             on_change: OnChange::Rerun,
             retries: 0,
@@ -331,7 +331,7 @@ pub enum Place {
 /// A concurrency group: a limit that steps share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Lane {
+pub struct ConcurrencyGroup {
     /// The group's name, unique in the deployment.
     pub name: ConcurrencyGroupName,
     /// Maximum number of its steps that run at once.
@@ -500,8 +500,8 @@ impl Role {
     }
 
     /// The concurrency group of its step, with the group's limit.
-    pub fn lane(&self) -> (ConcurrencyGroupName, Option<u32>, ConcurrencyGroupMode) {
-        match &self.run.lane {
+    pub fn concurrency_group(&self) -> (ConcurrencyGroupName, Option<u32>, ConcurrencyGroupMode) {
+        match &self.run.concurrency_group {
             Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
             None => {
                 (ConcurrencyGroupName::of_role(&self.name), None, ConcurrencyGroupMode::default())

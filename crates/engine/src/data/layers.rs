@@ -45,7 +45,7 @@ pub enum Layer {
     /// Data that Gantry and its hooks write.
     System,
     /// The output of the step's last successful run.
-    Wall,
+    Output,
     /// Data that a user entered for this noderole.
     User,
 }
@@ -57,7 +57,7 @@ impl Layer {
             Self::Profile(name) => format!("Profile {name}"),
             Self::DeploymentRole => "The data of the deployment role".into(),
             Self::System => "The system data".into(),
-            Self::Wall => "The output".into(),
+            Self::Output => "The output".into(),
             Self::User => "The user data".into(),
         }
     }
@@ -78,16 +78,16 @@ pub struct Source {
 
 /// The output of a step's last successful run.
 #[derive(Debug, Clone, Copy)]
-pub struct Wall<'a> {
+pub struct StepOutput<'a> {
     /// The document, or `null` for a step without output.
     pub value: &'a Value,
     /// The run that returned it.
     pub run: Option<RunId>,
 }
 
-impl Wall<'static> {
+impl StepOutput<'static> {
     /// A step without output.
-    pub const NONE: Self = Wall { value: &Value::Null, run: None };
+    pub const NONE: Self = StepOutput { value: &Value::Null, run: None };
 }
 
 /// A merged document with the source of every value.
@@ -129,7 +129,7 @@ pub struct Contribution<'a> {
     /// Length of the longest path from a root of the graph.
     pub rank: u32,
     pub own: OwnData<'a>,
-    pub wall: Wall<'a>,
+    pub output: StepOutput<'a>,
 }
 
 /// The inputs that determine what a run of one step sees.
@@ -171,7 +171,7 @@ pub fn ancestor_distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<
 pub fn layers(
     step: StepId,
     own: OwnData<'_>,
-    wall: Option<Wall<'_>>,
+    wall: Option<StepOutput<'_>>,
 ) -> Result<Layered, DataError> {
     let mut layered = Layered::empty();
     layered.add(step, own, wall)?;
@@ -193,7 +193,7 @@ pub fn visible(sight: &Sight<'_>) -> Result<Layered, DataError> {
     ancestors.sort_by_key(|(distance, c)| (std::cmp::Reverse(*distance), c.rank, c.step));
 
     for seen in on_node.into_iter().chain(ancestors.into_iter().map(|(_, c)| c)) {
-        layered.add(seen.step, seen.own, Some(seen.wall))?;
+        layered.add(seen.step, seen.own, Some(seen.output))?;
     }
     layered.add(sight.step, sight.own, None)?;
     Ok(layered)
@@ -224,20 +224,20 @@ impl Layered {
         &mut self,
         step: StepId,
         own: OwnData<'_>,
-        wall: Option<Wall<'_>>,
+        wall: Option<StepOutput<'_>>,
     ) -> Result<(), DataError> {
         let masked = |value: &Value| secret::contains_reference(value).then(|| secret::mask(value));
         let (masked_output, masked_system) =
             (wall.and_then(|wall| masked(wall.value)), masked(own.system));
-        let wall =
-            wall.map(|wall| Wall { value: masked_output.as_ref().unwrap_or(wall.value), ..wall });
+        let wall = wall
+            .map(|wall| StepOutput { value: masked_output.as_ref().unwrap_or(wall.value), ..wall });
         let system = masked_system.as_ref().unwrap_or(own.system);
         let profiles =
             own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
             .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, system)])
-            .chain(wall.map(|wall| (Layer::Wall, wall.value)))
+            .chain(wall.map(|wall| (Layer::Output, wall.value)))
             .chain([(Layer::User, own.user)]);
         for (layer, value) in low_to_high {
             if value.is_null() {
@@ -252,7 +252,7 @@ impl Layered {
                 "",
                 &Source {
                     step,
-                    run: wall.filter(|_| layer == Layer::Wall).and_then(|wall| wall.run),
+                    run: wall.filter(|_| layer == Layer::Output).and_then(|wall| wall.run),
                     layer,
                 },
             );
@@ -349,13 +349,13 @@ mod tests {
             user: &user,
         };
         let layered =
-            layers(step(1), own, Some(Wall { value: &wall, run: Some(RunId(9)) })).unwrap();
+            layers(step(1), own, Some(StepOutput { value: &wall, run: Some(RunId(9)) })).unwrap();
         assert_eq!(
             layered.value,
             json!({"t": "template", "p": "low", "q": "high", "d": "role", "s": "system", "w": "wall", "u": "user"})
         );
         assert_eq!(layered.source("/q").unwrap().layer, Layer::Profile("high".into()));
-        assert_eq!(layered.source("/w").unwrap().layer, Layer::Wall);
+        assert_eq!(layered.source("/w").unwrap().layer, Layer::Output);
         assert_eq!(
             layered.source("/w").unwrap().run,
             Some(RunId(9)),
@@ -371,7 +371,7 @@ mod tests {
         let user = json!({"mine": {"$secret": "app/key", "version": 1}});
         let system = json!({"s": {"$secret": "deploy/ssh", "version": 1}});
         let own = OwnData { user: &user, system: &system, ..OwnData::NONE };
-        let layered = layers(step(1), own, Some(Wall { value: &wall, run: None })).unwrap();
+        let layered = layers(step(1), own, Some(StepOutput { value: &wall, run: None })).unwrap();
         let only = secret::SecretRef { name: "app/key".into(), version: 1 };
         assert_eq!(
             secret::references(&layered.value).into_iter().collect::<Vec<_>>(),
@@ -415,7 +415,7 @@ mod tests {
             step: step(n as u128),
             rank,
             own: OwnData::NONE,
-            wall: Wall { value: &values[n], run: None },
+            output: StepOutput { value: &values[n], run: None },
         };
         let own = OwnData { user: &json!({"mine": 1}), ..OwnData::NONE };
         let mut sight = Sight {

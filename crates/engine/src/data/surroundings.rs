@@ -9,7 +9,7 @@
 //!   ones, newest first.
 //! * `nodes`: the nodes of the run's ancestors (over hard edges), nearest first. Each has its
 //!   addresses and, for each such noderole, data and output.
-//! * `left_out`: how much did not fit.
+//! * `omitted`: how much did not fit.
 //!
 //! The document is bounded ([`MAX_RESULTS`], [`NODES`], [`MAX_NODE_DATA_BYTES`],
 //! [`MAX_RESULTS_BYTES`], [`MAX_FACTS_BYTES`]). Omissions are counted and never silent, because a
@@ -48,7 +48,7 @@ pub struct RunContext {
     /// Nodes with noderoles that the run waits for, nearest first, then by name.
     pub nodes: Vec<Peer>,
     /// How much did not fit into the document.
-    pub left_out: LeftOut,
+    pub omitted: Omitted,
 }
 
 /// A run's own node.
@@ -131,7 +131,7 @@ pub struct PeerRole {
 /// How much did not fit into the document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LeftOut {
+pub struct Omitted {
     /// Number of stored results that are omitted.
     pub results: usize,
     /// Number of nodes that are omitted.
@@ -172,14 +172,14 @@ pub fn surroundings(
     more: usize,
     carried: &[Carried<'_>],
 ) -> Result<RunContext, DataError> {
-    let mut left_out = LeftOut::default();
+    let mut left_out = Omitted::default();
     let mut node = node;
     left_out.facts = cut(&mut node.facts);
     left_out.hints = cut(&mut node.hints);
     let results = bounded(results, &mut left_out.results);
     left_out.results += more;
     let nodes = peers(carried, &mut left_out)?;
-    Ok(RunContext { node, results, nodes, left_out })
+    Ok(RunContext { node, results, nodes, omitted: left_out })
 }
 
 fn size(value: &Value) -> usize {
@@ -224,7 +224,7 @@ fn bounded(mut results: Vec<AttemptResult>, left_out: &mut usize) -> Vec<Attempt
     kept
 }
 
-fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, DataError> {
+fn peers(carried: &[Carried<'_>], left_out: &mut Omitted) -> Result<Vec<Peer>, DataError> {
     let mut nearest_first: Vec<&Carried<'_>> = carried.iter().collect();
     nearest_first.sort_by(|a, b| {
         (a.distance, &a.name, &a.role, a.instance).cmp(&(b.distance, &b.name, &b.role, b.instance))
@@ -250,7 +250,7 @@ fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, D
                 peers.len() - 1
             }
         };
-        let data = layers(one.seen.step, one.seen.own, Some(one.seen.wall))?.value;
+        let data = layers(one.seen.step, one.seen.own, Some(one.seen.output))?.value;
         bytes += size(&data);
         let data = Some(data).filter(|_| bytes <= MAX_NODE_DATA_BYTES);
         left_out.data += usize::from(data.is_none());
@@ -271,7 +271,7 @@ fn peers(carried: &[Carried<'_>], left_out: &mut LeftOut) -> Result<Vec<Peer>, D
 
 #[cfg(test)]
 mod tests {
-    use super::super::{OwnData, Wall};
+    use super::super::{OwnData, StepOutput};
     use super::*;
     use serde_json::json;
     use uuid::Uuid;
@@ -320,7 +320,12 @@ mod tests {
             instance: 0,
             distance,
             active: true,
-            seen: Contribution { step, rank: 0, own, wall: Wall { value: wall, run: None } },
+            seen: Contribution {
+                step,
+                rank: 0,
+                own,
+                output: StepOutput { value: wall, run: None },
+            },
         }
     }
 
@@ -345,7 +350,7 @@ mod tests {
         // An output adds values but does not override a user's; a secret remains a reference.
         let data = made.nodes[0].roles[0].data.clone().unwrap();
         assert_eq!(data, json!({"port": 2, "pid": 7, "p": {"$secret": "s", "version": 1}}));
-        assert_eq!(made.left_out, LeftOut::default());
+        assert_eq!(made.omitted, Omitted::default());
         assert_eq!(
             made.nodes[1].roles.iter().map(|r| r.role.as_str()).collect::<Vec<_>>(),
             ["app", "store"]
@@ -360,17 +365,17 @@ mod tests {
         let made = surroundings(own(), vec![], 3, &all).unwrap();
         assert_eq!(made.nodes.len(), 4);
         assert_eq!(made.nodes.iter().filter(|n| n.roles[0].data.is_some()).count(), 1);
-        assert_eq!(made.left_out, LeftOut { data: 3, results: 3, ..LeftOut::default() });
+        assert_eq!(made.omitted, Omitted { data: 3, results: 3, ..Omitted::default() });
 
         let many: Vec<Carried<'_>> =
             (0..NODES as u128 + 5).map(|n| carried(n + 2, "app", 1, &none, &none)).collect();
         let made = surroundings(own(), vec![], 0, &many).unwrap();
-        assert_eq!((made.nodes.len(), made.left_out.nodes), (NODES, 5));
+        assert_eq!((made.nodes.len(), made.omitted.nodes), (NODES, 5));
 
         let facts = json!("x".repeat(MAX_FACTS_BYTES));
         let made = surroundings(OwnNode { facts, ..own() }, vec![], 0, &[]).unwrap();
         assert_eq!(
-            (made.node.facts, made.left_out.facts, made.left_out.hints),
+            (made.node.facts, made.omitted.facts, made.omitted.hints),
             (Value::Null, true, false)
         );
     }
@@ -382,7 +387,7 @@ mod tests {
         let quiet = returned(2, 2, json!({"volume": "v"}));
         let made = surroundings(own(), noisy.chain([quiet.clone()]).collect(), 0, &[]).unwrap();
         assert_eq!(made.results.len(), MAX_RESULTS);
-        assert_eq!(made.left_out.results, MAX_RESULTS + 1);
+        assert_eq!(made.omitted.results, MAX_RESULTS + 1);
         assert_eq!(
             made.results.last(),
             Some(&quiet),
@@ -391,6 +396,6 @@ mod tests {
         assert!(made.results.is_sorted_by_key(|result| std::cmp::Reverse(result.run)));
         let large = json!("x".repeat(MAX_RESULTS_BYTES));
         let made = surroundings(own(), vec![returned(1, 1, large)], 0, &[]).unwrap();
-        assert_eq!((made.results.len(), made.left_out.results), (0, 1));
+        assert_eq!((made.results.len(), made.omitted.results), (0, 1));
     }
 }

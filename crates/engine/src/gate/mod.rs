@@ -584,7 +584,7 @@ pub struct RuleResult {
     /// The rule.
     pub rule: Rule,
     /// Whether the rule passes.
-    pub holds: bool,
+    pub passes: bool,
     /// The result as text. If the rule does not pass, includes how to fix it.
     pub text: String,
 }
@@ -606,7 +606,7 @@ pub struct GateResult {
 impl GateResult {
     /// Whether the review may be committed.
     pub fn is_open(&self) -> bool {
-        !self.rules.is_empty() && self.rules.iter().all(|rule| rule.holds)
+        !self.rules.is_empty() && self.rules.iter().all(|rule| rule.passes)
     }
 
     /// The first rule that does not pass.
@@ -616,7 +616,7 @@ impl GateResult {
 
     /// All rules that do not pass.
     pub fn broken(&self) -> impl Iterator<Item = &RuleResult> {
-        self.rules.iter().filter(|rule| !rule.holds)
+        self.rules.iter().filter(|rule| !rule.passes)
     }
 }
 
@@ -679,7 +679,7 @@ pub fn evaluate(facts: &Facts) -> GateResult {
 }
 
 fn state(rule: Rule, broken: Option<String>, holds: &str) -> RuleResult {
-    RuleResult { rule, holds: broken.is_none(), text: broken.unwrap_or_else(|| holds.to_owned()) }
+    RuleResult { rule, passes: broken.is_none(), text: broken.unwrap_or_else(|| holds.to_owned()) }
 }
 
 fn newest(facts: &Facts) -> RuleResult {

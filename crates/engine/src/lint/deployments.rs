@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Look, Reviewers};
-use crate::blueprint::consequences::risks;
 use crate::blueprint::difference::Mark;
+use crate::blueprint::impact::risks;
 use crate::catalog::version::order;
 use crate::cluster::Blueprint;
 use crate::counting::many;

@@ -28,7 +28,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::Hash;
-use crate::blueprint::consequences::{Consequences, Planned, running};
+use crate::blueprint::impact::{Impact, Planned, running};
 use crate::blueprint::projection::StepIntent;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::{NoderoleDoc, NoderoleKey, phantom};
@@ -214,8 +214,8 @@ checks! {
 }
 
 /// All findings of a change, errors first.
-pub fn lint(subject: &Subject<'_>, consequences: &Consequences) -> Vec<Finding> {
-    look(subject, Some(consequences), |_| true)
+pub fn lint(subject: &Subject<'_>, impact: &Impact) -> Vec<Finding> {
+    look(subject, Some(impact), |_| true)
 }
 
 /// Only the errors. The gate checks them again at commit.
@@ -225,10 +225,10 @@ pub fn errors(subject: &Subject<'_>) -> Vec<Finding> {
 
 fn look(
     subject: &Subject<'_>,
-    consequences: Option<&Consequences>,
+    impact: Option<&Impact>,
     wanted: impl Fn(Check) -> bool,
 ) -> Vec<Finding> {
-    let look = Look { subject, consequences, members: OnceCell::new() };
+    let look = Look { subject, impact, members: OnceCell::new() };
     let mut findings = Vec::new();
     for check in Check::ALL.iter().copied().filter(|check| wanted(*check)) {
         let mut found = Found { check, findings: Vec::new(), more: 0 };
@@ -244,7 +244,7 @@ type NoderoleCounts = BTreeMap<(DeploymentId, Hash), usize>;
 /// The input with indexes that the checks share.
 struct Look<'a> {
     subject: &'a Subject<'a>,
-    consequences: Option<&'a Consequences>,
+    impact: Option<&'a Impact>,
     members: OnceCell<NoderoleCounts>,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Found, Look};
-use crate::blueprint::consequences::{placed, reason};
+use crate::blueprint::impact::{placed, reason};
 use crate::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use crate::catalog::JigClass;
 use crate::counting::{either, many};
@@ -133,8 +133,8 @@ pub(super) fn simultaneous_restart(context: &Look<'_>, findings: &mut Found) {
 }
 
 pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
-    let Some(consequences) = context.consequences else { return };
-    for group in &consequences.downstream {
+    let Some(impact) = context.impact else { return };
+    for group in &impact.downstream {
         let (count, what) = match group.in_use {
             Some(0) => continue,
             Some(active) => (active, "ACTIVE noderole"),
@@ -164,7 +164,8 @@ pub(super) fn limit_removed(context: &Look<'_>, findings: &mut Found) {
             context.planned().old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
         let before = before
             .filter(|before| *before != step.role && reported.insert((step.deployment, *before)));
-        let Some(limit) = before.and_then(|before| context.role(before)?.lane().1) else {
+        let Some(limit) = before.and_then(|before| context.role(before)?.concurrency_group().1)
+        else {
             continue;
         };
         findings.add(
@@ -184,8 +185,9 @@ pub(super) fn limit_too_high(context: &Look<'_>, findings: &mut Found) {
     }
     for ((deployment, lane), limit) in lanes {
         let here = context.members().iter().filter(|((place, _), _)| *place == deployment);
-        let sharing = here
-            .filter(|((_, role), _)| context.role(*role).is_some_and(|role| role.lane().0 == lane));
+        let sharing = here.filter(|((_, role), _)| {
+            context.role(*role).is_some_and(|role| role.concurrency_group().0 == lane)
+        });
         let nodes: usize = sharing.map(|(_, count)| count).sum();
         if nodes > 1 && usize::try_from(limit).is_ok_and(|limit| limit >= nodes) {
             findings.add(

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::blueprint::consequences::Planned;
-use engine::blueprint::{consequences, difference};
+use engine::blueprint::impact::Planned;
+use engine::blueprint::{difference, impact};
 use engine::catalog::{Attrib, ConcurrencyGroupMode, JigClass, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
 use engine::data::secret::{Descriptor, KnownSecret};
@@ -71,7 +71,7 @@ fn findings_knowing(
         policy,
         reviewers,
     };
-    let all = lint(&subject, &consequences(&planned, None));
+    let all = lint(&subject, &impact(&planned, None));
     let only = errors(&subject);
     let of_all: Vec<&Finding> = all.iter().filter(|f| f.level == Level::Error).collect();
     assert_eq!(only.iter().collect::<Vec<_>>(), of_all, "the commit asks the same as the review");

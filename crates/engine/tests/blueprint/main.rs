@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
-mod consequences;
 mod difference;
+mod impact;
 mod lint;
-mod opened;
 mod removal;
 mod secret_uses;
+mod viewed;
 mod world;

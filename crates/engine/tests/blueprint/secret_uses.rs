@@ -1,6 +1,6 @@
 //! The secrets that a change uses, and the resulting risk.
 
-use engine::blueprint::consequences::{self, Planned};
+use engine::blueprint::impact::{self, Planned};
 use engine::blueprint::{difference, secret_changes};
 use engine::catalog::Role;
 use engine::cluster::{Connection, DeploymentDoc, Ssh};
@@ -25,9 +25,9 @@ fn told(changed: &Changed) -> (Vec<String>, bool) {
     let planned =
         Planned { old, new, difference: &found, projection, effects, catalog: &changed.catalog };
     let secrets = secret_changes(&planned);
-    let risks = consequences::risks(&planned);
-    let consequences = consequences::consequences(&planned, None);
-    assert_eq!((&consequences.secrets, &consequences.risks), (&secrets, &risks));
+    let risks = impact::risks(&planned);
+    let impact = impact::impact(&planned, None);
+    assert_eq!((&impact.secrets, &impact.risks), (&secrets, &risks));
     (secrets.iter().map(ToString::to_string).collect(), risks.contains(&Risk::Secret))
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use engine::Hash;
 use engine::blueprint::{DocumentChange, Projection, compare, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::{Barclamp, Catalog, ConcurrencyGroupMode, Flags, JigClass, Lane, Role};
+use engine::catalog::{
+    Barclamp, Catalog, ConcurrencyGroup, ConcurrencyGroupMode, Flags, JigClass, Role,
+};
 use engine::cluster::{Blueprint, DeploymentDoc, NoderoleDoc, NoderoleKey, Skeleton};
 use engine::ids::{
     BarclampName, ConcurrencyGroupName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId,
@@ -67,8 +69,12 @@ pub fn flagged(role: Role, flag: impl Fn(&mut Flags)) -> Role {
 }
 
 pub fn in_lane(role: Role, max_running: u32, mode: ConcurrencyGroupMode) -> Role {
-    let lane = Lane { name: ConcurrencyGroupName::of_role(&role.name), max_running, mode };
-    Role { run: engine::catalog::RunPolicy { lane: Some(lane), ..role.run.clone() }, ..role }
+    let lane =
+        ConcurrencyGroup { name: ConcurrencyGroupName::of_role(&role.name), max_running, mode };
+    Role {
+        run: engine::catalog::RunPolicy { concurrency_group: Some(lane), ..role.run.clone() },
+        ..role
+    }
 }
 
 /// A cluster and its catalog.

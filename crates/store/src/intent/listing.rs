@@ -380,7 +380,7 @@ impl ProposalLine {
     pub fn keys(&self, sort: ProposalSort) -> Vec<Key> {
         let id = Key::from(self.proposal.id.0);
         match sort {
-            ProposalSort::Opened => vec![id],
+            ProposalSort::Created => vec![id],
             ProposalSort::Deployment => vec![Key::from(self.proposal.deployment_name.as_str()), id],
         }
     }
@@ -394,7 +394,7 @@ pub async fn find_proposals(
 ) -> Result<Vec<ProposalLine>, StoreError> {
     let (sign, direction) = if find.order.descending { ("<", "DESC") } else { (">", "ASC") };
     let (after_cursor, order_by) = match find.order.by {
-        ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {direction}")),
+        ProposalSort::Created => (format!("p.id {sign} $1"), format!("p.id {direction}")),
         ProposalSort::Deployment => (
             format!("(d.name, p.id) {sign} ($6, $1)"),
             format!("d.name {direction}, p.id {direction}"),

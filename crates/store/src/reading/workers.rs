@@ -56,7 +56,7 @@ impl WorkerRow {
         match sort {
             WorkerSort::Started => vec![micros(self.started_at), id],
             // All leases are equally long, so they have the order of the last renewals.
-            WorkerSort::Heard => vec![micros(self.lease_until), id],
+            WorkerSort::Heartbeat => vec![micros(self.lease_until), id],
             WorkerSort::Name => vec![Key::from(self.name.as_str())],
         }
     }
@@ -105,7 +105,7 @@ pub async fn workers(
         WorkerSort::Started => {
             ("w.started_at, w.id", format!("w.started_at {direction}, w.id {direction}"))
         }
-        WorkerSort::Heard => {
+        WorkerSort::Heartbeat => {
             ("w.lease_until, w.id", format!("w.lease_until {direction}, w.id {direction}"))
         }
         WorkerSort::Name => ("w.name", format!("w.name {direction}")),

@@ -99,7 +99,7 @@ impl Looked {
         let to_stored = |tried: &TriedAddress| TriedAddress {
             address: short(&tried.address, 300),
             reached: tried.reached,
-            said: short(&tried.said, 500),
+            error: short(&tried.error, 500),
         };
         Json(self.tried.iter().take(ADDRESSES).map(to_stored).collect())
     }

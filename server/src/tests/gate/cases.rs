@@ -339,7 +339,7 @@ roles:
     let id = house.submit(&ada, draft).await;
     for way in INTERFACES {
         let review = match way {
-            Way::Rest => house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await,
+            Way::Rest => house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await,
             Way::Page => house.tell("/call/review", &bo, json!({"id": id})).await,
         };
         let review = review.json();
@@ -450,7 +450,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
         let said = match way {
             Way::Rest => {
                 let said = json!({"kind": "approve", "reason": "fine\u{202e}"});
-                house.tell(&format!("/api/v1/submissions/{id}/verdicts"), &bo, said).await
+                house.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, said).await
             }
             Way::Page => {
                 let said =

@@ -44,7 +44,7 @@ impl TestServer {
     async fn commit_via(&self, way: Way, cookie: &str, id: i64) -> Outcome {
         outcome(&match way {
             Way::Rest => {
-                self.tell(&format!("/api/v1/submissions/{id}/commit"), cookie, json!({})).await
+                self.tell(&format!("/api/v1/reviews/{id}/commit"), cookie, json!({})).await
             }
             Way::Page => self.post_form("/call/commit", cookie, &format!("submission={id}")).await,
         })
@@ -54,7 +54,7 @@ impl TestServer {
         outcome(&match way {
             Way::Rest => {
                 let verdict = json!({"kind": kind, "reason": "because"});
-                self.tell(&format!("/api/v1/submissions/{id}/verdicts"), cookie, verdict).await
+                self.tell(&format!("/api/v1/reviews/{id}/verdicts"), cookie, verdict).await
             }
             Way::Page => {
                 self.post_form(
@@ -103,7 +103,7 @@ impl TestServer {
         let submit = json!({"version": version, "title": "a change"});
         let made =
             self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, submit).await.json();
-        made["submission"].as_i64().expect("an id")
+        made["review"].as_i64().expect("an id")
     }
 
     /// An edit that sets new data of a deployment's `app`.
@@ -162,7 +162,7 @@ impl TestServer {
             self.give_verdict_via(Way::Rest, who, id, "approve").await;
         }
         let name = json!({"name": deployment});
-        self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
+        self.tell(&format!("/api/v1/reviews/{id}/commit"), ada, name).await.json();
     }
 
     pub(super) async fn count(&self, of: &'static str) -> i64 {
@@ -281,14 +281,17 @@ async fn every_interface_enforces_the_gate() {
         "nor is it approved"
     );
 
-    let review = house.send_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
+    let review = house.send_get(&format!("/api/v1/reviews/{second}"), &bo).await.json();
     // The same documents change, but a new node now re-runs a step, which is another risk. So the
     // author must check and submit again.
-    assert_eq!((&review["state"], &review["became"]["after"]), (&json!("sent_back"), &Value::Null));
-    let third = house.submit(&ada, (proposal, version + 1)).await;
-    let review = house.send_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
     assert_eq!(
-        (&review["came_from"]["before"], &review["came_from"]["dropped"]),
+        (&review["state"], &review["replaced_by"]["after"]),
+        (&json!("sent_back"), &Value::Null)
+    );
+    let third = house.submit(&ada, (proposal, version + 1)).await;
+    let review = house.send_get(&format!("/api/v1/reviews/{third}"), &bo).await.json();
+    assert_eq!(
+        (&review["replaces"]["before"], &review["replaces"]["dropped"]),
         (&json!(second), &json!(["bo (approved)"]))
     );
     assert_eq!(review["authors"], json!(["ada"]));
@@ -322,9 +325,9 @@ async fn parameters_never_widen_an_approval() {
     let other = house.submit(&ada, edge).await;
     house.give_verdict_via(Way::Rest, &bo, approved, "approve").await;
 
-    let path = format!("/api/v1/submissions/{other}");
+    let path = format!("/api/v1/reviews/{other}");
     let forced =
-        json!({"submission": approved, "override": true, "force": true, "approvals_needed": 0});
+        json!({"review": approved, "override": true, "force": true, "approvals_needed": 0});
     assert_eq!(
         outcome(&house.tell(&format!("{path}/commit?force=true"), &ada, forced).await),
         no(400, "invalid")
@@ -388,7 +391,7 @@ async fn crafted_ids_return_404() {
         .map(str::to_owned);
     for crafted in near.into_iter().chain(far) {
         for (what, body) in [("commit", "{}"), ("verdicts", r#"{"kind":"reject","reason":"x"}"#)] {
-            let path = format!("/api/v1/submissions/{crafted}/{what}");
+            let path = format!("/api/v1/reviews/{crafted}/{what}");
             let answer = house.ask(house.post_json(&path, &bo, body)).await;
             assert!(
                 matches!(answer.status.as_u16(), 400 | 404),
@@ -421,7 +424,7 @@ async fn cross_site_verdict_and_commit_are_rejected() {
     let edits = house.data(&ada, "web", 1).await;
     let web = house.draft(&ada, "web", edits).await;
     let id = house.submit(&ada, web).await;
-    let rest = format!("/api/v1/submissions/{id}");
+    let rest = format!("/api/v1/reviews/{id}");
     let commands = [
         (format!("{rest}/verdicts"), "application/json", r#"{"kind":"approve"}"#.to_owned()),
         (format!("{rest}/verdicts"), "text/plain", r#"{"kind":"approve"}"#.to_owned()),
@@ -513,7 +516,7 @@ async fn irreversible_commit_requires_the_name() {
         .await;
     let id = house.submit(&ada, draft).await;
     house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    let path = format!("/api/v1/submissions/{id}");
+    let path = format!("/api/v1/reviews/{id}");
     assert_eq!(house.send_get(&path, &ada).await.json()["type_to_commit"], "web");
     house.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
     let empty = house

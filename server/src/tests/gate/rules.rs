@@ -71,11 +71,8 @@ impl ApprovedReview {
     }
 
     async fn gate(&self) -> GateResult {
-        let review = self
-            .house
-            .send_get(&format!("/api/v1/submissions/{}", self.id), &self.ada)
-            .await
-            .json();
+        let review =
+            self.house.send_get(&format!("/api/v1/reviews/{}", self.id), &self.ada).await.json();
         serde_json::from_value(review["gate"].clone()).expect("a gate")
     }
 
@@ -178,7 +175,7 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
             house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await
         }
         Rule::Threads => {
-            let path = format!("/api/v1/submissions/{}/threads", case.id);
+            let path = format!("/api/v1/reviews/{}/threads", case.id);
             house.tell(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
         }
     }
@@ -222,7 +219,7 @@ async fn each_rule_alone_blocks_the_commit() {
         assert_eq!(case.broken().await, [rule], "it alone");
         let (code, by_hand) = expected_error(rule);
         case.house.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
-        let path = format!("/api/v1/submissions/{}/commit", case.id);
+        let path = format!("/api/v1/reviews/{}/commit", case.id);
         let said = case.house.tell(&path, &case.ada, json!({})).await.problem();
         let said: Vec<&Value> =
             said["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();

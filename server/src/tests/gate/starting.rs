@@ -55,7 +55,7 @@ impl TestServer {
     async fn hold_via(&self, way: Way, cookie: &str, deployment: &str, held: bool) -> Outcome {
         outcome(&match way {
             Way::Rest => {
-                let given = json!({"held": held, "reason": "because"});
+                let given = json!({"on_hold": held, "reason": "because"});
                 self.tell(&format!("/api/v1/deployments/{deployment}/hold"), cookie, given).await
             }
             Way::Page => {
@@ -77,7 +77,7 @@ impl TestServer {
                 self.tell(
                     &format!("/api/v1/deployments/{deployment}/restore"),
                     cookie,
-                    json!({"target": target}),
+                    json!({"blueprint": target}),
                 )
                 .await
             }
@@ -209,7 +209,7 @@ async fn restore_only_opens_a_proposal() {
             no(403, "author"),
             "{way:?}: who restores is an author"
         );
-        let path = format!("/api/v1/submissions/{id}");
+        let path = format!("/api/v1/reviews/{id}");
         assert_eq!(
             house.send_get(&path, &bo).await.json()["gate"]["approvals"],
             0,
@@ -254,8 +254,7 @@ async fn import_after_approval_affects_no_run() {
     let id = house.submit(&ada, draft).await;
     house.give_verdict_via(Way::Page, &bo, id, "approve").await;
     let change = async || {
-        house.send_get(&format!("/api/v1/submissions/{id}"), &bo).await.json()["change_hash"]
-            .clone()
+        house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json()["change_hash"].clone()
     };
     let approved = change().await;
     assert!(approved.is_string());

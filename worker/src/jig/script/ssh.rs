@@ -345,7 +345,7 @@ impl Connections {
         kept.silent = Some(address.clone());
         let said = format!("no data after the login: {why}");
         let each = vec![Attempt {
-            address: TriedAddress { address: address.clone(), reached: false, said },
+            address: TriedAddress { address: address.clone(), reached: false, error },
             reveals: false,
         }];
         kept.tries = Some(Attempts { ended: Instant::now(), each, failed: None });
@@ -447,7 +447,7 @@ impl Connections {
 }
 
 fn let_in(address: &str) -> TriedAddress {
-    TriedAddress { address: address.to_owned(), reached: true, said: String::new() }
+    TriedAddress { address: address.to_owned(), reached: true, error: String::new() }
 }
 
 /// The result of one address.
@@ -477,7 +477,7 @@ impl Came {
             Self::Failed(SshError::AuthenticationFailed { .. } | SshError::Refused { .. })
         );
         Attempt {
-            address: TriedAddress { address: address.to_owned(), reached: false, said },
+            address: TriedAddress { address: address.to_owned(), reached: false, error: said },
             reveals,
         }
     }

@@ -1,7 +1,7 @@
 //! All noderoles of a role, for the link on the count in a board cell.
 
 use api::Problem;
-use api::console::{Carriers, CarriersWanted, MAX_NODES_WITH_ROLE};
+use api::console::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesWanted};
 use engine::ids::RoleName;
 use store::{intent, reading};
 
@@ -21,9 +21,9 @@ impl Control {
         deployment: &str,
         of_ancestor: Option<&str>,
         role: &RoleName,
-    ) -> Result<Carriers, Problem> {
+    ) -> Result<RoleNoderoles, Problem> {
         let of_ancestor = of_ancestor.map(str::to_owned);
-        let query = CarriersWanted { of_ancestor, ..CarriersWanted::of(role.clone()) };
+        let query = RoleNoderolesWanted { of_ancestor, ..RoleNoderolesWanted::of(role.clone()) };
         self.find_role_noderoles(actor, deployment, &query).await
     }
 
@@ -39,10 +39,10 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: &str,
-        query: &CarriersWanted,
-    ) -> Result<Carriers, Problem> {
+        query: &RoleNoderolesWanted,
+    ) -> Result<RoleNoderoles, Problem> {
         actor.require(Permission::Viewer)?;
-        let CarriersWanted { role, of_ancestor, node, after } = query;
+        let RoleNoderolesWanted { role, of_ancestor, node, after } = query;
         let node = match text::asked(node)? {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,
@@ -85,6 +85,6 @@ impl Control {
         }
         let (mut chips, more) = board.chips(shown, MAX_NODES_WITH_ROLE);
         load_states(&mut connection, chips.iter_mut().collect()).await?;
-        Ok(Carriers { chips, more })
+        Ok(RoleNoderoles { noderoles: chips, more })
     }
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::console::{
-    Board, BoardGroup, BoardRole, Chip, HoldView, JigView, MAX_NODEROLES_PER_CELL, PlaceChoice,
-    ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
+    Board, BoardGroup, BoardNoderole, BoardRole, DestinationChoice, HoldView, JigView,
+    MAX_NODEROLES_PER_CELL, ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
@@ -129,8 +129,10 @@ impl Control {
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
-        let chips =
-            groups.iter_mut().flat_map(|group| &mut group.roles).flat_map(|role| &mut role.chips);
+        let chips = groups
+            .iter_mut()
+            .flat_map(|group| &mut group.roles)
+            .flat_map(|role| &mut role.noderoles);
         load_states(&mut connection, chips.collect()).await?;
         let beyond = beyond(&mut connection, id, &groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
@@ -144,23 +146,23 @@ impl Control {
             .filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
-            submission,
+            review: submission,
             sent_back,
-            left_out,
+            not_restored: left_out,
             ..proposal_view(actor, &present, &scene.names, open, &rows, planned)
         });
         Ok(Board {
             id,
             name: found.name.clone(),
-            above: above.into_iter().rev().collect(),
+            ancestors: above.into_iter().rev().collect(),
             system: found.parent.is_none(),
-            held_by: row.held.as_ref().map(|(by, _)| by.clone()),
+            on_hold_by: row.held.as_ref().map(|(by, _)| by.clone()),
             hold: hold(&present, id)?,
             priority: row.priority,
-            target: row.head_no,
+            blueprint: row.head_no,
             proposal,
             groups,
-            beyond,
+            omitted: beyond,
             tray,
             tray_more,
             choices: scene.choices()?,
@@ -172,7 +174,7 @@ impl Control {
                 Some(planned) => barclamps::own_versions(&present, id, &planned.effects)?,
                 None => Vec::new(),
             },
-            places: scene.places()?,
+            destinations: scene.places()?,
             jigs: scene.jigs()?,
             policy: match &planned {
                 Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => {
@@ -191,7 +193,10 @@ impl Control {
 
 /// Sets the step states of chips. A deployment can have very many steps, so the query selects the
 /// steps of the shown chips by id. A noderole without a step does not run and stays `Blocked`.
-async fn load_states(on: &mut PgConnection, mut chips: Vec<&mut Chip>) -> Result<(), Problem> {
+async fn load_states(
+    on: &mut PgConnection,
+    mut chips: Vec<&mut BoardNoderole>,
+) -> Result<(), Problem> {
     chips.retain(|chip| chip.state != StepState::Proposed);
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
     let steps = reading::steps_by_noderole(on, &ids).await.map_err(from_store)?;
@@ -220,7 +225,7 @@ async fn beyond(
         return Ok(StateCounts::default());
     }
     let shown: Vec<NoderoleId> =
-        own().flat_map(|role| &role.chips).map(|chip| chip.noderole).collect();
+        own().flat_map(|role| &role.noderoles).map(|chip| chip.noderole).collect();
     reading::step_counts_except(on, id, &shown).await.map_err(from_store)
 }
 
@@ -343,14 +348,14 @@ impl<'a> Scene<'a> {
 
     /// Chips for the noderoles that fit into `limit`, and the number of remaining noderoles. Once
     /// the shown chips are known, [`load_states`] sets their step states.
-    fn chips(&self, shown: Vec<Shown>, limit: usize) -> (Vec<Chip>, usize) {
+    fn chips(&self, shown: Vec<Shown>, limit: usize) -> (Vec<BoardNoderole>, usize) {
         let more = shown.len().saturating_sub(limit);
         let chip = |shown: Shown| {
             let id = shown.key.id(shown.node);
             let short = self.names.node(shown.node);
             let machine =
                 self.present.skeleton.nodes.get(&shown.node).is_some_and(|node| !node.phantom);
-            Chip {
+            BoardNoderole {
                 noderole: id,
                 node: shown.node,
                 fqdn: if machine { shown.fqdn } else { short.clone() },
@@ -360,9 +365,9 @@ impl<'a> Scene<'a> {
                 } else {
                     StepState::Blocked
                 },
-                brought_by: shown.proposed.flatten(),
-                touched: self.drawn.touched.contains(&id),
-                going: self.drawn.going.contains(&id),
+                required_by: shown.proposed.flatten(),
+                changed: self.drawn.touched.contains(&id),
+                removed: self.drawn.going.contains(&id),
                 alive: self.alive.get(&shown.node).copied().unwrap_or(false),
                 error: None,
             }
@@ -388,7 +393,7 @@ impl<'a> Scene<'a> {
         proposed: bool,
         own: bool,
         data: Value,
-        (chips, more): (Vec<Chip>, usize),
+        (chips, more): (Vec<BoardNoderole>, usize),
     ) -> BoardRole {
         BoardRole {
             role: role.name.clone(),
@@ -399,9 +404,9 @@ impl<'a> Scene<'a> {
                 && !matches!(role.jig_class, JigClass::Other(_)),
             proposed,
             data,
-            below: engine::data::mask(&role.template),
+            defaults: engine::data::mask(&role.template),
             attribs: attribs(role),
-            chips,
+            noderoles: chips,
             more,
         }
     }
@@ -458,7 +463,7 @@ impl<'a> Scene<'a> {
     }
 
     /// This deployment and its descendants, with the draft applied.
-    fn places(&self) -> Result<Vec<PlaceChoice>, Problem> {
+    fn places(&self) -> Result<Vec<DestinationChoice>, Problem> {
         let Some(planned) = self.planned else { return Ok(Vec::new()) };
         let skeleton = &self.present.skeleton;
         let gone: BTreeSet<DeploymentId> =
@@ -467,15 +472,16 @@ impl<'a> Scene<'a> {
             !gone.contains(id) && skeleton.chain(*id).contains(&self.deployment)
         };
         let known = skeleton.deployments.iter().filter(|(id, _)| here(id));
-        let known = known.map(|(id, found)| PlaceChoice {
+        let known = known.map(|(id, found)| DestinationChoice {
             id: *id,
             name: found.name.clone(),
             proposed: false,
         });
         // A proposal creates deployments only below its own deployment.
         let new = planned.effects.deployments.iter();
-        let new = new.map(|new| PlaceChoice { id: new.id, name: new.name.clone(), proposed: true });
-        let mut places: Vec<PlaceChoice> = known.chain(new).collect();
+        let new =
+            new.map(|new| DestinationChoice { id: new.id, name: new.name.clone(), proposed: true });
+        let mut places: Vec<DestinationChoice> = known.chain(new).collect();
         places.sort_by(|a, b| {
             (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name))
         });
@@ -587,7 +593,7 @@ fn traits(role: &Role) -> Vec<String> {
         }
     }
     traits.push(role.jig.to_string());
-    match role.lane() {
+    match role.concurrency_group() {
         (_, Some(1), _) => traits.push("one at a time".into()),
         (_, Some(n), ConcurrencyGroupMode::Rolling) => traits.push(format!("{n} at a time")),
         (_, Some(n), ConcurrencyGroupMode::Chunk) => traits.push(format!("in groups of {n}")),

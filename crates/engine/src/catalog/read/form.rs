@@ -19,8 +19,8 @@ use super::{
 use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
-    Attrib, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter, JoinNeed, Lane, MAX_ROLES,
-    Needs, OnChange, OnError, Place, RunPolicy, Script,
+    Attrib, ConcurrencyGroup, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter, JoinNeed,
+    MAX_ROLES, Needs, OnChange, OnError, Place, RunPolicy, Script,
 };
 use crate::data::schema::{misfits, schema_defects};
 use crate::ids::{
@@ -182,7 +182,7 @@ const ROLE: Keys = Keys {
         "attribs",
         "metadata",
         "template",
-        "lane",
+        "concurrency-group",
         "retries",
         "backoff",
         "timeout",
@@ -210,7 +210,7 @@ const ATTRIB: Keys = Keys {
 
 const WANTED_ATTRIB: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], foreign: &[] };
 
-const LANE: Keys =
+const CONCURRENCY_GROUP: Keys =
     Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
 
 const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
@@ -906,7 +906,7 @@ impl Reader<'_> {
             needs: self.word(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
             place: self.word(entries, owner, "place", &place).unwrap_or(defaults.place),
             exclusive: self.truth(entries, owner, "exclusive").unwrap_or(defaults.exclusive),
-            lane: self.lane(entries, owner, role),
+            concurrency_group: self.concurrency_group(entries, owner, role),
             on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(defaults.on_error),
             on_change: self
                 .word(entries, owner, "on-change", &on_change)
@@ -925,11 +925,16 @@ impl Reader<'_> {
         }
     }
 
-    fn lane(&mut self, entries: &[Entry], owner: &str, role: &RoleName) -> Option<Lane> {
-        let node = get(entries, "lane")?;
-        let owner = format!("the lane of {owner}");
+    fn concurrency_group(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        role: &RoleName,
+    ) -> Option<ConcurrencyGroup> {
+        let node = get(entries, "concurrency-group")?;
+        let owner = format!("the concurrency group of {owner}");
         let entries = self.map(node, &owner)?;
-        self.check_keys(entries, &owner, &LANE);
+        self.check_keys(entries, &owner, &CONCURRENCY_GROUP);
         let name = match get(entries, "name") {
             Some(node) => self.name(node, &owner, "name")?.value,
             None => ConcurrencyGroupName::of_role(role),
@@ -943,7 +948,7 @@ impl Reader<'_> {
         };
         let mode =
             [("rolling", ConcurrencyGroupMode::Rolling), ("chunk", ConcurrencyGroupMode::Chunk)];
-        Some(Lane {
+        Some(ConcurrencyGroup {
             name,
             max_running,
             mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default(),

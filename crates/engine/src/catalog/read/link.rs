@@ -462,7 +462,7 @@ impl<'a> Linker<'a> {
         let mut wrong = Vec::new();
         for role in &self.roles {
             let KnownRole::New { file, role } = role else { continue };
-            let (name, limit, mode) = match &role.run.lane {
+            let (name, limit, mode) = match &role.run.concurrency_group {
                 Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
                 None => (
                     ConcurrencyGroupName::of_role(&role.name),
@@ -476,7 +476,7 @@ impl<'a> Linker<'a> {
                         *file,
                         role.at,
                         format!(
-                            "Role \"{}\" sets another limit or mode for lane \"{name}\" than role \
+                            "Role \"{}\" sets another limit or mode for concurrency group \"{name}\" than role \
                              \"{first}\"",
                             role.name
                         ),

@@ -1,6 +1,6 @@
 //! Measures the impact analysis of a change of 20,000 noderoles.
 //!
-//! Run it with `cargo bench -p engine --bench consequences`.
+//! Run it with `cargo bench -p engine --bench impact`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that can’t go on has nothing to say")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use engine::Hash;
 use engine::anneal::StepState;
-use engine::blueprint::consequences::{Planned, consequences};
-use engine::blueprint::opened::contents;
+use engine::blueprint::impact::{Planned, impact};
+use engine::blueprint::viewed::contents;
 use engine::blueprint::{compare, difference, project};
 use engine::catalog::{Catalog, Role};
 use engine::cluster::{
@@ -115,7 +115,7 @@ fn main() {
     let (mut told, mut marked, mut bytes) = (Vec::new(), Vec::new(), 0);
     for _ in 0..TIMES {
         let began = Instant::now();
-        let said = consequences(black_box(&planned), Some(&|_| Some(StepState::Active)));
+        let said = impact(black_box(&planned), Some(&|_| Some(StepState::Active)));
         told.push(began.elapsed());
         assert_eq!(
             (said.restarts.count, said.interrupted, said.waves.len()),

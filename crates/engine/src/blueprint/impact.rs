@@ -204,7 +204,7 @@ pub struct Wave {
     /// Number of steps with a run.
     pub runs: usize,
     /// Number of immediate steps. They become ACTIVE when the runs of the wave end.
-    pub instants: usize,
+    pub immediate: usize,
 }
 
 /// Steps of an action of a role in a wave.
@@ -222,7 +222,7 @@ pub struct WaveGroup {
     /// Whether the next steps start only when all running ones have ended.
     pub in_chunks: bool,
     /// Whether the steps are immediate, without a run.
-    pub instant: bool,
+    pub immediate: bool,
     /// The action of the steps: `run`, or `remove` for noderoles that are removed.
     #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
     pub action: ActionName,
@@ -301,7 +301,7 @@ impl<T> Counted<T> {
 /// Impact of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Consequences {
+pub struct Impact {
     /// Number of nodes where a step runs or a noderole is removed. Phantom nodes are not counted.
     #[serde(default)]
     pub nodes: usize,
@@ -313,7 +313,7 @@ pub struct Consequences {
     /// `keep`. Their applied result stays, and a later run uses the new values. If the step states
     /// are known, only ACTIVE noderoles are listed. Otherwise some may have no applied result yet.
     #[serde(default)]
-    pub kept: Counted<Touched>,
+    pub retained: Counted<Touched>,
     /// Number of noderoles that run again and are ACTIVE now, so that they are interrupted. Absent
     /// if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -352,7 +352,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-impl Consequences {
+impl Impact {
     /// The number of waves with runs, including those that are not listed. Wave 0 has no runs.
     pub fn wave_count(&self) -> usize {
         self.waves.iter().filter(|wave| wave.number > 0).count() + self.more_waves
@@ -360,7 +360,7 @@ impl Consequences {
 }
 
 /// Computes the impact of a change.
-pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Consequences {
+pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
     let names = Named(planned);
     let mut starts = Vec::new();
     let mut restarts = Vec::new();
@@ -411,7 +411,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active)
     };
     let (undone, left) = removed_noderoles(planned, &names);
-    Consequences {
+    Impact {
         nodes: nodes(planned),
         undone: undone.into(),
         left: left.into(),
@@ -419,7 +419,7 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
         interrupted: progress
             .map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
         restarts: restarts.into(),
-        kept: kept.into(),
+        retained: kept.into(),
         lost: lost(planned, &names).into(),
         lost_in_use: progress.map(|state| removed.iter().filter(|id| is_up(state, id)).count()),
         irreversible: irreversible.into(),
@@ -817,16 +817,16 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
         let mut groups: Vec<WaveGroup> =
             groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
         groups.sort_by(|a, b| {
-            (a.instant, &a.role, &a.deployment, &a.action).cmp(&(
-                b.instant,
+            (a.immediate, &a.role, &a.deployment, &a.action).cmp(&(
+                b.immediate,
                 &b.role,
                 &b.deployment,
                 &b.action,
             ))
         });
         let of =
-            |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
-        Wave { number, runs: of(false), instants: of(true), groups }
+            |instant: bool| groups.iter().filter(|g| g.immediate == instant).map(|g| g.nodes).sum();
+        Wave { number, runs: of(false), immediate: of(true), groups }
     };
     waves.into_iter().map(wave).collect()
 }
@@ -838,7 +838,7 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
         nodes: 0,
         at_once: None,
         in_chunks: step.lane.mode == ConcurrencyGroupMode::Chunk,
-        instant: step.instant,
+        immediate: step.instant,
         action: step.action.clone(),
         destructive: step.destructive,
         first: Vec::new(),

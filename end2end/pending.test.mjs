@@ -11,7 +11,7 @@ let browser;
 let gantry;
 before(async () => {
   browser = await openBrowser();
-  gantry = await start({ name: 'waiting' });
+  gantry = await start({ name: 'pending' });
 }, { timeout: 240_000 });
 after(async () => {
   await browser.close();
@@ -34,13 +34,13 @@ async function ask(page, path) {
 test('pending steps show their reasons until none remain', { timeout: 600_000 }, async (t) => {
   const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   const bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
-  const [review] = (await ask(bo, 'submissions')).reviews;
+  const [review] = (await ask(bo, 'reviews')).reviews;
   const deployment = review.deployment;
 
   await t.test('a deployment on hold starts nothing', async () => {
-    await tell(ada, `deployments/${deployment}/hold`, { held: true, reason: 'disks are being changed' });
-    await commit(bo, review.submission);
-    await visit(ada, '/waiting');
+    await tell(ada, `deployments/${deployment}/hold`, { on_hold: true, reason: 'disks are being changed' });
+    await commit(bo, review.review);
+    await visit(ada, '/pending');
     const held = ada.getByRole('region', { name: 'Deployment on hold' });
     await held.getByText(`Deployment ${deployment} was put on hold by`).first().waitFor();
     await held.getByText(/^resolved by/).waitFor();
@@ -51,8 +51,8 @@ test('pending steps show their reasons until none remain', { timeout: 600_000 },
     await ada.waitForURL(/reason=held/);
     await line.waitFor({ state: 'detached' });
     await held.waitFor();
-    const told = await ask(ada, `waiting?deployment=${deployment}&reason=held`);
-    assert.equal(told.groups.find(({ reason }) => reason === 'held').steps[0].freed_by[0].name, deployment);
+    const told = await ask(ada, `pending?deployment=${deployment}&reason=held`);
+    assert.equal(told.groups.find(({ reason }) => reason === 'held').steps[0].resolved_by[0].name, deployment);
     await held.getByRole('link', { name: 'Pending since' }).click();
     await ada.waitForURL(/reason=held&sort=-since/);
     await held.locator('th[aria-sort="descending"]').waitFor();
@@ -61,27 +61,27 @@ test('pending steps show their reasons until none remain', { timeout: 600_000 },
   await t.test('boards, nodes and steps link to pending steps', async () => {
     await visit(ada, `/deployments/${deployment}`);
     await ada.getByRole('link', { name: 'Pending' }).last().click();
-    await ada.waitForURL(new RegExp(`/waiting\\?deployment=${deployment}`));
+    await ada.waitForURL(new RegExp(`/pending\\?deployment=${deployment}`));
     await ada.getByRole('region', { name: 'Deployment on hold' }).getByRole('link', { name: /\./ }).first().click();
-    await ada.waitForURL(/\/waiting\?node=/);
+    await ada.waitForURL(/\/pending\?node=/);
     await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
-    await visit(ada, '/waiting?deployment=edge-that-is-not');
+    await visit(ada, '/pending?deployment=edge-that-is-not');
     await ada.getByText('Deployment "edge-that-is-not" does not exist').first().waitFor();
   });
 
   await t.test('the page is accessible on every screen width', async () => {
-    await visit(ada, '/waiting');
+    await visit(ada, '/pending');
     await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await eachLook(ada, () => assertFits(ada));
     await assertAccessible(ada);
-    await screenshot(ada, 'waiting');
+    await screenshot(ada, 'pending');
   });
 
   await t.test('release empties the page', async () => {
-    await visit(ada, '/waiting');
+    await visit(ada, '/pending');
     await ada.getByRole('region', { name: 'Deployment on hold' }).waitFor();
     await ada.evaluate(() => (window.neverReloaded = true));
-    await tell(ada, `deployments/${deployment}/hold`, { held: false, reason: 'disks are in' });
+    await tell(ada, `deployments/${deployment}/hold`, { on_hold: false, reason: 'disks are in' });
     await ada.getByText('No pending steps').waitFor({ timeout: 120_000 });
     assert.equal(await ada.evaluate(() => window.neverReloaded), true, 'without a reload');
     assertQuiet(ada, /404/); // the unknown deployment

@@ -11,7 +11,7 @@ const LEASE: Duration = Duration::from_secs(600);
 
 /// The only reason, its count, and its only step.
 async fn only(house: &TestServer, cookie: &str, query: &str) -> (String, i64, Value) {
-    let page = house.send_get(&format!("/api/v1/waiting{query}"), cookie).await.json();
+    let page = house.send_get(&format!("/api/v1/pending{query}"), cookie).await.json();
     let groups = page["groups"].as_array().expect("a list");
     assert_eq!(groups.len(), 1, "{page}");
     let (group, steps) = (&groups[0], groups[0]["steps"].as_array().expect("a list"));
@@ -23,21 +23,21 @@ async fn only(house: &TestServer, cookie: &str, query: &str) -> (String, i64, Va
 async fn says(house: &TestServer, cookie: &str, reason: &str, words: &str) -> Value {
     let (found, count, step) = only(house, cookie, "").await;
     assert_eq!((found.as_str(), count), (reason, 1), "{step}");
-    assert!(step["says"].to_string().contains(words), "{step}");
+    assert!(step["reasons"].to_string().contains(words), "{step}");
     assert_eq!((&step["role"], &step["deployment"]), (&json!("app"), &json!("web")));
-    step["freed_by"].clone()
+    step["resolved_by"].clone()
 }
 
 /// The progress of `web`, the same value as for its target.
 async fn progress_of_web(house: &TestServer, cookie: &str) -> String {
-    let deployment = house.send_get("/api/v1/deployments/web/way", cookie).await.json();
-    let target = house.send_get("/api/v1/targets/2", cookie).await.json();
+    let deployment = house.send_get("/api/v1/deployments/web/progress", cookie).await.json();
+    let target = house.send_get("/api/v1/blueprints/2", cookie).await.json();
     assert_eq!(
-        (&deployment["deployment"], &deployment["way"]),
-        (&json!("web"), &target["way"]),
+        (&deployment["deployment"], &deployment["progress"]),
+        (&json!("web"), &target["progress"]),
         "{deployment} {target}"
     );
-    deployment["way"].as_str().expect("a word").to_owned()
+    deployment["progress"].as_str().expect("a word").to_owned()
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn step_has_pending_reason_until_it_runs() {
     running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
 
     let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
-    assert_eq!(freed_by, json!([{"what": "node", "fqdn": "n1.house.example.com"}]));
+    assert_eq!(freed_by, json!([{"kind": "node", "fqdn": "n1.house.example.com"}]));
     running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
     says(&house, &ada, "no_worker", "No worker is running").await;
     working(&house, &["script"]).await;
@@ -56,10 +56,10 @@ async fn step_has_pending_reason_until_it_runs() {
     let worker = working(&house, &["noop"]).await;
     says(&house, &ada, "next", "starts when a worker claims it").await;
 
-    let reason = json!({"held": true, "reason": "a look at the disks"});
+    let reason = json!({"on_hold": true, "reason": "a look at the disks"});
     house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
     let freed_by = says(&house, &ada, "held", "Deployment web was put on hold by ada").await;
-    assert_eq!(freed_by, json!([{"what": "deployment", "name": "web"}]));
+    assert_eq!(freed_by, json!([{"kind": "deployment", "name": "web"}]));
     assert_eq!(progress_of_web(&house, &ada).await, "stuck", "held");
     house
         .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
@@ -67,23 +67,23 @@ async fn step_has_pending_reason_until_it_runs() {
         .json();
     says(&house, &ada, "held", "xecution is off").await;
     house
-        .tell("/api/v1/deployments/web/hold", &ada, json!({"held": false, "reason": "done"}))
+        .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": false, "reason": "done"}))
         .await
         .json();
     says(&house, &ada, "paused", "an operator can switch it on").await;
     assert_eq!(progress_of_web(&house, &ada).await, "stuck", "off");
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 
-    assert_eq!(progress_of_web(&house, &ada).await, "under_way");
+    assert_eq!(progress_of_web(&house, &ada).await, "in_progress");
     let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(
         says(&house, &ada, "queued", "free slot").await,
-        json!([{"what": "run", "run": run}])
+        json!([{"kind": "run", "run": run}])
     );
     running::lease_runs(house.db.worker(), worker, &["noop"], 1, LEASE).await.expect("a lease");
     assert_eq!(
-        house.send_get("/api/v1/waiting", &ada).await.json(),
+        house.send_get("/api/v1/pending", &ada).await.json(),
         json!({"groups": []}),
         "it runs"
     );
@@ -91,7 +91,7 @@ async fn step_has_pending_reason_until_it_runs() {
     running::finish_run(house.db.worker(), run, worker, &end).await.expect("an end");
     assert_eq!(
         says(&house, &ada, "failed", "no such disk").await,
-        json!([{"what": "run", "run": run}])
+        json!([{"kind": "run", "run": run}])
     );
     assert_eq!(progress_of_web(&house, &ada).await, "stuck", "failed");
 }
@@ -109,9 +109,9 @@ async fn pending_steps_are_filtered() {
     ] {
         assert_eq!(only(&house, &ada, &query).await.0, "node_dead", "{query}");
     }
-    let nothing = house.send_get("/api/v1/waiting?deployment=edge", &ada).await.json();
+    let nothing = house.send_get("/api/v1/pending?deployment=edge", &ada).await.json();
     assert_eq!(nothing, json!({"groups": []}));
-    let other = house.send_get("/api/v1/waiting?reason=failed", &ada).await.json();
+    let other = house.send_get("/api/v1/pending?reason=failed", &ada).await.json();
     assert_eq!(
         (&other["groups"][0]["count"], &other["groups"][0]["steps"]),
         (&json!(1), &json!([]))
@@ -129,8 +129,8 @@ async fn pending_steps_are_filtered() {
         ),
         ("?of=web", 400),
     ] {
-        let problem = house.send_get(&format!("/api/v1/waiting{query}"), &ada).await.problem();
+        let problem = house.send_get(&format!("/api/v1/pending{query}"), &ada).await.problem();
         assert_eq!(problem["status"], status, "{query}: {problem}");
     }
-    assert_eq!(house.send_get("/api/v1/waiting", "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(house.send_get("/api/v1/pending", "").await.status, StatusCode::UNAUTHORIZED);
 }

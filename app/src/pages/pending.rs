@@ -3,7 +3,7 @@
 use api::console::NoderoleRef;
 use api::listing::{Cursor, Order};
 use api::live::Topic;
-use api::waiting::{Freeing, PendingSort, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted};
+use api::waiting::{PendingGroup, PendingPage, PendingSort, PendingStep, PendingWanted, Resolver};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -38,7 +38,7 @@ fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
 }
 
 /// The address of a filtered list.
-fn address(wanted: &WaitingWanted) -> String {
+fn address(wanted: &PendingWanted) -> String {
     let pairs =
         [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
@@ -55,7 +55,7 @@ fn address(wanted: &WaitingWanted) -> String {
 }
 
 /// The parsed address: the filter, the cursor as written, and the error about unknown parameters.
-type Asked = (WaitingWanted, String, Option<String>);
+type Asked = (PendingWanted, String, Option<String>);
 
 fn read(query: &ParamsMap) -> Asked {
     let word = |name: &str| query.get(name).unwrap_or_default();
@@ -64,14 +64,14 @@ fn read(query: &ParamsMap) -> Asked {
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
     let invalid = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
     (
-        WaitingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
+        PendingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
         word(PLACE),
         invalid,
     )
 }
 
 /// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
-fn at_place((wanted, after, invalid): Asked) -> ServerResult<WaitingWanted> {
+fn at_place((wanted, after, invalid): Asked) -> ServerResult<PendingWanted> {
     if let Some(invalid) = invalid {
         return Err(refused(invalid));
     }
@@ -82,11 +82,11 @@ fn at_place((wanted, after, invalid): Asked) -> ServerResult<WaitingWanted> {
     let nowhere =
         |_| refused("Invalid cursor in `after`. Open the first page of the list.".to_owned());
     after.keys(wanted.sort).map_err(nowhere)?;
-    Ok(WaitingWanted { after: Some(after), ..wanted })
+    Ok(PendingWanted { after: Some(after), ..wanted })
 }
 
 #[component]
-pub fn Waiting() -> impl IntoView {
+pub fn Pending() -> impl IntoView {
     let query = use_query_map();
     let asked = Memo::new(move |_| read(&query.read()));
     let fetch = |asked: Asked| async move {
@@ -109,7 +109,7 @@ pub fn Waiting() -> impl IntoView {
             move |(wanted, first)| view! { <Found first wanted listed/> },
             move |problem| problem_in_page(problem, correction_links(&asked.read_untracked())),
         )}
-        <SameList of=api::calls::List::Waiting/>
+        <SameList of=api::calls::List::Pending/>
     }
     .into_any()
 }
@@ -132,14 +132,14 @@ fn correction_links((wanted, after, invalid): &Asked) -> AnyView {
 
 #[component]
 fn Found(
-    first: WaitingPage,
-    wanted: WaitingWanted,
+    first: PendingPage,
+    wanted: PendingWanted,
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let asked = wanted.clone();
     let feed = Feed::new(first, move || calls::waiting(asked.clone()));
     use_live()
-        .hear(vec![Topic::Runs, Topic::Nodes, Topic::Targets], NOW, move |_| feed.eventually());
+        .hear(vec![Topic::Runs, Topic::Nodes, Topic::Blueprints], NOW, move |_| feed.eventually());
     let page = feed.value();
     let of = StoredValue::new(wanted.clone());
     let shown = Memo::new(move |_| {
@@ -148,7 +148,7 @@ fn Found(
             .iter()
             .filter(|group| !group.steps.is_empty())
             .cloned()
-            .collect::<Vec<WaitingGroup>>()
+            .collect::<Vec<PendingGroup>>()
     });
     let is_empty = Memo::new(move |_| shown.read().is_empty());
     let none = move || is_empty.get().then(|| of.with_value(nothing));
@@ -168,7 +168,7 @@ fn Found(
     .into_any()
 }
 
-fn number(group: &WaitingGroup) -> String {
+fn number(group: &PendingGroup) -> String {
     match (group.count, group.more) {
         (None, _) => String::new(),
         (Some(count), true) => format!("{count}+"),
@@ -177,11 +177,11 @@ fn number(group: &WaitingGroup) -> String {
 }
 
 /// All reasons with their counts, as links.
-fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<> {
+fn reasons(all: &[PendingGroup], wanted: &PendingWanted) -> impl IntoView + use<> {
     let link = |reason: &str, words: String, count: String| {
         let is_here = (wanted.reason == reason).then_some("true");
         let address =
-            address(&WaitingWanted { reason: reason.to_owned(), after: None, ..wanted.clone() });
+            address(&PendingWanted { reason: reason.to_owned(), after: None, ..wanted.clone() });
         view! {
             <a class="button small" class:quiet=is_here.is_none() href=address aria-current=is_here>
                 {words} " " <span class="num">{count}</span>
@@ -196,8 +196,8 @@ fn reasons(all: &[WaitingGroup], wanted: &WaitingWanted) -> impl IntoView + use<
         .then(|| (link("", "all".to_owned(), String::new()), links))
 }
 
-fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
-    let is_all = *wanted == WaitingWanted { sort: wanted.sort, ..WaitingWanted::default() };
+fn nothing(wanted: &PendingWanted) -> impl IntoView + use<> {
+    let is_all = *wanted == PendingWanted { sort: wanted.sort, ..PendingWanted::default() };
     let title = if is_all { "No pending steps" } else { "No pending steps match" };
     view! {
         <div class="card">
@@ -212,18 +212,18 @@ fn nothing(wanted: &WaitingWanted) -> impl IntoView + use<> {
 
 /// The steps that are pending for one reason. A row keeps its place while its step is pending.
 fn one(
-    group: Memo<WaitingGroup>,
-    of: StoredValue<WaitingWanted>,
+    group: Memo<PendingGroup>,
+    of: StoredValue<PendingWanted>,
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
-    let WaitingGroup { reason, heading, frees, .. } = group.get_untracked();
+    let PendingGroup { reason, heading, resolution: frees, .. } = group.get_untracked();
     let steps = Memo::new(move |_| group.read().steps.clone());
     let more = move || {
         let group = group.read();
         let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
         let wanted = of.get_value();
         let has_more = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
-        let address = address(&WaitingWanted {
+        let address = address(&PendingWanted {
             reason: group.reason.as_str().to_owned(),
             after: None,
             ..wanted
@@ -265,15 +265,15 @@ fn one(
     .into_any()
 }
 
-fn row(step: Memo<WaitingStep>) -> impl IntoView {
-    let WaitingStep { noderole, role, action, fqdn, deployment, .. } = step.get_untracked();
-    let says = Memo::new(move |_| step.read().says.clone());
+fn row(step: Memo<PendingStep>) -> impl IntoView {
+    let PendingStep { noderole, role, action, fqdn, deployment, .. } = step.get_untracked();
+    let says = Memo::new(move |_| step.read().reasons.clone());
     let says = move || {
         let line = |says: String| view! { <li>{icon(Icon::Right)} <span>{says}</span></li> };
         says.get().into_iter().map(line).collect_view()
     };
     // A focused link remains while the unblocking action stays the same.
-    let freed_by = Memo::new(move |_| step.read().freed_by.clone());
+    let freed_by = Memo::new(move |_| step.read().resolved_by.clone());
     let freed_by = move || freed_by.read().iter().map(unblock_text).collect_view();
     let since = Memo::new(move |_| step.read().since);
     view! {
@@ -282,7 +282,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
                 <div>
                     <a class="main" href=places::noderole(noderole)>{role.to_string()}</a>
                     {action_pill(&action)}
-                    " on " <a href=places::waiting_on(&fqdn)>{fqdn.clone()}</a>
+                    " on " <a href=places::pending_on(&fqdn)>{fqdn.clone()}</a>
                     <div class="links"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
                 </div>
             </td>
@@ -297,27 +297,27 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
     .into_any()
 }
 
-fn unblock_text(by: &Freeing) -> AnyView {
+fn unblock_text(by: &Resolver) -> AnyView {
     match by {
-        Freeing::Step { noderole: NoderoleRef { id, role, fqdn, state } } => view! {
+        Resolver::Step { noderole: NoderoleRef { id, role, fqdn, state } } => view! {
             <a href=places::noderole(*id) title=state.word()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
         }
         .into_any(),
-        Freeing::Run { run } => view! { <a href=places::run(*run)>"run " {run.0}</a> }.into_any(),
-        Freeing::Node { fqdn } => {
+        Resolver::Run { run } => view! { <a href=places::run(*run)>"run " {run.0}</a> }.into_any(),
+        Resolver::Node { fqdn } => {
             view! { <a href=places::nodes_matching(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a> }.into_any()
         }
-        Freeing::Deployment { name } => {
+        Resolver::Deployment { name } => {
             view! { <a href=places::deployment(name)>{icon(Icon::Deployments)} {name.to_string()}</a> }.into_any()
         }
     }
 }
 
-fn pager(next: Option<&Cursor>, wanted: &WaitingWanted) -> impl IntoView + use<> {
+fn pager(next: Option<&Cursor>, wanted: &PendingWanted) -> impl IntoView + use<> {
     let later =
-        next.map(|next| address(&WaitingWanted { after: Some(next.clone()), ..wanted.clone() }));
+        next.map(|next| address(&PendingWanted { after: Some(next.clone()), ..wanted.clone() }));
     let first =
-        wanted.after.as_ref().map(|_| address(&WaitingWanted { after: None, ..wanted.clone() }));
+        wanted.after.as_ref().map(|_| address(&PendingWanted { after: None, ..wanted.clone() }));
     let to_first = if wanted.sort.descending { "Shortest pending" } else { "Longest pending" };
     ways(first, later, (to_first, "Next"))
 }
@@ -328,16 +328,16 @@ mod tests {
 
     #[test]
     fn pending_list_round_trips_through_address() {
-        let mut wanted = WaitingWanted::default();
-        assert_eq!(address(&wanted), "/waiting");
+        let mut wanted = PendingWanted::default();
+        assert_eq!(address(&wanted), "/pending");
         wanted.reason = "node_dead".into();
         wanted.node = "n1.example.com".into();
-        assert_eq!(address(&wanted), "/waiting?node=n1.example.com&reason=node_dead");
+        assert_eq!(address(&wanted), "/pending?node=n1.example.com&reason=node_dead");
         wanted.sort = Order::descending(PendingSort::Since);
         wanted.after = Some(Cursor::from("-since~-7~-x".to_owned()));
         assert_eq!(
             address(&wanted),
-            "/waiting?node=n1.example.com&reason=node_dead&sort=-since&after=-since~-7~-x"
+            "/pending?node=n1.example.com&reason=node_dead&sort=-since&after=-since~-7~-x"
         );
     }
 }

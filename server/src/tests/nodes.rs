@@ -81,7 +81,7 @@ async fn node_change_requires_current_version() {
     );
     let unknown = house.send(patch.clone(), &path, &on("\"2\""), json!({"alive": true})).await;
     assert_eq!(unknown.status, StatusCode::BAD_REQUEST, "what workers see is no part of it");
-    let way = json!({"way": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
+    let way = json!({"connection": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
     assert_eq!(house.send(patch, &path, &on("\"2\""), way).await.json()["version"], 3);
 
     let availability = format!("{path}/availability");
@@ -103,12 +103,12 @@ async fn node_change_requires_current_version() {
     house.send(Method::PUT, &availability, &own, out.clone()).await.json();
     assert_eq!(house.send(Method::PUT, &availability, &own, out).await.problem()["code"], "state");
     let shown = house.send_get(&path, &ada).await.json();
-    assert_eq!(shown["life"]["unavailable"]["reason"], "new disks");
-    assert_eq!(shown["way"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
-    let looks = house.send_get(&format!("{path}/looks"), &ada).await.json();
-    assert_eq!(looks, json!({"looks": [], "next": null}));
+    assert_eq!(shown["status"]["maintenance"]["reason"], "new disks");
+    assert_eq!(shown["connection"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
+    let looks = house.send_get(&format!("{path}/health-checks"), &ada).await.json();
+    assert_eq!(looks, json!({"health_checks": [], "next": null}));
     assert_eq!(
-        house.send_get(&format!("{path}/looks?before=x"), &ada).await.status,
+        house.send_get(&format!("{path}/health-checks?before=x"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
@@ -131,7 +131,7 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
     house.passes(&ada, "web", bind, &[&bo]).await;
     let path = format!("/api/v1/nodes/{}", n1.as_str().expect("an id"));
     let headers = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
-    let way = json!({"way": {"root": "/srv/elsewhere"}});
+    let way = json!({"connection": {"root": "/srv/elsewhere"}});
     for body in [way.clone(), json!({"hints": {"rack": 7}})] {
         let refused = house.send(Method::PATCH, &path, &headers, body).await;
         let problem = refused.problem();
@@ -144,7 +144,8 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
             "{problem}"
         );
     }
-    let by_reason = json!({"way": {"root": "/srv/elsewhere"}, "reason": "its disk was moved"});
+    let by_reason =
+        json!({"connection": {"root": "/srv/elsewhere"}, "reason": "its disk was moved"});
     assert_eq!(
         house.send(Method::PATCH, &path, &headers, by_reason).await.status,
         StatusCode::BAD_REQUEST
@@ -310,7 +311,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
         let wish = json!({"fqdn": "m2.rack1.example.com", "ssh": ssh});
         let line =
             format!("m2.rack1.example.com ssh={address} key=deploy/ssh host_key=\"{HOST_KEY}\"");
-        let way = json!({"way": {"addresses": [address]}});
+        let way = json!({"connection": {"addresses": [address]}});
         let form = format!(
             "fqdn=m2.rack1.example.com&root=&address={address}&port=22&user=root&key=deploy%2Fssh&host_key={}",
             HOST_KEY.replace(' ', "+").replace('/', "%2F")

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::console::Opened;
+use api::console::ViewedChanges;
 use engine::blueprint::Anchor;
 use engine::counting::{either, many};
 use engine::ids::ReviewId;
@@ -38,7 +38,7 @@ const MAX_BATCH: usize = 2_000;
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
     submission: ReviewId,
-    opened: RwSignal<Opened>,
+    opened: RwSignal<ViewedChanges>,
     /// The documents of each card.
     cards: StoredValue<Vec<Vec<Anchor>>>,
     waiting: StoredValue<BTreeSet<Anchor>>,
@@ -47,7 +47,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub fn of(submission: ReviewId, opened: Opened, cards: Vec<Vec<Anchor>>) -> Self {
+    pub fn of(submission: ReviewId, opened: ViewedChanges, cards: Vec<Vec<Anchor>>) -> Self {
         Self {
             submission,
             opened: RwSignal::new(opened),
@@ -63,7 +63,7 @@ impl Marks {
         self.cards.with_value(|cards| {
             let seen = cards
                 .iter()
-                .filter(|card| card.iter().all(|anchor| opened.opened.contains(anchor)));
+                .filter(|card| card.iter().all(|anchor| opened.viewed.contains(anchor)));
             (seen.count(), cards.len())
         })
     }
@@ -71,7 +71,7 @@ impl Marks {
     fn mark(self, card: &[Anchor]) {
         let opened = self.opened.read_untracked();
         let new: Vec<Anchor> =
-            card.iter().filter(|anchor| !opened.opened.contains(anchor)).cloned().collect();
+            card.iter().filter(|anchor| !opened.viewed.contains(anchor)).cloned().collect();
         drop(opened);
         let begins = self.waiting.try_update_value(|waiting| {
             let was_empty = waiting.is_empty();
@@ -139,7 +139,7 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     let state = Memo::new(move |_| {
         let opened = marks.opened.read();
         held.with_value(|card| {
-            let is_opened = card.iter().all(|anchor| opened.opened.contains(anchor));
+            let is_opened = card.iter().all(|anchor| opened.viewed.contains(anchor));
             (is_opened, card.iter().any(|anchor| opened.outdated.contains(anchor)))
         })
     });

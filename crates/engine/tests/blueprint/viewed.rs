@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use engine::Hash;
 use engine::blueprint::difference::Sides;
-use engine::blueprint::opened::contents;
+use engine::blueprint::viewed::contents;
 use engine::blueprint::{Anchor, Difference, difference};
 use engine::gate::{Policy, Risk};
 use engine::plan::Edit;

@@ -1,6 +1,6 @@
 //! The page of a node, as the server renders it.
 
-use api::nodes::OutOfService;
+use api::nodes::Maintenance;
 
 use crate::fake::{self, Fake};
 use crate::serve::{get, post};
@@ -65,7 +65,7 @@ async fn node_page_shows_all_data() {
 async fn health_checks_and_results_are_paginated_without_javascript() {
     let fake = Fake::new(|_| {});
     let node = get(&fake, PAGE).await;
-    node.says(&[&format!("href=\"{PAGE}/looks\""), &format!("href=\"{PAGE}/results\"")]);
+    node.says(&[&format!("href=\"{PAGE}/health-checks\""), &format!("href=\"{PAGE}/results\"")]);
     node.says(&[
         "href=\"/runs?node=web-1.rack1.example.com\"",
         "gantry node show web-1.rack1.example.com",
@@ -82,26 +82,26 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     ]);
     carried.says(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app"))]);
 
-    let looks = get(&fake, &format!("{PAGE}/looks")).await;
+    let looks = get(&fake, &format!("{PAGE}/health-checks")).await;
     assert_eq!(looks.status, 200);
     looks.says(&[
         "<title>Health checks of web-1.rack1.example.com · Gantry</title>",
         ">reached<",
-        "gantry node looks",
+        "gantry node health-checks",
     ]);
     looks.says_not(&["connection refused", ">Newest<"]);
-    let older = linked(&looks.body, &format!("{PAGE}/looks?before="));
+    let older = linked(&looks.body, &format!("{PAGE}/health-checks?before="));
     let older = get(&fake, &older).await;
-    older.says(&["connection refused", &format!("href=\"{PAGE}/looks\"")]);
-    older.says_not(&["looks?before="]);
-    let end = get(&fake, &format!("{PAGE}/looks?before=0")).await;
-    end.says(&["No more health checks", &format!("href=\"{PAGE}/looks\"")]);
-    let failed = get(&fake, &format!("{PAGE}/looks?reached=false&text=refused")).await;
+    older.says(&["connection refused", &format!("href=\"{PAGE}/health-checks\"")]);
+    older.says_not(&["health-checks?before="]);
+    let end = get(&fake, &format!("{PAGE}/health-checks?before=0")).await;
+    end.says(&["No more health checks", &format!("href=\"{PAGE}/health-checks\"")]);
+    let failed = get(&fake, &format!("{PAGE}/health-checks?reached=false&text=refused")).await;
     failed.says(&[
         "connection refused",
-        "gantry node looks web-1.rack1.example.com --reached false --text refused",
+        "gantry node health-checks web-1.rack1.example.com --reached false --text refused",
     ]);
-    failed.says_not(&["looks?before="]);
+    failed.says_not(&["health-checks?before="]);
 
     let results = get(&fake, &format!("{PAGE}/results")).await;
     assert_eq!(results.status, 200);
@@ -123,7 +123,7 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     let none = Fake::new(|world| world.results.clear());
     get(&none, &format!("{PAGE}/results")).await.says(&["No results yet", "on this node return"]);
 
-    for part in ["looks", "results"] {
+    for part in ["health-checks", "results"] {
         let odd = get(&fake, &format!("{PAGE}/{part}?before=soon")).await;
         assert_eq!(odd.status, 400, "{part}");
         odd.says(&["Invalid cursor in before", "Open the first page"]);
@@ -175,8 +175,8 @@ async fn truncated_lists_link_to_complete_lists() {
 async fn node_page_lists_pending_reasons() {
     let out = Fake::new(|world| {
         let by = Some("ada".into());
-        world.machine.life.unavailable =
-            Some(OutOfService { by, since: None, reason: "new disks".into() });
+        world.machine.status.maintenance =
+            Some(Maintenance { by, since: None, reason: "new disks".into() });
     });
     get(&out, PAGE).await.says(&[
         "in maintenance",
@@ -185,19 +185,20 @@ async fn node_page_lists_pending_reasons() {
         "value=\"true\"",
     ]);
     let dead = Fake::new(|world| {
-        world.machine.life.alive = false;
-        world.machine.looks.remove(0);
+        world.machine.status.alive = false;
+        world.machine.health_checks.remove(0);
     });
     get(&dead, PAGE).await.says(&["dead", "Not reached: 10.0.3.7: connection refused."]);
-    let unknown = Fake::new(|world| world.machine.life.joined = "welcomed".into());
+    let unknown = Fake::new(|world| world.machine.status.joined = "welcomed".into());
     get(&unknown, PAGE).await.says(&[
         "a worker must still check for running processes",
         "No run starts until a worker has logged in",
     ]);
     let new = Fake::new(|world| {
-        world.machine.life.alive = false;
-        world.machine.life.alive_since = None;
-        (world.machine.looks, world.machine.facts, world.machine.noderoles) = Default::default();
+        world.machine.status.alive = false;
+        world.machine.status.alive_since = None;
+        (world.machine.health_checks, world.machine.facts, world.machine.noderoles) =
+            Default::default();
         (world.machine.reports, world.machine.tokens, world.machine.runs) = Default::default();
     });
     let page = get(&new, PAGE).await;

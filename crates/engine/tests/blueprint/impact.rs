@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::anneal::StepState;
-use engine::blueprint::consequences::{self, Consequences, Loss, Planned, placed, running};
-use engine::blueprint::{consequences as of, difference};
+use engine::blueprint::impact::{self, Impact, Loss, Planned, placed, running};
+use engine::blueprint::{difference, impact as of};
 use engine::catalog::{ConcurrencyGroupMode, JigClass, OnChange, Role, RunPolicy, Script};
 use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::Risk;
@@ -22,11 +22,11 @@ use crate::world::{
     role_data,
 };
 
-fn told(changed: &Changed) -> Consequences {
+fn told(changed: &Changed) -> Impact {
     told_now(changed, None)
 }
 
-fn told_now(changed: &Changed, progress: Option<consequences::Progress<'_>>) -> Consequences {
+fn told_now(changed: &Changed, progress: Option<impact::Progress<'_>>) -> Impact {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
     of(
@@ -36,15 +36,15 @@ fn told_now(changed: &Changed, progress: Option<consequences::Progress<'_>>) -> 
 }
 
 /// The waves as text: `1: base 2; 2: runtime 2, db 1 (1 at once)`.
-fn order(found: &Consequences) -> String {
-    let group = |g: &consequences::WaveGroup| {
+fn order(found: &Impact) -> String {
+    let group = |g: &impact::WaveGroup| {
         let limit = g
             .at_once
             .map(|n| format!(" ({n} at once{})", if g.in_chunks { ", in chunks" } else { "" }));
-        let instant = if g.instant { "!" } else { "" };
+        let instant = if g.immediate { "!" } else { "" };
         format!("{}{instant} {}{}", g.role, g.nodes, limit.unwrap_or_default())
     };
-    let wave = |w: &consequences::Wave| {
+    let wave = |w: &impact::Wave| {
         let groups: Vec<String> = w.groups.iter().map(group).collect();
         format!("{}: {}", w.number, groups.join(", "))
     };
@@ -148,11 +148,11 @@ fn huge_change_is_counted() {
     let mut world = World { nodes: 500, ..chain() };
     let all: Vec<Edit> = (1..=500).map(|n| bind(WEB, n, "web")).collect();
     let found = told(&world.change(&all));
-    let listed = consequences::MAX_LIST_ITEMS;
+    let listed = impact::MAX_LIST_ITEMS;
     assert_eq!((found.starts.count, found.starts.first.len(), found.nodes), (503, listed, 500));
     assert_eq!(found.starts.more(), 303);
     let last = &found.waves.last().unwrap().groups[0];
-    assert_eq!((last.nodes, last.first.len()), (500, consequences::NAMED));
+    assert_eq!((last.nodes, last.first.len()), (500, impact::NAMED));
     world.commit(&all);
     let changed = world.change(&[rerun(1, "base")]);
     let found = told(&changed);
@@ -242,7 +242,7 @@ fn retained_results_are_reported_without_run() {
         bind(WEB, 1, "runs"),
     ]);
     let kept =
-        |found: &Consequences| found.kept.first.iter().map(ToString::to_string).collect::<Vec<_>>();
+        |found: &Impact| found.retained.first.iter().map(ToString::to_string).collect::<Vec<_>>();
     let changed =
         world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]);
     let found = told(&changed);
@@ -264,7 +264,7 @@ fn retained_results_are_reported_without_run() {
         };
         assert_eq!(kept(&found), [vec!["app on n1".to_owned()], others].concat(), "{state}");
     }
-    assert_eq!(told_now(&changed, Some(&|_| None)).kept.count, 0);
+    assert_eq!(told_now(&changed, Some(&|_| None)).retained.count, 0);
     let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
     let version = world.import("2", all);
     let using = Edit::UseBarclamp {
@@ -280,7 +280,7 @@ fn retained_results_are_reported_without_run() {
         (vec!["app on n1".into(), "app on n2".into()], vec!["runs on n1".to_owned()])
     );
     assert_eq!(
-        told(&world.change(&[rerun(1, "app"), data(1, "app", json!({"a": 1}))])).kept.count,
+        told(&world.change(&[rerun(1, "app"), data(1, "app", json!({"a": 1}))])).retained.count,
         0,
         "asked, it runs"
     );
@@ -350,7 +350,7 @@ fn waves_show_immediate_steps_and_concurrency() {
         "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1"
     );
     assert_eq!(
-        found.waves.iter().map(|w| (w.runs, w.instants)).collect::<Vec<_>>(),
+        found.waves.iter().map(|w| (w.runs, w.immediate)).collect::<Vec<_>>(),
         [(0, 1), (1, 1), (6, 0)]
     );
     assert_eq!(found.wave_count(), 2, "what holds at once runs in none");
@@ -436,7 +436,7 @@ proptest! {
             prop_assert!(step.instant || wave > 0);
             prop_assert!(step.instant || !step.run.exclusive || exclusive.insert((step.node, wave)));
         }
-        prop_assert_eq!(found.waves.iter().map(|w| w.runs + w.instants).sum::<usize>(), steps.len());
+        prop_assert_eq!(found.waves.iter().map(|w| w.runs + w.immediate).sum::<usize>(), steps.len());
         prop_assert_eq!(found.starts.count, steps.len());
     }
 }

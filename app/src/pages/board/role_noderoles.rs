@@ -1,6 +1,6 @@
 //! A filtered list of all nodes with a role, for roles with more nodes than fit in a cell.
 
-use api::console::{BoardRole, Carriers, Chip};
+use api::console::{BoardNoderole, BoardRole, RoleNoderoles};
 use engine::ids::{DeploymentName, RoleName};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -57,7 +57,7 @@ pub(super) fn more(
 #[component]
 pub(super) fn NodesWithRole(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
-    let found = RwSignal::new(None::<Carriers>);
+    let found = RwSignal::new(None::<RoleNoderoles>);
     let filter = RwSignal::new(String::new());
     let deployment = desk.board().read_untracked().name.to_string();
     // Fetches again whenever the board changes, since the list may have changed too.
@@ -74,19 +74,19 @@ pub(super) fn NodesWithRole(desk: Desk, asked: Asked, taken: Callback<()>) -> im
     });
     let shown = Memo::new(move |_| {
         let query = filter.read().trim().to_lowercase();
-        let chips = found.read().as_ref().map(|found| found.chips.clone()).unwrap_or_default();
-        chips.into_iter().filter(|chip| chip.fqdn.contains(&query)).collect::<Vec<Chip>>()
+        let chips = found.read().as_ref().map(|found| found.noderoles.clone()).unwrap_or_default();
+        chips.into_iter().filter(|chip| chip.fqdn.contains(&query)).collect::<Vec<BoardNoderole>>()
     });
     let said = move || match &*found.read() {
         None => "Searching".to_owned(),
         Some(found) if found.more > 0 => {
             format!(
                 "The first {} of {}, by name.",
-                found.chips.len(),
-                found.chips.len() + found.more
+                found.noderoles.len(),
+                found.noderoles.len() + found.more
             )
         }
-        Some(found) => format!("{} of {}", shown.read().len(), found.chips.len()),
+        Some(found) => format!("{} of {}", shown.read().len(), found.noderoles.len()),
     };
     view! {
         <div class="body">

@@ -3,10 +3,10 @@
 
 use api::At;
 use api::calls::{Call, List, list_of};
-use api::nodes::{HealthCheckSort, LookPage, LookView, LooksWanted};
+use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecksWanted};
 use leptos::prelude::*;
 
-use super::kept::{self, Whose};
+use super::stored::{self, Whose};
 use super::{came, check_details};
 use crate::calls;
 use crate::clock::Moment;
@@ -18,11 +18,11 @@ use crate::parts::{Empty, Feed, Icon};
 use crate::places;
 
 columns_of!(Part {
-    When "when" "When",
+    Time "time" "When",
     Result "result" "Result",
-    Where "where" "Address and error",
-    Durations "took" "Duration",
-    By "by" "Worker",
+    Address "address" "Address and error",
+    Duration "duration" "Duration",
+    Worker "worker" "Worker",
 });
 
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ struct LooksAt(Whose);
 impl ListPage for LooksAt {
     type Sort = HealthCheckSort;
     type Part = Part;
-    type Page = LookPage;
+    type Page = HealthCheckPage;
     // Two workers may check in the same millisecond.
     type Key = (At, String);
 
@@ -44,28 +44,31 @@ impl ListPage for LooksAt {
         }),
         Field::text("text", "Address or error", "address or error contains"),
     ];
-    const NUMBERS: &'static [Part] = &[Part::Durations];
+    const NUMBERS: &'static [Part] = &[Part::Duration];
     const SORTS: &'static [(HealthCheckSort, &'static str)] = &[(HealthCheckSort::At, "when")];
     const SAME: List = List::HealthChecks;
 
     fn path(self) -> String {
-        places::node_looks(&self.0.name())
+        places::node_health_checks(&self.0.name())
     }
 
-    async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<LookPage> {
+    async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<HealthCheckPage> {
         let name = self.0.name_untracked();
         let reached = address
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = address.stretch()?;
-        calls::node_looks(name, LooksWanted { reached, text: address.word("text"), sort, before })
-            .await
+        calls::node_looks(
+            name,
+            HealthChecksWanted { reached, text: address.word("text"), sort, before },
+        )
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(HealthCheckSort, bool)> {
-        (column == Part::When).then_some((HealthCheckSort::At, true))
+        (column == Part::Time).then_some((HealthCheckSort::At, true))
     }
 
-    fn key(check: &LookView) -> (At, String) {
+    fn key(check: &HealthCheckView) -> (At, String) {
         (check.at, check.by.clone())
     }
 
@@ -73,7 +76,7 @@ impl ListPage for LooksAt {
         list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
     }
 
-    fn follow(self, feed: Feed<LookPage>) {
+    fn follow(self, feed: Feed<HealthCheckPage>) {
         pulse(feed);
     }
 
@@ -82,16 +85,16 @@ impl ListPage for LooksAt {
             .into_any()
     }
 
-    fn row(self, check: Memo<LookView>, with: With<Self>) -> AnyView {
+    fn row(self, check: Memo<HealthCheckView>, with: With<Self>) -> AnyView {
         // A result never changes.
         let check = check.get_untracked();
         view! {
             <tr>
                 <td data-label="When"><Moment at=check.at/></td>
                 {with.cell(Part::Result, "", came(check.reached))}
-                {with.cell(Part::Where, "", view! { <div>{check_details(&check)}</div> })}
-                {with.cell(Part::Durations, "", format!("{} ms", check.took_ms))}
-                {with.cell(Part::By, "muted", check.by)}
+                {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
+                {with.cell(Part::Duration, "", format!("{} ms", check.took_ms))}
+                {with.cell(Part::Worker, "muted", check.by)}
             </tr>
         }
         .into_any()
@@ -103,7 +106,7 @@ pub fn HealthChecksPage() -> impl IntoView {
     let node = Whose::read();
     let list = ListOf::new(LooksAt(node));
     let title = |name: &str| format!("Health checks of {name}");
-    kept::page(
+    stored::page(
         node,
         title,
         "Workers check the node every ten seconds. Gantry stores the last 50 health checks.",
