@@ -45,7 +45,7 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
-use engine::plan::{Edit, Refusal};
+use engine::plan::{Edit, Refusal, edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -1689,7 +1689,7 @@ impl Console for Fake {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
         for edit in edits {
-            let Edit::Bind { node, role, .. } = edit else { continue };
+            let Edit::Bind(edit::Bind { node, role, .. }) = edit else { continue };
             let bound = world.board.tray.iter().find(|tray| tray.node == node).cloned();
             let roles = &mut world.board.groups[0].roles;
             if let (Some(bound), Some(row)) = (bound, roles.iter_mut().find(|row| row.role == role))

@@ -36,7 +36,7 @@ mod sight;
 pub use base::Scope;
 pub use bind::Rules;
 pub use clash::{Along, Clash, clashes};
-pub use edit::{Edit, MAX_LEVELS, MAX_LISTED, MAX_REASON, NumberedEdit};
+pub use edit::{Edit, EditNames, MAX_LEVELS, MAX_LISTED, MAX_REASON, NumberedEdit};
 pub use effects::{Effects, Refusal};
 pub use ground::{Ground, Grounded};
 pub use lift::lift;
