@@ -108,7 +108,7 @@ pub struct World {
     pub catalog: Vec<BarclampVersion>,
     pub roles: Vec<RoleSummary>,
     pub imports: Vec<ImportReport>,
-    pub report: Option<engine::plan::Report>,
+    pub report: Option<engine::report::Report>,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -1151,11 +1151,11 @@ fn line() -> Vec<TargetSummary> {
     ]
 }
 
-fn report() -> engine::plan::Report {
+fn report() -> engine::report::Report {
     let skeleton = engine::cluster::Skeleton::default();
     let catalog = engine::catalog::Catalog::default();
     let effects = engine::plan::resolve(&skeleton, &catalog, &[]);
-    engine::plan::report(&skeleton, &catalog, &[], &effects, Some(&[]))
+    engine::report::report(&skeleton, &catalog, &[], &effects, Some(&[]))
 }
 
 fn roles() -> Vec<RoleSummary> {
@@ -1846,7 +1846,7 @@ impl Console for Fake {
         self.told("cancel");
         Ok(())
     }
-    async fn review_report(&self, _: ReviewId) -> Result<Option<engine::plan::Report>, Problem> {
+    async fn review_report(&self, _: ReviewId) -> Result<Option<engine::report::Report>, Problem> {
         self.read(|world| world.report.clone())
     }
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {

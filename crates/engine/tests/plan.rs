@@ -18,12 +18,12 @@ use engine::ids::{
 use engine::lint::{Check, Finding};
 use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outside, written};
 use engine::plan::effects::Why;
-use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
     Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, edit, materialise, resolve,
     resolve_with, resolve_with_rules,
 };
+use engine::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;

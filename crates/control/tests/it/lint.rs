@@ -1,8 +1,8 @@
 //! Lint: the review shows its findings, and errors block the gate.
 
 use engine::lint::{Check, Level};
-use engine::plan::report::Stage;
 use engine::plan::{Edit, edit};
+use engine::report::Stage;
 use serde_json::{Value, json};
 
 use crate::house::{House, role};

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{self, Edit, EditKind, Written};
 use super::effects::{Bound, Effects, Why};
-use crate::blueprint::DocumentChange;
+use crate::cluster::change::DocumentChange;
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 
@@ -129,7 +129,7 @@ fn add_node_writes(
     let (from, to) = (before.map(|n| n.deployment), after.map(|n| n.deployment));
     if from != to {
         written.extend(to);
-        let down = from.zip(to).is_some_and(|(from, to)| is_within(new, to, from));
+        let down = from.zip(to).is_some_and(|(from, to)| new.is_within(to, from));
         if !down {
             written.extend(from);
         }
@@ -148,27 +148,6 @@ fn add_node_writes(
             written.extend([was, is].into_iter().flatten().map(|n| n.deployment));
         }
     }
-}
-
-/// Whether a deployment is the other one or a descendant of it.
-pub(crate) fn is_within(
-    blueprint: &Blueprint,
-    deployment: DeploymentId,
-    above: DeploymentId,
-) -> bool {
-    let mut next = Some(deployment);
-    let mut left = blueprint.deployments.len();
-    while let Some(id) = next {
-        if id == above {
-            return true;
-        }
-        if left == 0 {
-            return false;
-        }
-        left -= 1;
-        next = blueprint.deployments.get(&id).and_then(|d| d.doc.parent);
-    }
-    false
 }
 
 /// An effect that a node-scoped plan must not have.
