@@ -226,8 +226,7 @@ impl Edit {
     /// The single edits of a list edit, in order. Any other edit is its own single edit. Rules are
     /// checked on single edits, so list edits have no rules of their own.
     pub fn each(&self) -> Cow<'_, [Self]> {
-        EditKind::each(self)
-            .map_or_else(|| Cow::Borrowed(std::slice::from_ref(self)), |each| each.into())
+        EditKind::each(self).map_or_else(|| Cow::Borrowed(std::slice::from_ref(self)), Cow::Owned)
     }
 
     /// The number of single edits.
