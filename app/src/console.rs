@@ -33,7 +33,8 @@ use engine::ids::{
     BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
     RunId,
 };
-use engine::plan::{Edit, Report};
+use engine::plan::Edit;
+use engine::report::Report;
 use uuid::Uuid;
 
 #[async_trait]

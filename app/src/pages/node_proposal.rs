@@ -6,7 +6,7 @@ use api::live::Topic;
 use api::problem::DEPLOYMENT_PROPOSAL;
 use api::{Problem, limits};
 use engine::ids::ProposalId;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -330,7 +330,11 @@ fn Bind(draft: Draft) -> impl IntoView {
         view.with(|view| {
             let choice = view.choices.get(place.get())?;
             let node = view.scope.node.as_ref()?.id;
-            Some(Edit::Bind { deployment: choice.deployment, node, role: choice.role.clone() })
+            Some(Edit::Bind(edit::Bind {
+                deployment: choice.deployment,
+                node,
+                role: choice.role.clone(),
+            }))
         })
     };
     let wish = EditForm::new(draft.pen(), move || of().into_iter().collect());

@@ -4,7 +4,7 @@ use api::console::{DataLayer, NoderoleRef, NoderoleView, PAGE_SIZE, RunSummary, 
 use api::live::Topic;
 use engine::cluster::NoderoleKey;
 use engine::ids::NoderoleId;
-use engine::plan::{Edit, MAX_REASON};
+use engine::plan::{Edit, MAX_REASON, edit};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -297,16 +297,23 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let (of_data, of_again, of_unbind) = (key.clone(), key.clone(), key);
     let data = EditForm::new(pen, move || {
         let changed = draft.value().filter(|value| before().as_ref() != Some(value));
-        let set = |data| Edit::SetNoderoleData { node, noderole: of_data.clone(), data };
+        let set = |data| {
+            Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole: of_data.clone(), data })
+        };
         changed.map(set).into_iter().collect()
     });
     let again = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
-        let edit = Edit::Rerun { node, noderole: of_again.clone(), reason: reason.clone() };
+        let edit =
+            Edit::Rerun(edit::Rerun { node, noderole: of_again.clone(), reason: reason.clone() });
         if reason.is_empty() || is_again.get() { Vec::new() } else { vec![edit] }
     });
     let unbind = EditForm::new(pen, move || {
-        let edit = Edit::Unbind { node, noderole: of_unbind.clone(), with_dependents: along.get() };
+        let edit = Edit::Unbind(edit::Unbind {
+            node,
+            noderole: of_unbind.clone(),
+            with_dependents: along.get(),
+        });
         if is_open.get() { vec![edit] } else { Vec::new() }
     });
     let done = StoredValue::new(name);

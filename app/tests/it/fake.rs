@@ -46,7 +46,7 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
-use engine::plan::{Edit, Refusal};
+use engine::plan::{Edit, Refusal, edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -109,7 +109,7 @@ pub struct World {
     pub catalog: Vec<BarclampVersion>,
     pub roles: Vec<RoleSummary>,
     pub imports: Vec<ImportReport>,
-    pub report: Option<engine::plan::Report>,
+    pub report: Option<engine::report::Report>,
     pub deployments: Vec<DeploymentSummary>,
     pub nodes: Vec<NodeSummary>,
     pub runs: Vec<RunSummary>,
@@ -1161,11 +1161,11 @@ fn line() -> Vec<BlueprintSummary> {
     ]
 }
 
-fn report() -> engine::plan::Report {
+fn report() -> engine::report::Report {
     let skeleton = engine::cluster::Skeleton::default();
     let catalog = engine::catalog::Catalog::default();
     let effects = engine::plan::resolve(&skeleton, &catalog, &[]);
-    engine::plan::report(&skeleton, &catalog, &[], &effects, Some(&[]))
+    engine::report::report(&skeleton, &catalog, &[], &effects, Some(&[]))
 }
 
 fn roles() -> Vec<RoleSummary> {
@@ -1706,7 +1706,7 @@ impl Console for Fake {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
         for edit in edits {
-            let Edit::Bind { node, role, .. } = edit else { continue };
+            let Edit::Bind(edit::Bind { node, role, .. }) = edit else { continue };
             let bound = world.board.tray.iter().find(|tray| tray.node == node).cloned();
             let roles = &mut world.board.groups[0].roles;
             if let (Some(bound), Some(row)) = (bound, roles.iter_mut().find(|row| row.role == role))
@@ -1863,7 +1863,7 @@ impl Console for Fake {
         self.told("cancel");
         Ok(())
     }
-    async fn review_report(&self, _: ReviewId) -> Result<Option<engine::plan::Report>, Problem> {
+    async fn review_report(&self, _: ReviewId) -> Result<Option<engine::report::Report>, Problem> {
         self.read(|world| world.report.clone())
     }
     async fn node(&self, name: &str) -> Result<NodeView, Problem> {

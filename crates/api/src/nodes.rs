@@ -8,7 +8,7 @@ use crate::At;
 use crate::console::{RunSummary, StepState};
 use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 
 /// A node with its state, connection, noderoles and reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -397,8 +397,9 @@ impl NodeChange {
     /// are in no document, so they are left out.
     pub fn edits(&self, node: NodeId) -> Vec<Edit> {
         let way = self.connection.clone().filter(|way| !way.is_empty());
-        let connection = way.map(|connection| Edit::SetConnection { node, connection });
-        let hints = self.hints.clone().map(|hints| Edit::SetHints { node, hints });
+        let connection =
+            way.map(|connection| Edit::SetConnection(edit::SetConnection { node, connection }));
+        let hints = self.hints.clone().map(|hints| Edit::SetHints(edit::SetHints { node, hints }));
         connection.into_iter().chain(hints).collect()
     }
 }

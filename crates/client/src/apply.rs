@@ -15,7 +15,7 @@ use std::io::Read as _;
 use engine::cluster::NoderoleKey;
 use engine::data::written;
 use engine::ids::{NodeId, NoderoleId, ProposalId, ReviewId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Map, Value, json};
 
 use api::catalog::{MAX_VERSIONS, RoleView};
@@ -179,7 +179,11 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
     let nodes = named(&client.server, &unbind.nodes)?;
     let noderole = &unbind.noderole;
     let with_dependents = |(node, name): (NodeId, &str)| Step {
-        edit: Edit::Unbind { node, noderole: noderole.clone(), with_dependents: true },
+        edit: Edit::Unbind(edit::Unbind {
+            node,
+            noderole: noderole.clone(),
+            with_dependents: true,
+        }),
         says: format!("- {noderole} from {name}, with its dependents"),
     };
     let steps = match unbind.with_dependents {

@@ -19,7 +19,7 @@ use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, unfit};
 use engine::data::merge;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
-use engine::plan::{Edit, MAX_LISTED};
+use engine::plan::{Edit, MAX_LISTED, edit};
 use serde_json::{Map, Value};
 
 use api::console::AttribView;
@@ -514,7 +514,7 @@ impl Planner<'_> {
         let named: BTreeSet<&RoleName> = bound.chain(self.declared.data.keys()).collect();
         let missing = named.into_iter().filter(|role| !self.present.roles.contains_key(*role));
         let step = |role: &RoleName| Step {
-            edit: Edit::AddRole { deployment: self.id, role: role.clone() },
+            edit: Edit::AddRole(edit::AddRole { deployment: self.id, role: role.clone() }),
             says: format!("+ role {role}"),
         };
         missing.map(step).collect()
@@ -523,8 +523,11 @@ impl Planner<'_> {
     fn data(&self) -> Vec<Step> {
         let step = |(role, data): (&RoleName, &Placed)| {
             let (current, data) = (shown(self.current_data(role)), &data.value);
-            let edit =
-                Edit::SetRoleData { deployment: self.id, role: role.clone(), data: data.clone() };
+            let edit = Edit::SetRoleData(edit::SetRoleData {
+                deployment: self.id,
+                role: role.clone(),
+                data: data.clone(),
+            });
             Step { edit, says: format!("* data of {role}: {current} -> {data}") }
         };
         self.changed_data().into_iter().map(step).collect()
@@ -546,8 +549,11 @@ impl Planner<'_> {
     fn own(&self) -> Vec<Step> {
         let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
             let (current, data) = (shown(self.current_user_data(node, noderole)), &data.value);
-            let edit =
-                Edit::SetNoderoleData { node, noderole: noderole.clone(), data: data.clone() };
+            let edit = Edit::SetNoderoleData(edit::SetNoderoleData {
+                node,
+                noderole: noderole.clone(),
+                data: data.clone(),
+            });
             Step { edit, says: format!("* data of {noderole} on {name}: {current} -> {data}") }
         };
         self.changed_user_data().into_iter().map(step).collect()
@@ -595,18 +601,15 @@ pub(crate) fn bound(
     role: &RoleName,
     nodes: &BTreeMap<NodeId, &str>,
 ) -> Vec<Step> {
-    listed(nodes, &format!("+ {role} on"), |nodes| Edit::BindNodes {
-        deployment,
-        role: role.clone(),
-        nodes,
+    listed(nodes, &format!("+ {role} on"), |nodes| {
+        Edit::BindNodes(edit::BindNodes { deployment, role: role.clone(), nodes })
     })
 }
 
 /// The edits that unbind a noderole from nodes.
 pub(crate) fn unbound(noderole: &NoderoleKey, nodes: &BTreeMap<NodeId, &str>) -> Vec<Step> {
-    listed(nodes, &format!("- {noderole} from"), |nodes| Edit::UnbindNodes {
-        noderole: noderole.clone(),
-        nodes,
+    listed(nodes, &format!("- {noderole} from"), |nodes| {
+        Edit::UnbindNodes(edit::UnbindNodes { noderole: noderole.clone(), nodes })
     })
 }
 
@@ -821,15 +824,15 @@ mod tests {
     /// Applies an edit as the server does, for the edits that declarations produce.
     fn make(present: &mut Present, edit: Edit) {
         match edit {
-            Edit::AddRole { role, .. } => {
+            Edit::AddRole(edit::AddRole { role, .. }) => {
                 present
                     .roles
                     .insert(role, CurrentRole { bindable: true, ..CurrentRole::default() });
             }
-            Edit::SetRoleData { role, data, .. } => {
+            Edit::SetRoleData(edit::SetRoleData { role, data, .. }) => {
                 present.roles.get_mut(&role).unwrap().data = data
             }
-            Edit::BindNodes { role, nodes, .. } => {
+            Edit::BindNodes(edit::BindNodes { role, nodes, .. }) => {
                 present
                     .roles
                     .get_mut(&role)
@@ -837,7 +840,7 @@ mod tests {
                     .carriers
                     .extend(nodes.into_iter().map(|id| (id, String::new())));
             }
-            Edit::UnbindNodes { noderole, nodes } => {
+            Edit::UnbindNodes(edit::UnbindNodes { noderole, nodes }) => {
                 present
                     .roles
                     .get_mut(&noderole.role)
@@ -845,7 +848,7 @@ mod tests {
                     .carriers
                     .retain(|id, _| !nodes.contains(id));
             }
-            Edit::SetNoderoleData { node, noderole, data } => {
+            Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole, data }) => {
                 present.own.insert((node, noderole), data.as_object().unwrap().clone());
             }
             other => panic!("unexpected edit {other:?}"),

@@ -15,7 +15,7 @@ use control::{Control, Demo, DemoDeployment};
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, VerdictKind};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, ProposalId, ReviewId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use store::Store;
 use testdb::TestDatabase;
 
@@ -114,10 +114,8 @@ async fn main() {
         std::env::var("GANTRY_BENCH_NODES").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let house = House::new(nodes).await;
     let began = Instant::now();
-    let all = house.nodes.iter().map(|node| Edit::Bind {
-        deployment: house.web,
-        node: *node,
-        role: role(ROLES - 1),
+    let all = house.nodes.iter().map(|node| {
+        Edit::Bind(edit::Bind { deployment: house.web, node: *node, role: role(ROLES - 1) })
     });
     let all = house.approved(all.collect()).await;
     println!("planned and submitted {} noderoles in {:.1?}", nodes * ROLES, began.elapsed());
@@ -128,10 +126,12 @@ async fn main() {
 
     let mut took = Vec::new();
     for n in 0..WARM + CHANGES {
-        let again = |r: usize| Edit::Rerun {
-            node: house.nodes[n * 7 % nodes],
-            noderole: NoderoleKey::first(role(r)),
-            reason: "measured".into(),
+        let again = |r: usize| {
+            Edit::Rerun(edit::Rerun {
+                node: house.nodes[n * 7 % nodes],
+                noderole: NoderoleKey::first(role(r)),
+                reason: "measured".into(),
+            })
         };
         let submission = house.approved((0..ROLES).map(again).collect()).await;
         let began = Instant::now();

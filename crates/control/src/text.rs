@@ -1,6 +1,7 @@
 //! Text for people: edits, changes, times.
 
 use api::{At, Problem};
+pub(crate) use engine::counting::{count, first_of, some_of};
 use engine::text::{deceiving, number};
 use time::OffsetDateTime;
 
@@ -52,14 +53,6 @@ pub(crate) fn capitalize(text: &str) -> String {
     format!("{first}{}", chars.as_str())
 }
 
-/// `one node`, `3 nodes`.
-pub(crate) fn count(n: usize, noun: &str) -> String {
-    match n {
-        1 => format!("one {noun}"),
-        n => format!("{n} {noun}s"),
-    }
-}
-
 /// `90 s`, `5 min`, `1 h`: the largest unit with a whole number.
 pub(crate) fn lasting(seconds: impl Into<i64>) -> String {
     match seconds.into() {
@@ -97,22 +90,6 @@ fn pieces(name: &str) -> Vec<(String, usize, String)> {
     pieces
 }
 
-/// `a`, `a and b`, `a, b and 3 more`.
-pub(crate) fn some_of(names: &[String]) -> String {
-    first_of(names, names.len())
-}
-
-/// Like [`some_of`], if only the first names of a longer list are known.
-pub(crate) fn first_of(names: &[String], count: usize) -> String {
-    match names {
-        [] => String::new(),
-        [a] => a.clone(),
-        [a, b] => format!("{a} and {b}"),
-        [a, b, c] if count <= 3 => format!("{a}, {b} and {c}"),
-        [a, b, ..] => format!("{a}, {b} and {} more", count.saturating_sub(2)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use icu_properties::props::{BidiControl, DefaultIgnorableCodePoint};
@@ -147,16 +124,6 @@ mod tests {
             let wanted = c.is_control() || UNSEEN.contains(c) || TURNS.contains(c) || beside(c);
             assert_eq!(engine::text::is_deceptive(c), wanted, "{}", number(c));
         }
-    }
-
-    #[test]
-    fn counts_and_lists_are_formatted() {
-        assert_eq!(count(1, "node"), "one node");
-        assert_eq!(count(0, "node"), "0 nodes");
-        let names = |n: usize| (1..=n).map(|i| format!("n{i}")).collect::<Vec<_>>();
-        assert_eq!(some_of(&names(2)), "n1 and n2");
-        assert_eq!(some_of(&names(3)), "n1, n2 and n3");
-        assert_eq!(some_of(&names(5)), "n1, n2 and 3 more");
     }
 
     #[test]

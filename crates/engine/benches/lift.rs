@@ -21,7 +21,7 @@ use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{RestoreInput, restore};
-use engine::plan::{Edit, NumberedEdit, lift, materialise, resolve};
+use engine::plan::{Edit, NumberedEdit, edit, lift, materialise, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -118,7 +118,7 @@ fn numbered(edits: Vec<Edit>) -> Vec<NumberedEdit> {
 }
 
 fn bind(n: u128, role: usize) -> Edit {
-    Edit::Bind { deployment: WEB, node: node(n), role: name(role) }
+    Edit::Bind(edit::Bind { deployment: WEB, node: node(n), role: name(role) })
 }
 
 /// The minimum of several measurements, because other load on the machine only adds time.
@@ -149,7 +149,9 @@ fn main() {
     let skeleton = Skeleton::of(&blueprint, [], &catalog).unwrap();
     let mut edits: Vec<Edit> =
         (0..BOUND).flat_map(|n| (0..EACH).map(move |role| bind(n, role))).collect();
-    edits.extend((0..ROLES).map(|role| Edit::AddRole { deployment: WEB, role: name(role) }));
+    edits.extend(
+        (0..ROLES).map(|role| Edit::AddRole(edit::AddRole { deployment: WEB, role: name(role) })),
+    );
     let (fresh, alike, different) = (BOUND, BOUND + LIFTED, BOUND + 2 * LIFTED);
     edits.extend((0..LIFTED).map(|n| bind(alike + n, 9)));
     for n in 0..LIFTED {

@@ -22,7 +22,7 @@ use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, NumberedEdit, materialise, resolve};
+use engine::plan::{Edit, NumberedEdit, edit, materialise, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -113,7 +113,7 @@ fn bare(nodes: u128) -> Vec<(NodeId, Fqdn, DeploymentId)> {
 }
 
 fn edits(binds: impl Iterator<Item = (u128, usize)>) -> Vec<NumberedEdit> {
-    let bind = |(n, r)| Edit::Bind { deployment: WEB, node: node(n), role: name(r) };
+    let bind = |(n, r)| Edit::Bind(edit::Bind { deployment: WEB, node: node(n), role: name(r) });
     (1..).zip(binds.map(bind)).map(|(seq, edit)| NumberedEdit { seq, edit }).collect()
 }
 

@@ -33,6 +33,7 @@ pub mod ids;
 pub mod lint;
 pub mod plan;
 pub mod reach;
+pub mod report;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod text;

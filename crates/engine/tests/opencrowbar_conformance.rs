@@ -31,7 +31,7 @@ use engine::ids::{
 };
 use engine::plan::effects::{Bound, Why};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, Effects, NumberedEdit, Rules, resolve_with_rules};
+use engine::plan::{Edit, Effects, NumberedEdit, Rules, edit, resolve_with_rules};
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -248,11 +248,11 @@ fn run(corpus: &Path, scenario: &Scenario) -> Result<Outcome, String> {
         scenario.bind_steps.iter().map(|(node, _)| node.as_str()).collect(),
     )?;
     let edit = |(node, role): &(String, String)| {
-        Ok::<_, String>(Edit::Bind {
+        Ok::<_, String>(Edit::Bind(edit::Bind {
             deployment: SYSTEM,
             node: world.nodes[node],
             role: RoleName::parse(role).map_err(|e| e.to_string())?,
-        })
+        }))
     };
     let edits = scenario.bind_steps.iter().map(edit).collect::<Result<Vec<_>, _>>()?;
     let numbered: Vec<NumberedEdit> =

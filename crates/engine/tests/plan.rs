@@ -18,12 +18,12 @@ use engine::ids::{
 use engine::lint::{Check, Finding};
 use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outside, written};
 use engine::plan::effects::Why;
-use engine::plan::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, materialise, resolve, resolve_with,
-    resolve_with_rules,
+    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, edit, materialise, resolve,
+    resolve_with, resolve_with_rules,
 };
+use engine::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -158,7 +158,7 @@ fn numbered(edits: &[Edit]) -> Vec<NumberedEdit> {
 }
 
 fn bind(deployment: DeploymentId, n: u128, role: &str) -> Edit {
-    Edit::Bind { deployment, node: node(n), role: name(role) }
+    Edit::Bind(edit::Bind { deployment, node: node(n), role: name(role) })
 }
 
 fn bound(effects: &Effects) -> Vec<String> {
@@ -168,10 +168,12 @@ fn bound(effects: &Effects) -> Vec<String> {
 #[test]
 fn side_effects_are_reported_for_accepted_edits() {
     let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("web", &["app"])]);
-    let unbind = |role: &str, with_dependents| Edit::Unbind {
-        node: node(1),
-        noderole: NoderoleKey::first(name(role)),
-        with_dependents,
+    let unbind = |role: &str, with_dependents| {
+        Edit::Unbind(edit::Unbind {
+            node: node(1),
+            noderole: NoderoleKey::first(name(role)),
+            with_dependents,
+        })
     };
     let edits = [
         bind(WEB, 1, "web"),
@@ -310,27 +312,29 @@ fn overlong_requirement_chain_is_refused() {
 fn move_must_preserve_visibility_of_noderoles() {
     let mut world = World::of(vec![role("app", &[])]);
     world.commit(&[bind(WEB, 1, "app")]);
-    let sideways = Edit::MoveNode { node: node(1), deployment: EDGE };
+    let sideways = Edit::MoveNode(edit::MoveNode { node: node(1), deployment: EDGE });
     assert_eq!(world.effects(&[sideways]).refused[0].code, "would_leave_behind");
-    let down = Edit::MoveNode { node: node(2), deployment: EDGE };
+    let down = Edit::MoveNode(edit::MoveNode { node: node(2), deployment: EDGE });
     assert_eq!(world.effects(&[down]).moved.len(), 1);
 }
 
 #[test]
 fn used_id_is_refused() {
     let world = World::of(vec![role("app", &[])]);
-    let create = |id: DeploymentId, phantom: NodeId, label: &str| Edit::CreateDeployment {
-        id,
-        phantom,
-        name: DeploymentName::parse(label).unwrap(),
-        parent: SYSTEM,
+    let create = |id: DeploymentId, phantom: NodeId, label: &str| {
+        Edit::CreateDeployment(edit::CreateDeployment {
+            id,
+            phantom,
+            name: DeploymentName::parse(label).unwrap(),
+            parent: SYSTEM,
+        })
     };
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
     let codes = |edits: &[Edit]| {
         world.effects(edits).refused.into_iter().map(|r| r.code).collect::<Vec<_>>()
     };
     assert_eq!(codes(&[create(WEB, phantom, "blue")]), ["deployment_id_used"]);
-    let remove = |deployment| Edit::RemoveDeployment { deployment };
+    let remove = |deployment| Edit::RemoveDeployment(edit::RemoveDeployment { deployment });
     assert_eq!(
         codes(&[remove(EDGE), create(EDGE, phantom, "blue")]),
         ["deployment_id_used"],
@@ -368,7 +372,7 @@ fn used_id_is_refused() {
 #[test]
 fn bare_node_cannot_be_expunged() {
     let mut world = World::of(vec![role("app", &[])]);
-    let burnt = Edit::ExpungeNode { node: node(1), reason: "burnt".into() };
+    let burnt = Edit::ExpungeNode(edit::ExpungeNode { node: node(1), reason: "burnt".into() });
     assert_eq!(refusal(&world, burnt.clone()).0, "only_a_record");
     world.commit(&[bind(WEB, 1, "app")]);
     assert_eq!(world.effects(&[burnt]).refused, vec![]);
@@ -378,30 +382,36 @@ fn bare_node_cannot_be_expunged() {
 fn new_deployment_accepts_bindings_immediately() {
     let world = World::of(vec![role("app", &[])]);
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id,
         phantom,
         name: DeploymentName::parse("blue").unwrap(),
         parent: WEB,
-    };
-    let again = Edit::CreateDeployment {
+    });
+    let again = Edit::CreateDeployment(edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(10)),
         phantom: NodeId(Uuid::from_u128(98)),
         name: DeploymentName::parse("edge").unwrap(),
         parent: WEB,
-    };
-    let over_a_machine = Edit::CreateDeployment {
+    });
+    let over_a_machine = Edit::CreateDeployment(edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(11)),
         phantom: node(2),
         name: DeploymentName::parse("green").unwrap(),
         parent: WEB,
-    };
+    });
     let effects = world.effects(&[over_a_machine]);
     assert_eq!((effects.refused[0].code.as_str(), effects.is_empty()), ("phantom_taken", true));
-    let nul =
-        Edit::SetRoleData { deployment: WEB, role: name("app"), data: json!({"a": ["x\0y"]}) };
+    let nul = Edit::SetRoleData(edit::SetRoleData {
+        deployment: WEB,
+        role: name("app"),
+        data: json!({"a": ["x\0y"]}),
+    });
     assert_eq!(
-        world.effects(&[Edit::AddRole { deployment: WEB, role: name("app") }, nul]).refused[0].code,
+        world
+            .effects(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("app") }), nul])
+            .refused[0]
+            .code,
         "data"
     );
     let effects = world.effects(&[create.clone(), bind(id, 1, "app"), again]);
@@ -427,11 +437,13 @@ fn deployment_depth_limit_is_exact() {
     let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
     // These are below *system*, so the first is at the second level.
     let chain: Vec<Edit> = (2..=MAX_LEVELS + 1)
-        .map(|n| Edit::CreateDeployment {
-            id: id(n),
-            phantom: NodeId(Uuid::from_u128(2_000 + n as u128)),
-            name: DeploymentName::parse(&format!("level-{n}")).unwrap(),
-            parent: if n == 2 { SYSTEM } else { id(n - 1) },
+        .map(|n| {
+            Edit::CreateDeployment(edit::CreateDeployment {
+                id: id(n),
+                phantom: NodeId(Uuid::from_u128(2_000 + n as u128)),
+                name: DeploymentName::parse(&format!("level-{n}")).unwrap(),
+                parent: if n == 2 { SYSTEM } else { id(n - 1) },
+            })
         })
         .collect();
     let effects = world.effects(&chain);
@@ -472,10 +484,12 @@ fn difference_lists_changes_and_counts_rest() {
     let mut world = World::of(vec![role("app", &[]), role("other", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 1, "other"), bind(WEB, 2, "app")]);
     let before = world.blueprint.clone();
-    let data = |value: Value| Edit::SetNoderoleData {
-        node: node(1),
-        noderole: NoderoleKey::first(name("app")),
-        data: value,
+    let data = |value: Value| {
+        Edit::SetNoderoleData(edit::SetNoderoleData {
+            node: node(1),
+            noderole: NoderoleKey::first(name("app")),
+            data: value,
+        })
     };
     world.commit(&[data(json!({"port": 1, "key": {"$secret": "k", "version": 2}}))]);
     let documents = changes(&before.root(), &world.blueprint.root());
@@ -576,11 +590,15 @@ fn tiers() -> World {
 }
 
 fn unbind(n: u128, role: &str, with_dependents: bool) -> Edit {
-    Edit::Unbind { node: node(n), noderole: NoderoleKey::first(name(role)), with_dependents }
+    Edit::Unbind(edit::Unbind {
+        node: node(n),
+        noderole: NoderoleKey::first(name(role)),
+        with_dependents,
+    })
 }
 
 fn expunge(n: u128) -> Edit {
-    Edit::ExpungeNode { node: node(n), reason: "its board burnt".into() }
+    Edit::ExpungeNode(edit::ExpungeNode { node: node(n), reason: "its board burnt".into() })
 }
 
 fn refusal(world: &World, edit: Edit) -> (String, String) {
@@ -623,7 +641,11 @@ fn expunge_requires_reason_and_no_outside_dependents() {
     assert_eq!(code, "node_needed");
     assert!(reason.contains("app on n2, app on n3 need its noderoles"), "{reason}");
     assert_eq!(
-        refusal(&world, Edit::ExpungeNode { node: node(2), reason: "  ".into() }).0,
+        refusal(
+            &world,
+            Edit::ExpungeNode(edit::ExpungeNode { node: node(2), reason: "  ".into() })
+        )
+        .0,
         "no_reason"
     );
     let before = world.blueprint.clone();
@@ -642,21 +664,26 @@ fn expunge_requires_reason_and_no_outside_dependents() {
 #[test]
 fn only_empty_roles_and_deployments_are_removed() {
     let mut world = tiers();
-    let drop_role = |role: &str| Edit::RemoveRole { deployment: WEB, role: name(role) };
+    let drop_role =
+        |role: &str| Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: name(role) });
     let (code, reason) = refusal(&world, drop_role("app"));
     assert_eq!((code.as_str(), reason.contains("on n2, n3")), ("role_in_use", true), "{reason}");
     assert_eq!(refusal(&world, drop_role("top")).0, "not_a_role_here");
-    let (code, reason) = refusal(&world, Edit::RemoveDeployment { deployment: WEB });
+    let (code, reason) =
+        refusal(&world, Edit::RemoveDeployment(edit::RemoveDeployment { deployment: WEB }));
     assert_eq!(
         (code.as_str(), reason.contains("node n1, node n2, node n3")),
         ("not_empty", true),
         "{reason}"
     );
-    assert_eq!(refusal(&world, Edit::RemoveDeployment { deployment: SYSTEM }).0, "root_deployment");
+    assert_eq!(
+        refusal(&world, Edit::RemoveDeployment(edit::RemoveDeployment { deployment: SYSTEM })).0,
+        "root_deployment"
+    );
 
     world.commit(&[unbind(2, "app", false), unbind(3, "app", false), drop_role("app")]);
     assert!(!world.blueprint.deployments[&WEB].doc.roles.contains_key(&name("app")));
-    world.commit(&[Edit::RemoveDeployment { deployment: EDGE }]);
+    world.commit(&[Edit::RemoveDeployment(edit::RemoveDeployment { deployment: EDGE })]);
     assert!(!world.blueprint.deployments.contains_key(&EDGE));
     assert!(world.blueprint.nodes.values().all(|n| n.doc.deployment != EDGE));
 }
@@ -665,30 +692,30 @@ fn only_empty_roles_and_deployments_are_removed() {
 fn opposite_edits_leave_no_trace() {
     let world = tiers();
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id,
         phantom,
         name: DeploymentName::parse("blue").unwrap(),
         parent: WEB,
-    };
-    let data = Edit::SetNoderoleData {
+    });
+    let data = Edit::SetNoderoleData(edit::SetNoderoleData {
         node: node(2),
         noderole: NoderoleKey::first(name("top")),
         data: json!({"a": 1}),
-    };
-    let add = Edit::AddRole { deployment: WEB, role: name("top") };
-    let drop_role = Edit::RemoveRole { deployment: WEB, role: name("top") };
+    });
+    let add = Edit::AddRole(edit::AddRole { deployment: WEB, role: name("top") });
+    let drop_role = Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: name("top") });
     let effects = world.effects(&[
         create,
-        Edit::MoveNode { node: node(4), deployment: id },
+        Edit::MoveNode(edit::MoveNode { node: node(4), deployment: id }),
         bind(WEB, 2, "top"),
         data,
         unbind(2, "top", false),
         drop_role.clone(),
         add,
         drop_role,
-        Edit::MoveNode { node: node(4), deployment: SYSTEM },
-        Edit::RemoveDeployment { deployment: id },
+        Edit::MoveNode(edit::MoveNode { node: node(4), deployment: SYSTEM }),
+        Edit::RemoveDeployment(edit::RemoveDeployment { deployment: id }),
     ]);
     assert_eq!(effects, Effects::default());
 }
@@ -697,10 +724,12 @@ fn opposite_edits_leave_no_trace() {
 fn rebound_noderole_starts_fresh() {
     let mut world = tiers();
     let key = NoderoleKey::first(name("app"));
-    let data = |value: u32| Edit::SetNoderoleData {
-        node: node(2),
-        noderole: key.clone(),
-        data: json!({"port": value}),
+    let data = |value: u32| {
+        Edit::SetNoderoleData(edit::SetNoderoleData {
+            node: node(2),
+            noderole: key.clone(),
+            data: json!({"port": value}),
+        })
     };
     world.commit(&[data(1)]);
     world.commit(&[data(2), unbind(2, "app", false), bind(WEB, 2, "app")]);
@@ -712,10 +741,12 @@ fn rebound_noderole_starts_fresh() {
 fn slice_rerun_includes_descendants_in_deployment() {
     let mut world = tiers();
     world.commit(&[bind(SYSTEM, 4, "db"), bind(WEB, 3, "top")]);
-    let slice = |roles: &[&str], reason: &str| Edit::RerunSlice {
-        deployment: WEB,
-        roles: roles.iter().map(|r| name(r)).collect(),
-        reason: reason.into(),
+    let slice = |roles: &[&str], reason: &str| {
+        Edit::RerunSlice(edit::RerunSlice {
+            deployment: WEB,
+            roles: roles.iter().map(|r| name(r)).collect(),
+            reason: reason.into(),
+        })
     };
     let effects = world.effects(&[slice(&["db"], "new certificates")]);
     let again: Vec<String> = effects
@@ -738,7 +769,9 @@ fn slice_rerun_includes_descendants_in_deployment() {
 #[test]
 fn inactive_jig_refuses_new_bindings() {
     let mut world = tiers();
-    let jig = |text: &str, active| Edit::ActivateJig { jig: JigName::parse(text).unwrap(), active };
+    let jig = |text: &str, active| {
+        Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse(text).unwrap(), active })
+    };
     assert_eq!(refusal(&world, jig("noop", true)).0, "jig_is_so");
     assert_eq!(refusal(&world, jig("anvil", false)).0, "unknown_jig");
     assert_eq!(world.effects(&[jig("noop", false), jig("noop", true)]), Effects::default());
@@ -754,8 +787,10 @@ fn inactive_jig_refuses_new_bindings() {
 #[test]
 fn policy_requires_at_least_one_approval() {
     let world = tiers();
-    let policy = |approvals| Edit::SetPolicy {
-        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    let policy = |approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+        })
     };
     assert_eq!(refusal(&world, policy(0)).0, "policy");
     let effects = world.effects(&[policy(1), policy(2)]);
@@ -791,7 +826,11 @@ fn cluster_members_share_barrier_as_parent() {
 
     let (code, _) = refusal(
         &world,
-        Edit::Unbind { node: phantom, noderole: barrier.clone(), with_dependents: true },
+        Edit::Unbind(edit::Unbind {
+            node: phantom,
+            noderole: barrier.clone(),
+            with_dependents: true,
+        }),
     );
     assert_eq!(code, "barrier");
     world.commit(&[unbind(1, "kv", false)]);
@@ -1021,8 +1060,11 @@ fn every_report_stage_has_content_without_changes() {
 fn browser_lift_equals_server_and_predicts_drop() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![implicit(role("dns", &[])), role("app", &["dns"]), rival]);
-    world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }, bind(WEB, 1, "app")]);
-    world.commit(&[Edit::AddRole { deployment: WEB, role: name("rival") }]);
+    world.commit(&[
+        Edit::AddRole(edit::AddRole { deployment: WEB, role: name("app") }),
+        bind(WEB, 1, "app"),
+    ]);
+    world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("rival") })]);
     let edits = numbered(&[bind(WEB, 2, "app")]);
     let said = engine::plan::lift(
         &world.skeleton(),
@@ -1110,8 +1152,9 @@ fn report_ends_with_lint_and_names_phantoms() {
 #[test]
 fn long_report_lists_are_truncated_with_count() {
     let world = World { nodes: 400, ..World::of(vec![role("app", &[])]) };
-    let edits: Vec<Edit> =
-        (1..=300).map(|n| Edit::MoveNode { node: node(n), deployment: WEB }).collect();
+    let edits: Vec<Edit> = (1..=300)
+        .map(|n| Edit::MoveNode(edit::MoveNode { node: node(n), deployment: WEB }))
+        .collect();
     let edits = numbered(&edits);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
     let told = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
@@ -1127,11 +1170,11 @@ fn long_report_lists_are_truncated_with_count() {
 
 /// Another version of the world's barclamp, with these roles replaced.
 fn other_version(world: &mut World, roles: Vec<Role>) -> Edit {
-    Edit::UseBarclamp {
+    Edit::UseBarclamp(edit::UseBarclamp {
         deployment: SYSTEM,
         barclamp: BarclampName::parse("b").unwrap(),
         version: version(world, "2", roles, json!({})),
-    }
+    })
 }
 
 /// Imports a version of the world's barclamp.
@@ -1150,7 +1193,11 @@ fn version(world: &mut World, version: &str, roles: Vec<Role>, jigs: Value) -> H
 }
 
 fn using(deployment: DeploymentId, version: Hash) -> Edit {
-    Edit::UseBarclamp { deployment, barclamp: BarclampName::parse("b").unwrap(), version }
+    Edit::UseBarclamp(edit::UseBarclamp {
+        deployment,
+        barclamp: BarclampName::parse("b").unwrap(),
+        version,
+    })
 }
 
 #[test]
@@ -1210,14 +1257,21 @@ fn barclamp(world: &mut World, label: &str, number: &str, roles: &[&str]) -> (Ba
 }
 
 fn use_in(deployment: DeploymentId, (barclamp, version): &(BarclampName, Hash)) -> Edit {
-    Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version: *version }
+    Edit::UseBarclamp(edit::UseBarclamp {
+        deployment,
+        barclamp: barclamp.clone(),
+        version: *version,
+    })
 }
 
 /// A child deployment of web, and the edit that creates it.
 fn below_web() -> (DeploymentId, Edit) {
     let below = DeploymentId(Uuid::from_u128(90));
     let (phantom, name) = (NodeId(Uuid::from_u128(91)), DeploymentName::parse("below").unwrap());
-    (below, Edit::CreateDeployment { id: below, phantom, name, parent: WEB })
+    (
+        below,
+        Edit::CreateDeployment(edit::CreateDeployment { id: below, phantom, name, parent: WEB }),
+    )
 }
 
 #[test]
@@ -1287,8 +1341,10 @@ fn nearer_pin_hides_whole_inherited_version() {
         "neither the other's jig nor its owner of the attribute"
     );
     // The role that *system* itself has belongs to the hidden version.
-    for edit in [bind(WEB, 2, "dropped"), Edit::AddRole { deployment: WEB, role: name("dropped") }]
-    {
+    for edit in [
+        bind(WEB, 2, "dropped"),
+        Edit::AddRole(edit::AddRole { deployment: WEB, role: name("dropped") }),
+    ] {
         let (code, reason) = refusal(&world, edit);
         assert_eq!(
             (code.as_str(), reason.contains("Did you mean \"dropped\"")),
@@ -1385,7 +1441,10 @@ fn existing_noderole_satisfies_only_its_own_version() {
 }
 
 fn inherit(deployment: DeploymentId) -> Edit {
-    Edit::InheritBarclamp { deployment, barclamp: BarclampName::parse("b").unwrap() }
+    Edit::InheritBarclamp(edit::InheritBarclamp {
+        deployment,
+        barclamp: BarclampName::parse("b").unwrap(),
+    })
 }
 
 /// The content hashes of a deployment's role and of its noderole on a node.
@@ -1453,7 +1512,10 @@ fn unpinned_deployment_inherits_ancestor_version() {
 
     // Pinned and unpinned in one proposal, it leaves no trace. A change of the ancestor's version
     // changes the deployments that inherit it.
-    world.commit(&[unbind(1, "db", false), Edit::RemoveRole { deployment: WEB, role: name("db") }]);
+    world.commit(&[
+        unbind(1, "db", false),
+        Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: name("db") }),
+    ]);
     assert_eq!(world.blueprint.root(), empty);
     let effects = world.effects(&[using(EDGE, two), inherit(EDGE)]);
     assert!(effects.is_empty() && effects.refused.is_empty(), "{effects:?}");
@@ -1494,10 +1556,16 @@ fn last_pin_is_removed_only_without_roles() {
     let mut world = World::of(Vec::new());
     let (label, tool) = barclamp(&mut world, "tool", "1", &["app"]);
     let empty = world.blueprint.root();
-    let drop = || Edit::InheritBarclamp { deployment: WEB, barclamp: label.clone() };
-    world.commit(&[Edit::UseBarclamp { deployment: WEB, barclamp: label.clone(), version: tool }]);
+    let drop = || {
+        Edit::InheritBarclamp(edit::InheritBarclamp { deployment: WEB, barclamp: label.clone() })
+    };
+    world.commit(&[Edit::UseBarclamp(edit::UseBarclamp {
+        deployment: WEB,
+        barclamp: label.clone(),
+        version: tool,
+    })]);
     let unused = world.blueprint.clone();
-    world.commit(&[Edit::AddRole { deployment: WEB, role: name("app") }]);
+    world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("app") })]);
     let (code, reason) = refusal(&world, drop());
     assert_eq!(code, "out_of_use");
     assert_eq!(
@@ -1505,7 +1573,7 @@ fn last_pin_is_removed_only_without_roles() {
         "No deployment above web uses barclamp tool, and deployment web has its role app. Unbind \
          and remove the role there first, or use another version"
     );
-    world.commit(&[Edit::RemoveRole { deployment: WEB, role: name("app") }]);
+    world.commit(&[Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: name("app") })]);
     assert_eq!(world.blueprint.root(), unused.root());
     let effects = world.commit(&[drop()]);
     assert_eq!((effects.unpinned.len(), effects.unpinned[0].to), (1, None));
@@ -1548,11 +1616,11 @@ fn role_name_exchange_works_in_any_order() {
         (&to_a, "Barclamps a and b2 both have a role s"),
         (&to_b, "Barclamps b2 and a both have a role r"),
     ] {
-        let add = Edit::AddRole { deployment: WEB, role: name("x") };
+        let add = Edit::AddRole(edit::AddRole { deployment: WEB, role: name("x") });
         let found = refused(
             &world,
             &[
-                Edit::RemoveRole { deployment: WEB, role: name("s") },
+                Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: name("s") }),
                 edit.clone(),
                 bind(WEB, 2, "x"),
                 add,
@@ -1584,7 +1652,8 @@ fn role_name_exchange_works_in_any_order() {
     world.commit(&[use_in(SYSTEM, &d)]);
     let own = barclamp(&mut world, "d", "2", &["other"]);
     world.commit(&[use_in(WEB, &own), use_in(WEB, &e)]);
-    let back = Edit::InheritBarclamp { deployment: WEB, barclamp: own.0.clone() };
+    let back =
+        Edit::InheritBarclamp(edit::InheritBarclamp { deployment: WEB, barclamp: own.0.clone() });
     let found = refused(&world, &[back]);
     let [(1, code, reason)] = found.as_slice() else { panic!("{found:?}") };
     assert!(

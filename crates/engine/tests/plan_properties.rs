@@ -40,7 +40,7 @@ use engine::plan::ground::versions;
 use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Restore, RestoreInput, State, Wanted, restore};
-use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, materialise, resolve};
+use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialise, resolve};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -308,14 +308,14 @@ impl World {
             Drawn::Create { name, parent } => {
                 let n = self.minted;
                 self.minted += 1;
-                Edit::CreateDeployment {
+                Edit::CreateDeployment(edit::CreateDeployment {
                     id: deployment(n),
                     phantom: phantom(n),
                     name: deployment_name(*name),
                     parent: deployment(*parent),
-                }
+                })
             }
-            Drawn::Use(d, v) => Edit::UseBarclamp {
+            Drawn::Use(d, v) => Edit::UseBarclamp(edit::UseBarclamp {
                 deployment: deployment(*d),
                 barclamp: BarclampName::parse("b").unwrap(),
                 version: self
@@ -323,11 +323,11 @@ impl World {
                     .get(*v)
                     .copied()
                     .unwrap_or_else(|| Hash::of_bytes(b"nobody's")),
-            },
-            Drawn::Inherit(d) => Edit::InheritBarclamp {
+            }),
+            Drawn::Inherit(d) => Edit::InheritBarclamp(edit::InheritBarclamp {
                 deployment: deployment(*d),
                 barclamp: BarclampName::parse("b").unwrap(),
-            },
+            }),
         }
     }
 
@@ -641,41 +641,48 @@ fn some_nodes() -> impl Strategy<Value = BTreeSet<NodeId>> + Clone {
 /// The usual edits of a proposal on a deployment.
 fn everyday() -> impl Strategy<Value = Drawn> {
     let (n, r, d) = (some_node(), 0..ROLES, some_deployment());
-    let bind = (n.clone(), r.clone(), d.clone()).prop_map(|(n, r, d)| Edit::Bind {
-        deployment: deployment(d),
-        node: node(n),
-        role: name(r),
+    let bind = (n.clone(), r.clone(), d.clone()).prop_map(|(n, r, d)| {
+        Edit::Bind(edit::Bind { deployment: deployment(d), node: node(n), role: name(r) })
     });
     let bind_nodes = (some_nodes(), r.clone(), d.clone()).prop_map(|(nodes, r, d)| {
-        Edit::BindNodes { deployment: deployment(d), role: name(r), nodes }
+        Edit::BindNodes(edit::BindNodes { deployment: deployment(d), role: name(r), nodes })
     });
     let unbind = (n.clone(), r.clone(), any::<bool>()).prop_map(|(n, r, with_dependents)| {
-        Edit::Unbind { node: node(n), noderole: key(r), with_dependents }
+        Edit::Unbind(edit::Unbind { node: node(n), noderole: key(r), with_dependents })
     });
     let unbind_nodes = (some_nodes(), r.clone())
-        .prop_map(|(nodes, r)| Edit::UnbindNodes { noderole: key(r), nodes });
+        .prop_map(|(nodes, r)| Edit::UnbindNodes(edit::UnbindNodes { noderole: key(r), nodes }));
     let service = (d.clone(), r.clone(), any::<bool>()).prop_map(|(d, r, with_dependents)| {
-        Edit::Unbind { node: phantom(d), noderole: key(r), with_dependents }
+        Edit::Unbind(edit::Unbind { node: phantom(d), noderole: key(r), with_dependents })
     });
-    let expunge =
-        n.clone().prop_map(|n| Edit::ExpungeNode { node: node(n), reason: "gone".into() });
-    let moved = (n.clone(), d.clone())
-        .prop_map(|(n, d)| Edit::MoveNode { node: node(n), deployment: deployment(d) });
-    let add = (d.clone(), r.clone())
-        .prop_map(|(d, r)| Edit::AddRole { deployment: deployment(d), role: name(r) });
-    let drop_role = (d.clone(), r.clone())
-        .prop_map(|(d, r)| Edit::RemoveRole { deployment: deployment(d), role: name(r) });
-    let drop_deployment =
-        d.clone().prop_map(|d| Edit::RemoveDeployment { deployment: deployment(d) });
-    let data = (n.clone(), r.clone(), 0..3u8).prop_map(|(n, r, v)| Edit::SetNoderoleData {
-        node: node(n),
-        noderole: key(r),
-        data: json!({"v": v}),
+    let expunge = n.clone().prop_map(|n| {
+        Edit::ExpungeNode(edit::ExpungeNode { node: node(n), reason: "gone".into() })
     });
-    let role_data = (d.clone(), r.clone(), 0..3u8).prop_map(|(d, r, v)| Edit::SetRoleData {
-        deployment: deployment(d),
-        role: name(r),
-        data: json!({"v": v}),
+    let moved = (n.clone(), d.clone()).prop_map(|(n, d)| {
+        Edit::MoveNode(edit::MoveNode { node: node(n), deployment: deployment(d) })
+    });
+    let add = (d.clone(), r.clone()).prop_map(|(d, r)| {
+        Edit::AddRole(edit::AddRole { deployment: deployment(d), role: name(r) })
+    });
+    let drop_role = (d.clone(), r.clone()).prop_map(|(d, r)| {
+        Edit::RemoveRole(edit::RemoveRole { deployment: deployment(d), role: name(r) })
+    });
+    let drop_deployment = d
+        .clone()
+        .prop_map(|d| Edit::RemoveDeployment(edit::RemoveDeployment { deployment: deployment(d) }));
+    let data = (n.clone(), r.clone(), 0..3u8).prop_map(|(n, r, v)| {
+        Edit::SetNoderoleData(edit::SetNoderoleData {
+            node: node(n),
+            noderole: key(r),
+            data: json!({"v": v}),
+        })
+    });
+    let role_data = (d.clone(), r.clone(), 0..3u8).prop_map(|(d, r, v)| {
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: deployment(d),
+            role: name(r),
+            data: json!({"v": v}),
+        })
     });
     let edit = prop_oneof![
         10 => bind, 2 => bind_nodes, 4 => unbind, 1 => unbind_nodes, 1 => service, 1 => expunge, 2 => moved, 1 => add,
@@ -693,33 +700,38 @@ fn everyday() -> impl Strategy<Value = Drawn> {
 fn edit() -> impl Strategy<Value = Drawn> {
     let slice =
         (some_deployment(), prop::collection::btree_set(0..ROLES, 1..3)).prop_map(|(d, roles)| {
-            Edit::RerunSlice {
+            Edit::RerunSlice(edit::RerunSlice {
                 deployment: deployment(d),
                 roles: roles.into_iter().map(name).collect(),
                 reason: "again".into(),
-            }
+            })
         });
-    let jig = (any::<bool>(), any::<bool>()).prop_map(|(test, active)| Edit::ActivateJig {
-        jig: JigName::parse(if test { "test" } else { "noop" }).unwrap(),
-        active,
+    let jig = (any::<bool>(), any::<bool>()).prop_map(|(test, active)| {
+        Edit::ActivateJig(edit::ActivateJig {
+            jig: JigName::parse(if test { "test" } else { "noop" }).unwrap(),
+            active,
+        })
     });
-    let policy = (0..4u32).prop_map(|approvals| Edit::SetPolicy {
-        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    let policy = (0..4u32).prop_map(|approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+        })
     });
-    let again = (some_node(), 0..ROLES).prop_map(|(n, r)| Edit::Rerun {
-        node: node(n),
-        noderole: key(r),
-        reason: "again".into(),
+    let again = (some_node(), 0..ROLES).prop_map(|(n, r)| {
+        Edit::Rerun(edit::Rerun { node: node(n), noderole: key(r), reason: "again".into() })
     });
-    let connection = (some_node(), 0..3u8).prop_map(|(n, v)| Edit::SetConnection {
-        node: node(n),
-        connection: ConnectionChange {
-            root: Some(format!("/srv/{v}")),
-            ..ConnectionChange::default()
-        },
+    let connection = (some_node(), 0..3u8).prop_map(|(n, v)| {
+        Edit::SetConnection(edit::SetConnection {
+            node: node(n),
+            connection: ConnectionChange {
+                root: Some(format!("/srv/{v}")),
+                ..ConnectionChange::default()
+            },
+        })
     });
-    let hints = (some_node(), 0..3u8)
-        .prop_map(|(n, v)| Edit::SetHints { node: node(n), hints: json!({"rack": v}) });
+    let hints = (some_node(), 0..3u8).prop_map(|(n, v)| {
+        Edit::SetHints(edit::SetHints { node: node(n), hints: json!({"rack": v}) })
+    });
     let rare = prop_oneof![slice, jig, policy, again, connection, hints].prop_map(Drawn::Edit);
     prop_oneof![6 => everyday(), 1 => rare]
 }
@@ -822,23 +834,23 @@ proptest! {
         let mut world = World::of(&beginning);
         // Adds all roles to all deployments first, because binding adds roles and unbinding leaves
         // them.
-        let add = |(d, r): (usize, usize)| Edit::AddRole { deployment: deployment(d), role: name(r) };
+        let add = |(d, r): (usize, usize)| Edit::AddRole(edit::AddRole { deployment: deployment(d), role: name(r) });
         let first = world.edits(&first);
         let all = (0..world.minted).flat_map(|d| (0..ROLES).map(move |r| (d, r)));
-        let harmless = |e: &Edit| !matches!(e, Edit::RemoveDeployment { .. } | Edit::ExpungeNode { .. } | Edit::RemoveRole { .. });
+        let harmless = |e: &Edit| !matches!(e, Edit::RemoveDeployment(edit::RemoveDeployment { .. }) | Edit::ExpungeNode(edit::ExpungeNode { .. }) | Edit::RemoveRole(edit::RemoveRole { .. }));
         let edits: Vec<Edit> = first.into_iter().filter(harmless).chain(all.map(add)).collect();
         let effects = world.resolve(&edits);
         world.take(&effects);
         let before = world.blueprint.root();
         let at = world.blueprint.nodes[&node(n)].doc.deployment;
-        let effects = world.resolve(&[Edit::Bind { deployment: at, node: node(n), role: name(r) }]);
+        let effects = world.resolve(&[Edit::Bind(edit::Bind { deployment: at, node: node(n), role: name(r) })]);
         world.take(&effects);
         // Noderoles are unbound in the opposite order, each without dependents.
         let is_barrier = |key: &NoderoleKey| key.role.as_str().ends_with(".all");
         let mut back: Vec<_> = effects.bound.iter().filter(|b| !is_barrier(&b.noderole)).collect();
         back.sort_by_key(|bound| std::cmp::Reverse(bound.rank));
         for bound in back {
-            let edit = Edit::Unbind { node: bound.node, noderole: bound.noderole.clone(), with_dependents: false };
+            let edit = Edit::Unbind(edit::Unbind { node: bound.node, noderole: bound.noderole.clone(), with_dependents: false });
             let gone = world.resolve(&[edit]);
             prop_assert_eq!(&gone.refused, &vec![], "{:?}", effects);
             world.take(&gone);
@@ -872,7 +884,7 @@ fn browser_effects_equal_server_or_are_unknown() {
             let (draft, further) = (world.edits(&draft), world.edits(&further));
             let used = |edits: &[Edit]| -> BTreeSet<Hash> {
                 let version = |edit: &Edit| match edit {
-                    Edit::UseBarclamp { version, .. } => Some(*version),
+                    Edit::UseBarclamp(edit::UseBarclamp { version, .. }) => Some(*version),
                     _ => None,
                 };
                 edits.iter().filter_map(version).collect()
@@ -907,25 +919,31 @@ fn browser_effects_equal_server_or_are_unknown() {
 
 /// Edits of different things, none of which affects another's result.
 fn independent() -> impl Strategy<Value = Vec<Edit>> {
-    let role_data = (some_deployment(), 0..ROLES, 0..3u8).prop_map(|(d, r, v)| Edit::SetRoleData {
-        deployment: deployment(d),
-        role: name(r),
-        data: json!({"of": v}),
+    let role_data = (some_deployment(), 0..ROLES, 0..3u8).prop_map(|(d, r, v)| {
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: deployment(d),
+            role: name(r),
+            data: json!({"of": v}),
+        })
     });
-    let data = (some_node(), 0..ROLES, 0..3u8).prop_map(|(n, r, v)| Edit::SetNoderoleData {
-        node: node(n),
-        noderole: key(r),
-        data: json!({"of": v}),
+    let data = (some_node(), 0..ROLES, 0..3u8).prop_map(|(n, r, v)| {
+        Edit::SetNoderoleData(edit::SetNoderoleData {
+            node: node(n),
+            noderole: key(r),
+            data: json!({"of": v}),
+        })
     });
-    let again = (some_node(), 0..ROLES).prop_map(|(n, r)| Edit::Rerun {
-        node: node(n),
-        noderole: key(r),
-        reason: "again".into(),
+    let again = (some_node(), 0..ROLES).prop_map(|(n, r)| {
+        Edit::Rerun(edit::Rerun { node: node(n), noderole: key(r), reason: "again".into() })
     });
     let about = |edit: &Edit| match edit {
-        Edit::SetRoleData { deployment, role, .. } => format!("{deployment} {role}"),
-        Edit::SetNoderoleData { node, noderole, .. } => format!("{node} {noderole}"),
-        Edit::Rerun { node, noderole, .. } => format!("again {node} {noderole}"),
+        Edit::SetRoleData(edit::SetRoleData { deployment, role, .. }) => {
+            format!("{deployment} {role}")
+        }
+        Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole, .. }) => {
+            format!("{node} {noderole}")
+        }
+        Edit::Rerun(edit::Rerun { node, noderole, .. }) => format!("again {node} {noderole}"),
         _ => String::new(),
     };
     prop::collection::vec(prop_oneof![role_data, data, again], 1..12).prop_map(move |edits| {
@@ -968,11 +986,11 @@ proptest! {
         let (skeleton, scope) = (world.skeleton(), Scope::Node(node(n)));
         // Most generated edits concern another node, so redirect them to this one.
         let here = |edit: Edit| match edit {
-            Edit::Bind { deployment, role, .. } => Edit::Bind { deployment, node: node(n), role },
-            Edit::BindNodes { deployment, role, .. } => Edit::BindNodes { deployment, role, nodes: [node(n)].into() },
-            Edit::Unbind { noderole, with_dependents, .. } => Edit::Unbind { node: node(n), noderole, with_dependents },
-            Edit::UnbindNodes { noderole, .. } => Edit::UnbindNodes { noderole, nodes: [node(n)].into() },
-            Edit::SetNoderoleData { noderole, data, .. } => Edit::SetNoderoleData { node: node(n), noderole, data },
+            Edit::Bind(edit::Bind { deployment, role, .. }) => Edit::Bind(edit::Bind { deployment, node: node(n), role }),
+            Edit::BindNodes(edit::BindNodes { deployment, role, .. }) => Edit::BindNodes(edit::BindNodes { deployment, role, nodes: [node(n)].into() }),
+            Edit::Unbind(edit::Unbind { noderole, with_dependents, .. }) => Edit::Unbind(edit::Unbind { node: node(n), noderole, with_dependents }),
+            Edit::UnbindNodes(edit::UnbindNodes { noderole, .. }) => Edit::UnbindNodes(edit::UnbindNodes { noderole, nodes: [node(n)].into() }),
+            Edit::SetNoderoleData(edit::SetNoderoleData { noderole, data, .. }) => Edit::SetNoderoleData(edit::SetNoderoleData { node: node(n), noderole, data }),
             other => other,
         };
         let edits: Vec<Edit> =
@@ -1016,9 +1034,11 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     }
     let on = |id: NodeId| {
         alike.iter().filter_map(move |edit| match edit {
-            Edit::Bind { deployment, role, .. } => {
-                Some(Edit::Bind { deployment: *deployment, node: id, role: role.clone() })
-            }
+            Edit::Bind(edit::Bind { deployment, role, .. }) => Some(Edit::Bind(edit::Bind {
+                deployment: *deployment,
+                node: id,
+                role: role.clone(),
+            })),
             _ => None,
         })
     };
@@ -1038,8 +1058,9 @@ fn dropped(
     nodes: &[NodeId],
 ) -> RoleDropPreview {
     let skeleton = world.skeleton();
-    let bind =
-        |node: &NodeId| Edit::Bind { deployment: deployment(d), node: *node, role: role.clone() };
+    let bind = |node: &NodeId| {
+        Edit::Bind(edit::Bind { deployment: deployment(d), node: *node, role: role.clone() })
+    };
     let all: Vec<Edit> = edits.iter().cloned().chain(nodes.iter().map(bind)).collect();
     let effects = world.resolve(&all);
     let first = u32::try_from(edits.len()).unwrap() + 1;

@@ -12,7 +12,7 @@ use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Restore, RestoreInput, restore};
-use engine::plan::{Edit, MAX_LISTED, NumberedEdit, materialise, resolve};
+use engine::plan::{Edit, MAX_LISTED, NumberedEdit, edit, materialise, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -121,12 +121,9 @@ fn restore_needs_few_edits_for_many_noderoles() {
     let (catalog, empty) = world();
     // The shared role is on an otherwise empty node, which is last by name. Restoring must not add
     // another instance in its place.
-    let shared = Edit::Bind { deployment: WEB, node: node(NODES - 1), role: name(0) };
-    let everywhere = (0..NODES - 1).map(|n| Edit::Bind {
-        deployment: WEB,
-        node: node(n),
-        role: name(ROLES - 1),
-    });
+    let shared = Edit::Bind(edit::Bind { deployment: WEB, node: node(NODES - 1), role: name(0) });
+    let everywhere = (0..NODES - 1)
+        .map(|n| Edit::Bind(edit::Bind { deployment: WEB, node: node(n), role: name(ROLES - 1) }));
     let full = taken(&empty, &catalog, &[shared].into_iter().chain(everywhere).collect::<Vec<_>>());
     let noderoles = full.nodes.values().map(|node| node.doc.noderoles.len()).sum::<usize>();
     assert_eq!(noderoles, 1 + usize::try_from(NODES - 1).unwrap() * (ROLES - 1));
@@ -134,7 +131,8 @@ fn restore_needs_few_edits_for_many_noderoles() {
     let Restore { edits, missing } = restored(&empty, &full, &catalog);
     assert_eq!(missing, vec![]);
     let lists = usize::try_from(NODES - 1).unwrap().div_ceil(MAX_LISTED);
-    let roles = edits.iter().filter(|edit| matches!(edit, Edit::AddRole { .. })).count();
+    let roles =
+        edits.iter().filter(|edit| matches!(edit, Edit::AddRole(edit::AddRole { .. }))).count();
     assert_eq!((roles, edits.len()), (ROLES, ROLES + 1 + lists), "{edits:?}");
     let back = taken(&empty, &catalog, &edits);
     assert_eq!(back.root(), full.root(), "the same documents, to the byte");
@@ -150,10 +148,8 @@ fn list_edit_is_atomic_and_equals_singles() {
     let (catalog, empty) = world();
     let skeleton = Skeleton::of(&empty, [], &catalog).unwrap();
     let nodes = |numbers: &[u128]| numbers.iter().map(|n| node(*n)).collect::<BTreeSet<_>>();
-    let bind = |numbers: &[u128]| Edit::BindNodes {
-        deployment: WEB,
-        role: name(3),
-        nodes: nodes(numbers),
+    let bind = |numbers: &[u128]| {
+        Edit::BindNodes(edit::BindNodes { deployment: WEB, role: name(3), nodes: nodes(numbers) })
     };
     let codes = |edits: &[Edit]| {
         let numbered: Vec<NumberedEdit> =
@@ -164,7 +160,7 @@ fn list_edit_is_atomic_and_equals_singles() {
             effects.bound.len(),
         )
     };
-    let single = |n: u128| Edit::Bind { deployment: WEB, node: node(n), role: name(3) };
+    let single = |n: u128| Edit::Bind(edit::Bind { deployment: WEB, node: node(n), role: name(3) });
     let listed = taken(&empty, &catalog, &[bind(&[3, 1, 2])]);
     assert_eq!(listed.root(), taken(&empty, &catalog, &[single(1), single(2), single(3)]).root());
 
@@ -178,9 +174,11 @@ fn list_edit_is_atomic_and_equals_singles() {
     assert_eq!(codes(&[bind(&[])]).0, ["no_nodes"]);
     assert_eq!(codes(&[bind(&long)]).0, ["long_list"]);
 
-    let unbind = |numbers: &[u128]| Edit::UnbindNodes {
-        noderole: engine::cluster::NoderoleKey::first(name(3)),
-        nodes: nodes(numbers),
+    let unbind = |numbers: &[u128]| {
+        Edit::UnbindNodes(edit::UnbindNodes {
+            noderole: engine::cluster::NoderoleKey::first(name(3)),
+            nodes: nodes(numbers),
+        })
     };
     assert_eq!(codes(&[bind(&[1, 2]), unbind(&[2, 3])]).0, ["unknown_noderole"]);
     let (refused, bound) = codes(&[bind(&[1, 2]), unbind(&[1, 2])]);
@@ -235,11 +233,18 @@ fn imported(catalog: &mut Catalog, label: &str, roles: &[(&str, &[&str])]) -> Ha
 }
 
 fn using(deployment: DeploymentId, label: &str, version: Hash) -> Edit {
-    Edit::UseBarclamp { deployment, barclamp: BarclampName::parse(label).unwrap(), version }
+    Edit::UseBarclamp(edit::UseBarclamp {
+        deployment,
+        barclamp: BarclampName::parse(label).unwrap(),
+        version,
+    })
 }
 
 fn inherit(label: &str) -> Edit {
-    Edit::InheritBarclamp { deployment: WEB, barclamp: BarclampName::parse(label).unwrap() }
+    Edit::InheritBarclamp(edit::InheritBarclamp {
+        deployment: WEB,
+        barclamp: BarclampName::parse(label).unwrap(),
+    })
 }
 
 fn reasons(restore: &Restore) -> Vec<(&str, &str)> {
@@ -252,7 +257,7 @@ fn dependents_of_refused_version_report_reason() {
     let old = imported(&mut catalog, "old", &[("x", &[]), ("low", &[]), ("top", &["low"])]);
     let new = imported(&mut catalog, "new", &[("x", &[])]);
     let top = RoleName::parse("top").unwrap();
-    let bind = Edit::Bind { deployment: WEB, node: node(1), role: top };
+    let bind = Edit::Bind(edit::Bind { deployment: WEB, node: node(1), role: top });
     let then = taken(&empty, &catalog, &[using(WEB, "old", old), bind]);
     let now = taken(&empty, &catalog, &[using(SYSTEM, "new", new)]);
     let restore = restored(&now, &then, &catalog);
@@ -276,13 +281,14 @@ fn refused_inherited_version_reports_reason() {
     let second = imported(&mut catalog, "tool", &[("y", &[]), ("z", &[])]);
     let new = imported(&mut catalog, "new", &[("x", &[])]);
     let below = DeploymentId(Uuid::from_u128(90));
-    let make = Edit::CreateDeployment {
+    let make = Edit::CreateDeployment(edit::CreateDeployment {
         id: below,
         phantom: NodeId(Uuid::from_u128(91)),
         name: DeploymentName::parse("below").unwrap(),
         parent: WEB,
-    };
-    let add = Edit::AddRole { deployment: below, role: RoleName::parse("x").unwrap() };
+    });
+    let add =
+        Edit::AddRole(edit::AddRole { deployment: below, role: RoleName::parse("x").unwrap() });
     let then = taken(&empty, &catalog, &[using(SYSTEM, "tool", first)]);
     let now =
         taken(&then, &catalog, &[make, using(WEB, "tool", second), using(WEB, "new", new), add]);

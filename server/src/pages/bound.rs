@@ -39,7 +39,8 @@ use engine::ids::{
     BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
     RunId,
 };
-use engine::plan::{Edit, Report};
+use engine::plan::Edit;
+use engine::report::Report;
 use leptos_axum::ResponseOptions;
 use passkeys::RelyingParty;
 use uuid::Uuid;

@@ -47,7 +47,8 @@ use engine::catalog::read::MAX_PRIORITY;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::{BlueprintNumber, CommentId, NodeId, NoderoleId, ProposalId, ReviewId, RunId};
-use engine::plan::{Edit, Report};
+use engine::plan::Edit;
+use engine::report::Report;
 
 use crate::AppState;
 use crate::http::contract::{self, Created, Operations, Versioned, op};

@@ -2,7 +2,7 @@
 
 use api::console::RoleChoice;
 use engine::ids::RoleName;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::desk::Desk;
@@ -25,7 +25,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
         let deployment = desk.board().read_untracked().id;
         let role = choice.role.clone();
         desk.edit(
-            vec![Edit::AddRole { deployment, role }],
+            vec![Edit::AddRole(edit::AddRole { deployment, role })],
             format!("The proposal adds role {}.", choice.role),
         );
         taken.run(());
@@ -40,7 +40,9 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
                 found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
             let deployment = desk.board().read().id;
             aimed
-                .map(|choice| Edit::AddRole { deployment, role: choice.role.clone() })
+                .map(|choice| {
+                    Edit::AddRole(edit::AddRole { deployment, role: choice.role.clone() })
+                })
                 .into_iter()
                 .collect()
         }),

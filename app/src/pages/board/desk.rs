@@ -10,7 +10,7 @@ use api::console::{
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
@@ -522,7 +522,7 @@ impl Desk {
     pub(super) fn bind(self, role: RoleName, nodes: Vec<NodeId>) {
         let deployment = self.board.read_untracked().id;
         let names = self.names(&nodes);
-        let bind = |node| Edit::Bind { deployment, node, role: role.clone() };
+        let bind = |node| Edit::Bind(edit::Bind { deployment, node, role: role.clone() });
         let edits: Vec<Edit> = nodes.into_iter().map(bind).collect();
         let back = undo_hint(edits.len());
         self.edit(edits, format!("The proposal binds {names} to {role}. {back}"));

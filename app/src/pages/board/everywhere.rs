@@ -6,7 +6,7 @@ use api::console::{Board, JigView};
 use engine::counting::many;
 use engine::gate::{COOLING_HOURS, MAX_APPROVALS, Policy, Risk, SignedRule};
 use engine::ids::{DeploymentId, JigName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::desk::Desk;
@@ -25,7 +25,10 @@ pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
         let switched =
             |jig: &JigView| selected.get(&jig.jig).copied().filter(|active| *active != jig.active);
         let switch = |jig: &JigView| {
-            Some(Edit::ActivateJig { jig: jig.jig.clone(), active: switched(jig)? })
+            Some(Edit::ActivateJig(edit::ActivateJig {
+                jig: jig.jig.clone(),
+                active: switched(jig)?,
+            }))
         };
         board.jigs.iter().filter_map(switch).collect()
     });
@@ -139,7 +142,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
     };
     let edit_form = EditForm::new(desk.pen(), move || {
         let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
-        policy.map(|policy| Edit::SetPolicy { policy }).into_iter().collect()
+        policy.map(|policy| Edit::SetPolicy(edit::SetPolicy { policy })).into_iter().collect()
     });
     let fields = by_risk.into_iter().zip(0..).map(|((_, words, typed), n)| {
         view! { <Approvals id=format!("policy-{n}") words typed placeholder="Same as every change"/> }

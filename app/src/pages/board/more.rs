@@ -4,7 +4,7 @@
 //! An edit with a larger impact than it seems (removing a deployment) requires typing the name.
 
 use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
     let done = format!("The proposal removes role {role}. Press Ctrl Z to undo it.");
     let edit_form = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read().id;
-        vec![Edit::RemoveRole { deployment, role: role.clone() }]
+        vec![Edit::RemoveRole(edit::RemoveRole { deployment, role: role.clone() })]
     });
     view! {
         <form
@@ -51,7 +51,9 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let edit_form = EditForm::new(desk.pen(), move || {
         let parent = desk.board().read().id;
         read.get()
-            .map(|name| Edit::CreateDeployment { id, phantom, name, parent })
+            .map(|name| {
+                Edit::CreateDeployment(edit::CreateDeployment { id, phantom, name, parent })
+            })
             .into_iter()
             .collect()
     });
@@ -95,7 +97,7 @@ pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView
     let name = Signal::derive(move || desk.board().read().name.to_string());
     let is_typed = Signal::derive(move || typed.read().trim() == *name.read());
     let edit_form = EditForm::new(desk.pen(), move || {
-        vec![Edit::RemoveDeployment { deployment: desk.board().read().id }]
+        vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: desk.board().read().id })]
     });
     view! {
         <form

@@ -8,7 +8,7 @@ use api::Problem;
 use api::console::{DestinationChoice, NodeSummary};
 use api::listing::NodesWanted;
 use engine::ids::{DeploymentName, NodeId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
@@ -57,7 +57,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
         let Some(choice) = chosen_place() else { return Vec::new() };
         coming(&choice)
             .into_iter()
-            .map(|node| Edit::MoveNode { node: node.node, deployment: choice.id })
+            .map(|node| Edit::MoveNode(edit::MoveNode { node: node.node, deployment: choice.id }))
             .collect()
     });
     let offers = Memo::new(move |_| {
@@ -121,7 +121,11 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
     });
     let edit_form = EditForm::new(desk.pen(), move || {
         let deployment = desk.board().read_untracked().id;
-        chosen.read().keys().map(|node| Edit::MoveNode { node: *node, deployment }).collect()
+        chosen
+            .read()
+            .keys()
+            .map(|node| Edit::MoveNode(edit::MoveNode { node: *node, deployment }))
+            .collect()
     });
     // Selected nodes stay visible when the filter changes.
     let list = Memo::new(move |_| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use api::console::{BoardNoderole, BoardRole, StepState};
 use engine::cluster::NoderoleKey;
 use engine::ids::{NodeId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
@@ -27,7 +27,9 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
         let deployment = desk.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         changed
-            .map(|data| Edit::SetRoleData { deployment, role: name.clone(), data })
+            .map(|data| {
+                Edit::SetRoleData(edit::SetRoleData { deployment, role: name.clone(), data })
+            })
             .into_iter()
             .collect()
     });
@@ -68,12 +70,14 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
         if behind.get() {
             let deployment = desk.board().read().id;
             let roles = beside.get().into_iter().chain([role]).collect();
-            return vec![Edit::RerunSlice { deployment, roles, reason }];
+            return vec![Edit::RerunSlice(edit::RerunSlice { deployment, roles, reason })];
         }
-        let again = |node| Edit::Rerun {
-            node,
-            noderole: NoderoleKey::first(role.clone()),
-            reason: reason.clone(),
+        let again = |node| {
+            Edit::Rerun(edit::Rerun {
+                node,
+                noderole: NoderoleKey::first(role.clone()),
+                reason: reason.clone(),
+            })
         };
         bound.get().into_iter().map(again).collect()
     };

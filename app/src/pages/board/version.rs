@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use api::console::{OwnVersion, VersionChoice};
 use engine::ids::{BarclampName, DeploymentId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::desk::{Desk, undo_hint};
@@ -32,10 +32,14 @@ impl Choice {
 
     fn edit(self, deployment: DeploymentId) -> Edit {
         match self {
-            Self::Select(choice) => {
-                Edit::UseBarclamp { deployment, barclamp: choice.barclamp, version: choice.hash }
+            Self::Select(choice) => Edit::UseBarclamp(edit::UseBarclamp {
+                deployment,
+                barclamp: choice.barclamp,
+                version: choice.hash,
+            }),
+            Self::Inherit(own) => {
+                Edit::InheritBarclamp(edit::InheritBarclamp { deployment, barclamp: own.barclamp })
             }
-            Self::Inherit(own) => Edit::InheritBarclamp { deployment, barclamp: own.barclamp },
         }
     }
 

@@ -1,6 +1,6 @@
 //! Edits of a node as a whole: expunge it.
 
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::noderole::Reason;
@@ -41,7 +41,11 @@ pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl I
     let (node, short) = (of.node, StoredValue::new(of.short));
     let edit_form = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
-        if reason.is_empty() { Vec::new() } else { vec![Edit::ExpungeNode { node, reason }] }
+        if reason.is_empty() {
+            Vec::new()
+        } else {
+            vec![Edit::ExpungeNode(edit::ExpungeNode { node, reason })]
+        }
     });
     let is_typed = Signal::derive(move || short.with_value(|short| typed.read().trim() == short));
     view! {

@@ -1,7 +1,7 @@
 //! Edits of one noderole: its own data, another run, and unbinding.
 
 use api::console::DraftedNoderole;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
@@ -16,11 +16,11 @@ pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl
     let along = RwSignal::new(false);
     let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
     let edit_form = EditForm::new(pen, move || {
-        vec![Edit::Unbind {
+        vec![Edit::Unbind(edit::Unbind {
             node: of.on.node,
             noderole: of.noderole.clone(),
             with_dependents: along.get(),
-        }]
+        })]
     });
     view! {
         <form
@@ -51,8 +51,11 @@ pub(super) fn Rerun(pen: EditContext, of: Carried, taken: Callback<()>) -> impl 
     let done = format!("The proposal runs {of} again.");
     let edit_form = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();
-        let again =
-            Edit::Rerun { node: of.on.node, noderole: of.noderole.clone(), reason: reason.clone() };
+        let again = Edit::Rerun(edit::Rerun {
+            node: of.on.node,
+            noderole: of.noderole.clone(),
+            reason: reason.clone(),
+        });
         if reason.is_empty() { Vec::new() } else { vec![again] }
     });
     view! {
@@ -148,8 +151,13 @@ fn Editor(
     let done = format!("The proposal changes the data of {of}.");
     let edit_form = EditForm::new(pen, move || {
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
-        let set =
-            |data| Edit::SetNoderoleData { node: of.on.node, noderole: of.noderole.clone(), data };
+        let set = |data| {
+            Edit::SetNoderoleData(edit::SetNoderoleData {
+                node: of.on.node,
+                noderole: of.noderole.clone(),
+                data,
+            })
+        };
         changed.map(set).into_iter().collect()
     });
     view! {

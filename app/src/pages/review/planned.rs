@@ -1,7 +1,6 @@
 //! The planner's report, stage by stage: did, will do, waiting on, blocked by.
 
-use engine::plan::Report;
-use engine::plan::report::{Line, Stage, StageReport};
+use engine::report::{Line, Report, Stage, StageReport};
 use leptos::prelude::*;
 
 use crate::failure::ServerResult;

@@ -1,7 +1,7 @@
 //! Calls for proposals: open, edit, submit, discard.
 
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use super::Call;
@@ -34,13 +34,15 @@ pub fn put(
     edits: &[Edit],
 ) -> Call {
     match (board, edits) {
-        (Some(deployment), [Edit::Unbind { node, noderole, with_dependents }]) => unbind(
-            (proposal, version),
-            deployment,
-            (*node, &node.to_string()),
-            noderole,
-            *with_dependents,
-        ),
+        (Some(deployment), [Edit::Unbind(edit::Unbind { node, noderole, with_dependents })]) => {
+            unbind(
+                (proposal, version),
+                deployment,
+                (*node, &node.to_string()),
+                noderole,
+                *with_dependents,
+            )
+        }
         _ => edit(proposal, version, edits),
     }
 }
@@ -53,12 +55,12 @@ pub fn bind(
     nodes: &[(NodeId, String)],
 ) -> Call {
     let edit_of = match nodes {
-        [(node, _)] => Edit::Bind { deployment, node: *node, role: role.clone() },
-        many => Edit::BindNodes {
+        [(node, _)] => Edit::Bind(edit::Bind { deployment, node: *node, role: role.clone() }),
+        many => Edit::BindNodes(edit::BindNodes {
             deployment,
             role: role.clone(),
             nodes: many.iter().map(|(node, _)| *node).collect(),
-        },
+        }),
     };
     let call = Call { input: None, ..edit(proposal, version, &[edit_of]) }.words(["bind"]);
     let call = nodes.iter().fold(call, |call, (_, fqdn)| call.word(fqdn));
@@ -76,7 +78,7 @@ pub fn unbind(
     let edit = edit(
         proposal,
         version,
-        &[Edit::Unbind { node, noderole: noderole.clone(), with_dependents }],
+        &[Edit::Unbind(edit::Unbind { node, noderole: noderole.clone(), with_dependents })],
     );
     Call { input: None, ..edit }
         .words(["unbind", name])

@@ -59,7 +59,14 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
     let mut all = vec![
         propose(&web),
         propose_on_node(node),
-        edit(proposal, 3, &[engine::plan::Edit::RemoveRole { deployment, role: role.clone() }]),
+        edit(
+            proposal,
+            3,
+            &[engine::plan::Edit::RemoveRole(engine::plan::edit::RemoveRole {
+                deployment,
+                role: role.clone(),
+            })],
+        ),
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone())]),
         bind((proposal, 3), (deployment, &web), &role, &[(node, n1.clone()), (NodeId(id(6)), n2)]),
         unbind((proposal, 3), &web, (node, &n1), &key, true),

@@ -234,13 +234,14 @@ fn command_and_request_name_same_version() {
 fn single_unbind_has_its_own_command() {
     use engine::cluster::NoderoleKey;
     use engine::ids::{DeploymentId, DeploymentName, NodeId, ProposalId, RoleName};
-    use engine::plan::Edit;
+    use engine::plan::{Edit, edit};
 
     let node = NodeId(uuid::Uuid::from_u128(2));
     let web = DeploymentName::parse("web").expect("a name");
     let noderole = NoderoleKey::first(RoleName::parse("app").expect("a name"));
-    let off = Edit::Unbind { node, noderole, with_dependents: true };
-    let moved = Edit::MoveNode { node, deployment: DeploymentId(uuid::Uuid::from_u128(1)) };
+    let off = Edit::Unbind(edit::Unbind { node, noderole, with_dependents: true });
+    let moved =
+        Edit::MoveNode(edit::MoveNode { node, deployment: DeploymentId(uuid::Uuid::from_u128(1)) });
     let said = |board, edits: &[Edit]| put((ProposalId(9), 3), board, edits).cli();
     let only = std::slice::from_ref(&off);
     assert_eq!(

@@ -16,7 +16,7 @@ use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, Root
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, twice};
+use engine::plan::{Edit, edit, twice};
 use serde_json::json;
 use store::intent::{self, NewNode, NewTarget};
 use store::reading::DEMO_CHANGE;
@@ -141,7 +141,7 @@ impl Control {
             let (node, _) = node.ok_or_else(|| {
                 Problem::not_found(format!("Node {fqdn} does not exist. Add the node first."))
             })?;
-            Ok(Edit::Bind { deployment, node: *node, role: role.clone() })
+            Ok(Edit::Bind(edit::Bind { deployment, node: *node, role: role.clone() }))
         });
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
         let proposal = self.propose(actor, deployment).await?;

@@ -14,7 +14,8 @@ use api::Problem;
 use api::console::PlannerView;
 use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, ReviewId};
 use engine::plan::ground::{Ground, versions};
-use engine::plan::{Report, report, resolve};
+use engine::plan::resolve;
+use engine::report::{Report, report};
 use engine::{Hash, canonical};
 use store::intent;
 

@@ -19,7 +19,9 @@ use engine::plan::base::{ScopeChecker, ScopeViolation, beyond, outside, written}
 use engine::plan::lift::lift;
 use engine::plan::materialise;
 use engine::plan::materialise::Materialised;
-use engine::plan::{Along, Edit, EditError, Effects, NumberedEdit, Scope, resolve, resolve_with};
+use engine::plan::{
+    Along, Edit, EditError, Effects, NumberedEdit, Scope, edit, resolve, resolve_with,
+};
 use serde_json::json;
 use store::intent::{self, EditRow, MAX_EDITS, ProposalRow, Stepped};
 
@@ -313,7 +315,9 @@ impl Control {
     /// removed ones.
     async fn check_new_ids(&self, edits: &[Edit]) -> Result<(), Problem> {
         let minted = |edit: &Edit| match edit {
-            Edit::CreateDeployment { id, phantom, .. } => Some((*id, *phantom)),
+            Edit::CreateDeployment(edit::CreateDeployment { id, phantom, .. }) => {
+                Some((*id, *phantom))
+            }
             _ => None,
         };
         let ids: Vec<_> =
@@ -394,7 +398,9 @@ impl Control {
         for (new, edit) in
             known.chain(edits.iter().enumerate().map(|(n, edit)| (Some(n + 1), edit)))
         {
-            let Edit::SetConnection { node, connection } = edit else { continue };
+            let Edit::SetConnection(edit::SetConnection { node, connection }) = edit else {
+                continue;
+            };
             let change = connection.clone().after(changes.remove(node).unwrap_or_default());
             if let (Some(new), Some(stored)) = (new, present.blueprint.nodes.get(node)) {
                 let applied =

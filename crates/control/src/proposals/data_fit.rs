@@ -11,7 +11,7 @@ use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, unfit};
 use engine::data::{OwnData, layers};
 use engine::ids::{ActionName, DeploymentId, NodeId, RoleName, StepId};
-use engine::plan::{Edit, Effects, NumberedEdit};
+use engine::plan::{Edit, Effects, NumberedEdit, edit};
 use serde_json::Value;
 use store::intent::EditRow;
 
@@ -32,10 +32,13 @@ impl Control {
         rows: &[EditRow],
         edits: &[Edit],
     ) -> Result<(), Problem> {
-        if !edits
-            .iter()
-            .any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. }))
-        {
+        if !edits.iter().any(|edit| {
+            matches!(
+                edit,
+                Edit::SetRoleData(edit::SetRoleData { .. })
+                    | Edit::SetNoderoleData(edit::SetNoderoleData { .. })
+            )
+        }) {
             return Ok(());
         }
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
@@ -73,10 +76,10 @@ impl Meant<'_> {
     /// Findings with JSON pointers into the request body.
     fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
         let found = match edit {
-            Edit::SetRoleData { deployment, role, data } => self
+            Edit::SetRoleData(edit::SetRoleData { deployment, role, data }) => self
                 .role_in(*deployment, role)
                 .map(|role| misfits(data, &role.template, role, false)),
-            Edit::SetNoderoleData { node, noderole, data } => {
+            Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole, data }) => {
                 self.noderole(*node, noderole).map(|(role, deployment)| {
                     misfits(data, &self.below(*node, noderole, role, deployment), role, true)
                 })

@@ -7,9 +7,10 @@ use engine::Hash;
 use engine::cluster::{NodeDoc, phantom};
 use engine::gate::{COOLING_HOURS, Policy};
 use engine::ids::{DeploymentId, Fqdn, NodeId};
-use engine::plan::Edit;
 use engine::plan::clash::Over;
+use engine::plan::edit::sign_in_demands;
 use engine::plan::effects::RoleData;
+use engine::plan::{Edit, EditNames, edit};
 
 use crate::current::Present;
 use crate::text::{capitalize, count, in_order, some_of};
@@ -32,7 +33,11 @@ impl<'a> Names<'a> {
     pub fn of(present: &'a Present, edits: impl IntoIterator<Item = &'a Edit>) -> Self {
         let (mut new, mut phantoms) = (BTreeMap::new(), BTreeMap::new());
         for edit in edits {
-            let Edit::CreateDeployment { id, phantom: node, name, .. } = edit else { continue };
+            let Edit::CreateDeployment(edit::CreateDeployment { id, phantom: node, name, .. }) =
+                edit
+            else {
+                continue;
+            };
             new.insert(*id, name.to_string());
             phantoms.insert(*node, phantom::fqdn(*id));
         }
@@ -132,89 +137,7 @@ impl<'a> Names<'a> {
 
     /// An edit as text.
     pub fn edit(&self, edit: &Edit) -> String {
-        match edit {
-            Edit::CreateDeployment { name, parent, .. } => {
-                format!("create {name} below {}", self.deployment(*parent))
-            }
-            Edit::RemoveDeployment { deployment } => {
-                format!("remove {}", self.deployment(*deployment))
-            }
-            Edit::UseBarclamp { deployment, barclamp, version } => {
-                format!("use {barclamp} {}{}", self.version(*version), self.place(*deployment))
-            }
-            Edit::InheritBarclamp { deployment, barclamp } => {
-                format!("inherit {barclamp}{} from the parent deployment", self.place(*deployment))
-            }
-            Edit::AddRole { deployment, role } => {
-                format!("add role {role}{}", self.place(*deployment))
-            }
-            Edit::RemoveRole { deployment, role } => {
-                format!("remove role {role}{}", self.place(*deployment))
-            }
-            Edit::SetRoleData { deployment, role, .. } => {
-                format!("set data of {role}{}", self.place(*deployment))
-            }
-            Edit::Bind { deployment, node, role } => {
-                format!("bind {} to {role}{}", self.node(*node), self.place(*deployment))
-            }
-            Edit::BindNodes { deployment, nodes, role } => {
-                format!("bind {} to {role}{}", self.some_nodes(nodes), self.place(*deployment))
-            }
-            Edit::UnbindNodes { nodes, noderole } => {
-                format!("unbind {noderole} from {}", self.some_nodes(nodes))
-            }
-            Edit::Unbind { node, noderole, with_dependents } => {
-                let suffix = if *with_dependents { " and everything that requires it" } else { "" };
-                format!("unbind {noderole} from {}{suffix}", self.node(*node))
-            }
-            Edit::SetNoderoleData { node, noderole, .. } => {
-                format!("set data of {noderole} on {}", self.node(*node))
-            }
-            Edit::MoveNode { node, deployment } => {
-                format!("move {} to {}", self.node(*node), self.deployment(*deployment))
-            }
-            Edit::SetConnection { node, connection } => {
-                let fields: Vec<String> =
-                    connection.fields().into_iter().map(|(field, _)| field).collect();
-                format!("change the connection of {}: {}", self.node(*node), fields.join(", "))
-            }
-            Edit::SetHints { node, .. } => format!("set the hints of {}", self.node(*node)),
-            Edit::ExpungeNode { node, .. } => format!("expunge {}", self.node(*node)),
-            Edit::Rerun { node, noderole, .. } => {
-                format!("run {noderole} on {} again", self.node(*node))
-            }
-            Edit::RerunSlice { deployment, roles, .. } => {
-                let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
-                format!(
-                    "run {} in {} again, with its dependents there",
-                    some_of(&roles),
-                    self.deployment(*deployment)
-                )
-            }
-            Edit::ActivateJig { jig, active } => {
-                format!(
-                    "switch jig {jig} {} for every deployment",
-                    if *active { "on" } else { "off" }
-                )
-            }
-            Edit::SetPolicy { policy } => {
-                let by_risk =
-                    policy.by_risk.iter().map(|(risk, n)| format!(", {n} for {}", risk.change()));
-                let by_risk: String = by_risk.collect();
-                let cooling = match policy.cooling_hours {
-                    COOLING_HOURS => String::new(),
-                    hours => {
-                        format!(", with a cooling period of {}", count(hours as usize, "hour"))
-                    }
-                };
-                let demands: String =
-                    self.demands(policy).iter().map(|demand| format!(", {demand}")).collect();
-                format!(
-                    "require {} for changes in every deployment{by_risk}{cooling}{demands}",
-                    count(policy.approvals as usize, "approval")
-                )
-            }
-        }
+        edit.text(self)
     }
 
     /// A policy as text.
@@ -229,22 +152,33 @@ impl<'a> Names<'a> {
                 count(policy.cooling_hours as usize, "hour")
             ));
         }
-        requirements_text.extend(self.demands(policy));
+        requirements_text.extend(sign_in_demands(policy, |id| self.deployment(id)));
         format!(
             "Sets the policy for all later changes in every deployment: {}.",
             requirements_text.join(", ")
         )
     }
+}
 
-    /// The policy's requirements for signatures and sign-in.
-    fn demands(&self, policy: &Policy) -> Vec<String> {
-        let signed: Vec<String> =
-            policy.signed.iter().map(|rule| rule.text(|id| self.deployment(id))).collect();
-        let signed = (!signed.is_empty())
-            .then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
-        let factor =
-            policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
-        signed.into_iter().chain(factor).collect()
+impl EditNames for Names<'_> {
+    fn deployment(&self, id: DeploymentId) -> String {
+        Names::deployment(self, id)
+    }
+
+    fn place(&self, deployment: DeploymentId) -> String {
+        Names::place(self, deployment)
+    }
+
+    fn version(&self, hash: Hash) -> String {
+        Names::version(self, hash)
+    }
+
+    fn node(&self, id: NodeId) -> String {
+        Names::node(self, id)
+    }
+
+    fn nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
+        self.some_nodes(nodes)
     }
 }
 

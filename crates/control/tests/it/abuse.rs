@@ -11,7 +11,7 @@ use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::gate::{Policy, Risk, VerdictKind};
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
-use engine::plan::{Edit, MAX_LEVELS};
+use engine::plan::{Edit, MAX_LEVELS, edit};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
 use store::running::{self, NewWorker, WorkerId};
@@ -222,11 +222,11 @@ async fn role_becoming_destructive_is_a_risk() {
         let version =
             house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
         let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
-        Edit::UseBarclamp { deployment: web, barclamp, version }
+        Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version })
     };
     let edits = vec![
         uses(turning("1", "")).await,
-        Edit::AddRole { deployment: web, role: role("turns") },
+        Edit::AddRole(edit::AddRole { deployment: web, role: role("turns") }),
         house.bind("web", 1, "turns").await,
     ];
     let id = house.submit(&house.ada, "web", edits).await;
@@ -269,11 +269,13 @@ async fn recreated_proposal_inherits_no_approval() {
 async fn recreated_deployment_inherits_no_approval() {
     let house = House::new().await;
     let web = house.id("web").await;
-    let make = || Edit::CreateDeployment {
-        id: DeploymentId(Uuid::new_v4()),
-        phantom: NodeId(Uuid::new_v4()),
-        name: DeploymentName::parse("below").unwrap(),
-        parent: web,
+    let make = || {
+        Edit::CreateDeployment(edit::CreateDeployment {
+            id: DeploymentId(Uuid::new_v4()),
+            phantom: NodeId(Uuid::new_v4()),
+            name: DeploymentName::parse("below").unwrap(),
+            parent: web,
+        })
     };
     let passes = async |edit: Edit| {
         let id = house.submit(&house.ada, "web", vec![edit]).await;
@@ -282,10 +284,10 @@ async fn recreated_deployment_inherits_no_approval() {
     };
     passes(make()).await;
     let first = house.id("below").await;
-    let add = |deployment| Edit::AddRole { deployment, role: role("app") };
+    let add = |deployment| Edit::AddRole(edit::AddRole { deployment, role: role("app") });
     let old = house.submit(&house.ada, "below", vec![add(first)]).await;
     house.approve(&house.bo, old).await;
-    passes(Edit::RemoveDeployment { deployment: first }).await;
+    passes(Edit::RemoveDeployment(edit::RemoveDeployment { deployment: first })).await;
     passes(make()).await;
     let second = house.id("below").await;
     assert_ne!(first, second);
@@ -331,7 +333,8 @@ async fn misleading_texts_are_rejected() {
         house.propose(&house.ada, "web", vec![edit]).await
     };
     let before = house.traces().await;
-    let data = |data| Edit::SetRoleData { deployment: web, role: role("app"), data };
+    let data =
+        |data| Edit::SetRoleData(edit::SetRoleData { deployment: web, role: role("app"), data });
     let noderole = engine::cluster::NoderoleKey::first(role("app"));
     let reason = "nothing\u{202e}epiw";
     for (edit, place) in [
@@ -339,7 +342,10 @@ async fn misleading_texts_are_rejected() {
         (data(json!({"app": ["fine", {"note": "a\u{200b}b"}]})), "/app/1/note "),
         (data(json!({"app": "null\0byte"})), "/app "),
         (data(json!({"app": "\u{1b}[2K"})), "/app "),
-        (Edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() }, "reason "),
+        (
+            Edit::Rerun(edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() }),
+            "reason ",
+        ),
     ] {
         let refused = house
             .control
@@ -406,8 +412,12 @@ async fn scripts_imported_after_approval_never_run() {
     let web = house.id("web").await;
     let barclamp = engine::ids::BarclampName::parse("tool").unwrap();
     let edits = vec![
-        Edit::UseBarclamp { deployment: web, barclamp: barclamp.clone(), version: first },
-        Edit::AddRole { deployment: web, role: role("tool") },
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment: web,
+            barclamp: barclamp.clone(),
+            version: first,
+        }),
+        Edit::AddRole(edit::AddRole { deployment: web, role: role("tool") }),
         house.bind("web", 1, "tool").await,
     ];
     let id = house.submit(&house.ada, "web", edits).await;

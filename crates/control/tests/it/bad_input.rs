@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::ids::{BarclampName, DeploymentId, NodeId, ProposalId, ReviewId, RunId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use crate::house::{BARCLAMP, House, fqdn, role};
@@ -135,7 +135,8 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
     let (n1, n2, n3) = (house.node(1).await, house.node(2).await, house.node(3).await);
     let proposal = house.control.propose(&house.ada, web).await.unwrap();
     let before = house.traces().await;
-    let bind = |node, name: &str| Edit::Bind { deployment: web, node, role: role(name) };
+    let bind =
+        |node, name: &str| Edit::Bind(edit::Bind { deployment: web, node, role: role(name) });
     let cases = [
         (bind(n1, "runtme"), "Did you mean \"runtime\"?"),
         (bind(n3, "app"), "belongs to edge, which is neither above nor below web"),
@@ -143,43 +144,47 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
         (bind(n2, "lonely"), "conflicts with app"),
         (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "does not exist"),
         (
-            Edit::Bind { deployment: edge, node: n1, role: role("app") },
+            Edit::Bind(edit::Bind { deployment: edge, node: n1, role: role("app") }),
             "This proposal is only for deployment web",
         ),
         (
-            Edit::Bind {
+            Edit::Bind(edit::Bind {
                 deployment: DeploymentId(uuid::Uuid::from_u128(7)),
                 node: n1,
                 role: role("app"),
-            },
+            }),
             "does not exist. It was removed",
         ),
         (
-            Edit::SetRoleData { deployment: web, role: role("app"), data: json!([1]) },
+            Edit::SetRoleData(edit::SetRoleData {
+                deployment: web,
+                role: role("app"),
+                data: json!([1]),
+            }),
             "must be a JSON object, but is an array",
         ),
         (
-            Edit::SetRoleData {
+            Edit::SetRoleData(edit::SetRoleData {
                 deployment: web,
                 role: role("app"),
                 data: json!({"$secret": "db", "version": 1}),
-            },
+            }),
             "must be a JSON object, but is a reference to a secret",
         ),
         (
-            Edit::SetNoderoleData {
+            Edit::SetNoderoleData(edit::SetNoderoleData {
                 node: n2,
                 noderole: engine::cluster::NoderoleKey::first(role("app")),
                 data: json!({"$secret": "db", "version": 1}),
-            },
+            }),
             "must be a JSON object, but is a reference to a secret",
         ),
         (
-            Edit::UseBarclamp {
+            Edit::UseBarclamp(edit::UseBarclamp {
                 deployment: web,
                 barclamp: BarclampName::parse("house").unwrap(),
                 version: engine::Hash::of_bytes(b"x"),
-            },
+            }),
             "Import the barclamp",
         ),
     ];
@@ -221,8 +226,16 @@ async fn ambiguous_data_is_rejected_with_its_path() {
     ] {
         let key = engine::cluster::NoderoleKey::first(role("app"));
         for edit in [
-            Edit::SetRoleData { deployment: web, role: role("app"), data: data.clone() },
-            Edit::SetNoderoleData { node: n2, noderole: key, data: data.clone() },
+            Edit::SetRoleData(edit::SetRoleData {
+                deployment: web,
+                role: role("app"),
+                data: data.clone(),
+            }),
+            Edit::SetNoderoleData(edit::SetNoderoleData {
+                node: n2,
+                noderole: key,
+                data: data.clone(),
+            }),
         ] {
             let problem =
                 house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
@@ -231,7 +244,8 @@ async fn ambiguous_data_is_rejected_with_its_path() {
     }
     assert_eq!(house.traces().await, before);
     let good = json!({"db": {"password": {"$secret": "db", "version": 1}}, "most": 9_007_199_254_740_991_u64});
-    let good = Edit::SetRoleData { deployment: web, role: role("app"), data: good };
+    let good =
+        Edit::SetRoleData(edit::SetRoleData { deployment: web, role: role("app"), data: good });
     house.control.edit(&house.ada, proposal, 0, vec![good]).await.unwrap();
 }
 

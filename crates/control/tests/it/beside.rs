@@ -20,7 +20,7 @@ use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::BlueprintNumber;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 use store::{Connecting, Store};
 use tokio::time::timeout;
@@ -61,10 +61,12 @@ async fn look(house: &House) {
     house.bound("web", 2, "wipe").await;
     let bind = house.bind("web", 3, "app").await;
     let (proposal, version) = house.propose(&house.ada, "web", vec![bind]).await;
-    let data = |port: u16| Edit::SetRoleData {
-        deployment: web,
-        role: role("app"),
-        data: json!({"app": {"port": port}}),
+    let data = |port: u16| {
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: web,
+            role: role("app"),
+            data: json!({"app": {"port": port}}),
+        })
     };
     let (control, ada) = (&house.control, &house.ada);
     let noderole = NoderoleKey::first(role("app"));
@@ -150,8 +152,11 @@ async fn waiting_for_a_permit_holds_no_connection() {
     let one = house.bind("web", 2, "app").await;
     let submission = house.submit(&house.ada, "web", vec![one]).await;
     let proposal = house.board("web").await.proposal.unwrap();
-    let data =
-        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
+    let data = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": 1}}),
+    });
     let (store, control) = narrow(&house, Duration::from_secs(4));
     let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
     let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };

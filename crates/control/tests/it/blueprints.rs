@@ -9,7 +9,7 @@ use engine::Hash;
 use engine::blueprint::difference::Mark;
 use engine::gate::Policy;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, JigName, NodeId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -101,11 +101,11 @@ async fn target_pages_are_contiguous() {
 async fn comparison_works_in_both_directions() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let edit = Edit::SetRoleData {
+    let edit = Edit::SetRoleData(edit::SetRoleData {
         deployment: house.id("web").await,
         role: role("app"),
         data: json!({"port": 1}),
-    };
+    });
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
@@ -144,10 +144,14 @@ async fn policies_and_jigs_appear_in_every_comparison() {
         house.approve(&house.cy, id).await;
         house.commit(&house.ada, id).await.unwrap();
     };
-    let policy = |approvals| Edit::SetPolicy {
-        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    let policy = |approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+        })
     };
-    let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
+    let jig = |active| {
+        Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse("script").unwrap(), active })
+    };
     pass(vec![policy(2)]).await;
     house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
     pass(vec![jig(false)]).await;
@@ -237,9 +241,16 @@ async fn removed_deployment_can_be_compared_and_drawn() {
         house.approve(&house.bo, id).await;
         house.commit(&house.ada, id).await.unwrap()
     };
-    pass("web", vec![Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() }])
-        .await;
-    let last = pass("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    pass(
+        "web",
+        vec![Edit::ExpungeNode(edit::ExpungeNode {
+            node: house.node(1).await,
+            reason: "burnt".into(),
+        })],
+    )
+    .await;
+    let last =
+        pass("web", vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: web })]).await;
     assert_eq!((then, last), (BlueprintNumber(2), BlueprintNumber(4)));
     let (control, cy) = (&house.control, &house.cy);
 
@@ -304,12 +315,12 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     );
 
     // A new deployment with the same name is another deployment.
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(0xa0)),
         phantom: NodeId(Uuid::from_u128(0xa1)),
         name: DeploymentName::parse("web").unwrap(),
         parent: system,
-    };
+    });
     pass("system", vec![create]).await;
     assert_eq!(control.targets(cy, &of_line("web", None)).await.unwrap().blueprints.len(), 1);
     let old = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();

@@ -3,7 +3,7 @@
 use api::listing::BarclampsWanted;
 use control::people::{NewPerson, Permission};
 use engine::ids::BarclampName;
-use engine::plan::{Edit, MAX_REASON};
+use engine::plan::{Edit, MAX_REASON, edit};
 
 use crate::house::{BARCLAMP, House};
 
@@ -75,17 +75,20 @@ async fn missing_items_are_shown_before_version_is_used() {
 
     let proposal = board.proposal.unwrap();
     let (deployment, barclamp) = (board.id, BarclampName::parse("house").unwrap());
-    let using = |n: usize| Edit::UseBarclamp {
-        deployment,
-        barclamp: barclamp.clone(),
-        version: board.versions[n].hash,
+    let using = |n: usize| {
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment,
+            barclamp: barclamp.clone(),
+            version: board.versions[n].hash,
+        })
     };
     let traces = house.traces().await;
     // The demo's deployments have every role, so a version without one of them is refused; without
     // the role it fits.
     let refused = house.control.foresee(&house.cy, proposal.id, vec![using(1)]).await.unwrap();
     assert!(refused.refused.len() == 1 && refused.refused[0].contains("still"), "{refused:?}");
-    let drop = Edit::RemoveRole { deployment, role: crate::house::role("lonely") };
+    let drop =
+        Edit::RemoveRole(edit::RemoveRole { deployment, role: crate::house::role("lonely") });
     let fine =
         house.control.foresee(&house.cy, proposal.id, vec![drop.clone(), using(0)]).await.unwrap();
     assert_eq!(fine.refused, Vec::<String>::new());
@@ -121,7 +124,11 @@ async fn preview_requires_edit_permission() {
     let proposal = house.board("web").await.proposal.unwrap();
     let again = |length: usize| {
         let reason = "x".repeat(length);
-        vec![Edit::RerunSlice { deployment, roles: [crate::house::role("app")].into(), reason }]
+        vec![Edit::RerunSlice(edit::RerunSlice {
+            deployment,
+            roles: [crate::house::role("app")].into(),
+            reason,
+        })]
     };
     house.control.foresee(&house.cy, proposal.id, again(MAX_REASON)).await.unwrap();
     let long =
@@ -284,7 +291,10 @@ async fn reimport_after_jig_import_is_unchanged() {
 async fn board_offers_roles_of_effective_version() {
     let house = House::new().await;
     let lonely = crate::house::role("lonely");
-    let drop = Edit::RemoveRole { deployment: house.id("web").await, role: lonely.clone() };
+    let drop = Edit::RemoveRole(edit::RemoveRole {
+        deployment: house.id("web").await,
+        role: lonely.clone(),
+    });
     let dropped = house.submit(&house.ada, "web", vec![drop]).await;
     house.approve(&house.bo, dropped).await;
     house.commit(&house.ada, dropped).await.unwrap();
@@ -302,7 +312,11 @@ async fn board_offers_roles_of_effective_version() {
     let version =
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     let name = BarclampName::parse("house").unwrap();
-    let using = Edit::UseBarclamp { deployment: house.id("web").await, barclamp: name, version };
+    let using = Edit::UseBarclamp(edit::UseBarclamp {
+        deployment: house.id("web").await,
+        barclamp: name,
+        version,
+    });
     let (proposal, number) = house.propose(&house.ada, "web", vec![using]).await;
     assert!(!offers().await, "and the version that web would use has not");
     let number = house.control.undo(&house.ada, proposal, number).await.unwrap();
@@ -318,8 +332,11 @@ async fn board_offers_roles_of_effective_version() {
     };
     assert_eq!(saw().await, None, "it is there, and nobody uses it");
     let tool = BarclampName::parse("tool").unwrap();
-    let using =
-        Edit::UseBarclamp { deployment: house.id("web").await, barclamp: tool.clone(), version };
+    let using = Edit::UseBarclamp(edit::UseBarclamp {
+        deployment: house.id("web").await,
+        barclamp: tool.clone(),
+        version,
+    });
     house.propose(&house.ada, "web", vec![using]).await;
     assert_eq!(saw().await.map(|choice| choice.barclamp), Some(tool));
 }
@@ -388,7 +405,7 @@ async fn browser_gets_used_and_newly_used_versions() {
     );
 
     let barclamp = BarclampName::parse("house").unwrap();
-    let using = Edit::UseBarclamp { deployment: web, barclamp, version };
+    let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
     house.control.edit(&house.ada, proposal, 0, vec![using]).await.unwrap();
     let after = planner(Some(&before.stamp)).await;
     assert_eq!(versions(&after), Some((2, 7)), "the one role that differs comes along");
@@ -416,10 +433,12 @@ async fn review_shows_changes_of_a_version() {
     let (first, second) =
         (import("1", "#!/bin/sh\ncut\nend\n").await, import("2", "#!/bin/sh\nburn\nend\n").await);
     let web = house.id("web").await;
-    let pin = |name: &str, version| Edit::UseBarclamp {
-        deployment: web,
-        barclamp: BarclampName::parse(name).unwrap(),
-        version,
+    let pin = |name: &str, version| {
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment: web,
+            barclamp: BarclampName::parse(name).unwrap(),
+            version,
+        })
     };
     let seen = |version: &Option<api::console::PinnedVersion>| {
         version.as_ref().map(|v| (v.version.clone(), v.from.as_ref().map(ToString::to_string)))
@@ -482,10 +501,12 @@ async fn review_shows_changes_of_a_version() {
 
     // The difference between two submissions of a proposal contains script text too.
     let edge = house.id("edge").await;
-    let using = |version| Edit::UseBarclamp {
-        deployment: edge,
-        barclamp: BarclampName::parse("tool").unwrap(),
-        version,
+    let using = |version| {
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment: edge,
+            barclamp: BarclampName::parse("tool").unwrap(),
+            version,
+        })
     };
     let earlier = house.submit(&house.ada, "edge", vec![using(first)]).await;
     house.control.look(&house.bo, earlier).await.unwrap();
@@ -507,7 +528,11 @@ async fn own_pin_is_replaced_by_inherited_version() {
     let newer =
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     house.bound("web", 1, "app").await;
-    let used = Edit::UseBarclamp { deployment: web, barclamp: name.clone(), version: newer };
+    let used = Edit::UseBarclamp(edit::UseBarclamp {
+        deployment: web,
+        barclamp: name.clone(),
+        version: newer,
+    });
     let id = house.submit(&house.ada, "web", vec![used]).await;
     house.approve(&house.bo, id).await;
     house.commit(&house.ada, id).await.unwrap();
@@ -526,7 +551,8 @@ async fn own_pin_is_replaced_by_inherited_version() {
         ("system", "1", vec![])
     );
     let proposal = board.proposal.unwrap();
-    let back = Edit::InheritBarclamp { deployment: web, barclamp: name.clone() };
+    let back =
+        Edit::InheritBarclamp(edit::InheritBarclamp { deployment: web, barclamp: name.clone() });
     let lines = house.control.foresee(&house.bo, proposal.id, vec![back.clone()]).await.unwrap();
     let line = |lines: &[String]| {
         lines.iter().any(|line| line.starts_with("Uses house 1 (") && line.contains(" instead of "))
@@ -588,7 +614,11 @@ async fn barclamps_exchange_roles_in_one_request() {
         let files = barclamp(name, version, &format!("roles:\n  - {{name: {role}, jig: noop}}\n"));
         let version =
             house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-        Edit::UseBarclamp { deployment: web, barclamp: BarclampName::parse(name).unwrap(), version }
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment: web,
+            barclamp: BarclampName::parse(name).unwrap(),
+            version,
+        })
     };
     let first = [import("one", "1", "saw").await, import("two", "1", "axe").await];
     let id = house.submit(&house.ada, "web", first.into()).await;
@@ -620,10 +650,12 @@ async fn removed_script_is_shown_in_every_review() {
     let (first, second) =
         (import("1", &["10-cut.sh", "20-oil.sh"]).await, import("2", &["10-cut.sh"]).await);
     let web = house.id("web").await;
-    let using = |version| Edit::UseBarclamp {
-        deployment: web,
-        barclamp: BarclampName::parse("tool").unwrap(),
-        version,
+    let using = |version| {
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment: web,
+            barclamp: BarclampName::parse("tool").unwrap(),
+            version,
+        })
     };
     let id = house.submit(&house.ada, "web", vec![using(first)]).await;
     assert!(
@@ -694,10 +726,12 @@ async fn misleading_script_is_flagged_in_every_view() {
     );
 
     let web = house.id("web").await;
-    let pin = |version| Edit::UseBarclamp {
-        deployment: web,
-        barclamp: BarclampName::parse("tool").unwrap(),
-        version,
+    let pin = |version| {
+        Edit::UseBarclamp(edit::UseBarclamp {
+            deployment: web,
+            barclamp: BarclampName::parse("tool").unwrap(),
+            version,
+        })
     };
     let used = house.submit(&house.ada, "web", vec![pin(first)]).await;
     assert_eq!(
@@ -731,7 +765,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     assert!(compare(after, before).await.hidden_characters.is_empty());
 
     // Adding a role adds its scripts; binding an existing role to a node adds none.
-    let add = Edit::AddRole { deployment: web, role: crate::house::role("saw") };
+    let add = Edit::AddRole(edit::AddRole { deployment: web, role: crate::house::role("saw") });
     let added = house.submit(&house.ada, "web", vec![add]).await;
     assert_eq!(
         told(&house.control.review(&house.bo, added).await.unwrap().hidden_characters),

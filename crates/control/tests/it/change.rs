@@ -7,7 +7,7 @@ use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;
 use engine::ids::BlueprintNumber;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 use store::running::{self, NewWorker, WorkerId};
 
@@ -100,12 +100,16 @@ async fn changed_data_reruns_only_affected_steps() {
         .await
         .unwrap();
     let web = house.id("web").await;
-    let deployment_data = Edit::SetRoleData {
+    let deployment_data = Edit::SetRoleData(edit::SetRoleData {
         deployment: web,
         role: role("app"),
         data: json!({"app": {"port": 9090}}),
-    };
-    let kept = Edit::SetRoleData { deployment: web, role: role("still"), data: json!({"x": 1}) };
+    });
+    let kept = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("still"),
+        data: json!({"x": 1}),
+    });
     let id = house.submit(&house.ada, "web", vec![deployment_data, kept]).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(

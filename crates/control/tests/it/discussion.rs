@@ -3,7 +3,7 @@
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::CommentId;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use crate::house::{House, role};
@@ -158,8 +158,11 @@ async fn differences_since_last_view_are_shown() {
     assert_eq!(house.control.since_look(&house.bo, first).await.unwrap().before, None);
     house.control.look(&house.bo, first).await.unwrap();
 
-    let data =
-        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 9}}) };
+    let data = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": 9}}),
+    });
     let version = house.control.edit(&house.ada, proposal, version, vec![data]).await.unwrap();
     let second = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
     for _ in 0..2 {

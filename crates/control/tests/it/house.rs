@@ -14,7 +14,7 @@ use engine::ids::{
     BlueprintNumber, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, ProposalId, ReviewId,
     RoleName,
 };
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use store::running::{self, NewWorker, WorkerId};
 use store::{Connecting, Store};
 use testdb::TestDatabase;
@@ -97,11 +97,11 @@ impl House {
     }
 
     pub async fn bind(&self, deployment: &str, n: usize, name: &str) -> Edit {
-        Edit::Bind {
+        Edit::Bind(edit::Bind {
             deployment: self.id(deployment).await,
             node: self.node(n).await,
             role: role(name),
-        }
+        })
     }
 
     /// Opens or finds a proposal and appends edits; returns its version.

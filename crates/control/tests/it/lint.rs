@@ -1,8 +1,8 @@
 //! Lint: the review shows its findings, and errors block the gate.
 
 use engine::lint::{Check, Level};
-use engine::plan::Edit;
-use engine::plan::report::Stage;
+use engine::plan::{Edit, edit};
+use engine::report::Stage;
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
@@ -19,7 +19,11 @@ pub async fn jig(house: &House, active: bool) {
 }
 
 async fn data(house: &House, data: Value) -> Edit {
-    Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data }
+    Edit::SetRoleData(edit::SetRoleData {
+        deployment: house.id("web").await,
+        role: role("app"),
+        data,
+    })
 }
 
 #[tokio::test]

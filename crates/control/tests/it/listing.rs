@@ -16,7 +16,7 @@ use control::people::Actor;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
 use crate::house::{House, role};
@@ -164,11 +164,11 @@ async fn reviews_are_filtered_by_author_and_state() {
     let edge = house.submit(&house.bo, "edge", vec![edge]).await;
     let node = house.node(4).await;
     let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
-    let unbind = Edit::Unbind {
+    let unbind = Edit::Unbind(edit::Unbind {
         node,
         noderole: engine::cluster::NoderoleKey::first(role("app")),
         with_dependents: false,
-    };
+    });
     let version = house.control.edit(&house.cy, on_node, 0, vec![unbind]).await.unwrap();
     let on_node =
         house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
@@ -522,11 +522,13 @@ async fn with_deployments(house: &House, count: u128) {
         }
     };
     let id = |n: u128| DeploymentId(Uuid::from_u128(0xd000 + n));
-    let create = |n: u128| Edit::CreateDeployment {
-        id: id(n),
-        phantom: NodeId(Uuid::from_u128(0xf000 + n)),
-        name: DeploymentName::parse(&name(n)).unwrap(),
-        parent: if n.is_multiple_of(5) { system } else { id(n - 1) },
+    let create = |n: u128| {
+        Edit::CreateDeployment(edit::CreateDeployment {
+            id: id(n),
+            phantom: NodeId(Uuid::from_u128(0xf000 + n)),
+            name: DeploymentName::parse(&name(n)).unwrap(),
+            parent: if n.is_multiple_of(5) { system } else { id(n - 1) },
+        })
     };
     let review = house.submit(&house.ada, "system", (0..count).map(create).collect()).await;
     house.approve(&house.bo, review).await;

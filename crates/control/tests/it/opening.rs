@@ -2,13 +2,17 @@
 
 use engine::blueprint::Anchor;
 use engine::gate::{Policy, Risk};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
 
 async fn data(house: &House, deployment: &str, name: &str, data: Value) -> Edit {
-    Edit::SetRoleData { deployment: house.id(deployment).await, role: role(name), data }
+    Edit::SetRoleData(edit::SetRoleData {
+        deployment: house.id(deployment).await,
+        role: role(name),
+        data,
+    })
 }
 
 #[tokio::test]
@@ -69,8 +73,10 @@ async fn only_changed_documents_can_be_viewed() {
 #[tokio::test]
 async fn policy_change_can_be_viewed_and_discussed() {
     let house = House::new().await;
-    let policy = |approvals| Edit::SetPolicy {
-        policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into(), ..Policy::default() },
+    let policy = |approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into(), ..Policy::default() },
+        })
     };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(1)]).await;
     let first = house

@@ -7,7 +7,7 @@ use std::future::Future;
 use api::Problem;
 use engine::gate::VerdictKind;
 use engine::ids::{BlueprintNumber, ReviewId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use crate::house::{House, role};
@@ -192,7 +192,11 @@ async fn moved_base_stops_running_commit() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
-    let data = Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"a": 1}) };
+    let data = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"a": 1}),
+    });
     let id = house.submit(&house.ada, "web", vec![data]).await;
     house.approve(&house.bo, id).await;
     let other: i64 = sqlx::query_scalar(

@@ -4,7 +4,7 @@ use api::console::{NodeRequest, SshRequest};
 use api::listing::NodesWanted;
 use api::nodes::{NodeChange, WayChange};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -151,7 +151,7 @@ async fn only_record_outside_blueprints_is_deleted() {
     let house = House::new().await;
     house.bound("web", 2, "app").await;
     let (n1, n2) = (house.node(1).await, house.node(2).await);
-    let burnt = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
+    let burnt = Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() });
     let (proposal, version) =
         house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     let own = house.control.propose_on_node(&house.ada, n1).await.unwrap();
@@ -196,14 +196,18 @@ async fn removed_ids_cannot_be_reused() {
     let system = house.id("system").await;
     let edge = house.id("edge").await;
     let (blue, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
-    let create = |id, phantom, name: &str| Edit::CreateDeployment {
-        id,
-        phantom,
-        name: DeploymentName::parse(name).unwrap(),
-        parent: edge,
+    let create = |id, phantom, name: &str| {
+        Edit::CreateDeployment(edit::CreateDeployment {
+            id,
+            phantom,
+            name: DeploymentName::parse(name).unwrap(),
+            parent: edge,
+        })
     };
     house.moved_by("edge", vec![create(blue, phantom, "blue")]).await;
-    house.moved_by("edge", vec![Edit::RemoveDeployment { deployment: blue }]).await;
+    house
+        .moved_by("edge", vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: blue })])
+        .await;
     let id = house.control.propose(&house.ada, edge).await.unwrap();
     for (deployment, stands, said) in [
         (blue, NodeId(Uuid::new_v4()), "another deployment"),
@@ -214,7 +218,7 @@ async fn removed_ids_cannot_be_reused() {
         assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"));
         assert!(refused.detail.contains(said) && refused.errors[0].at == "edit 1", "{refused:?}");
     }
-    let gone = Edit::AddRole { deployment: blue, role: role("app") };
+    let gone = Edit::AddRole(edit::AddRole { deployment: blue, role: role("app") });
     assert_eq!(
         house.control.edit(&house.ada, id, 0, vec![gone]).await.unwrap_err().code,
         "edit_refused"
@@ -236,7 +240,11 @@ async fn list_edits_count_each_node() {
     let web = house.id("web").await;
     let nodes =
         [house.node(1).await, house.node(2).await, house.node(3).await, house.node(4).await];
-    let all = Edit::BindNodes { deployment: web, role: role("app"), nodes: nodes.into() };
+    let all = Edit::BindNodes(edit::BindNodes {
+        deployment: web,
+        role: role("app"),
+        nodes: nodes.into(),
+    });
     let (proposal, version) = house.propose(&house.ada, "web", vec![all]).await;
     let said = details(&house, "proposal.edit").await;
     let said = said[0]["edits"][0].as_str().unwrap();
@@ -250,7 +258,7 @@ async fn list_edits_count_each_node() {
 
     let many: std::collections::BTreeSet<NodeId> =
         (0..1_000).map(|n| NodeId(Uuid::from_u128(n))).collect();
-    let list = Edit::BindNodes { deployment: web, role: role("app"), nodes: many };
+    let list = Edit::BindNodes(edit::BindNodes { deployment: web, role: role("app"), nodes: many });
     let id = house.control.propose(&house.ada, web).await.unwrap();
     let refused = house.control.edit(&house.ada, id, 0, vec![list; 51]).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "too_many_nodes"));

@@ -15,7 +15,7 @@ use engine::gate::{Policy, Risk};
 use engine::ids::{
     BarclampName, BlueprintNumber, DeploymentId, DeploymentName, JigName, NodeId, RunId,
 };
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Map, json};
 use store::running::{self, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
@@ -346,10 +346,12 @@ async fn deployment_is_unbound_then_removed() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
-    let unbind = |name: &str, with_dependents| Edit::Unbind {
-        node: n1,
-        noderole: NoderoleKey::first(role(name)),
-        with_dependents,
+    let unbind = |name: &str, with_dependents| {
+        Edit::Unbind(edit::Unbind {
+            node: n1,
+            noderole: NoderoleKey::first(role(name)),
+            with_dependents,
+        })
     };
     let (proposal, version) = house.propose(&house.ada, "web", vec![unbind("runtime", true)]).await;
     let board = house.board("web").await;
@@ -384,19 +386,29 @@ async fn deployment_is_unbound_then_removed() {
     assert_eq!(states, ["todo", "blocked", "blocked"], "bound again, it begins anew");
 
     let reason = "burnt".to_owned();
-    passes(&house, "web", vec![Edit::ExpungeNode { node: n1, reason }]).await;
-    passes(&house, "web", vec![Edit::RemoveRole { deployment: web, role: role("lonely") }]).await;
+    passes(&house, "web", vec![Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason })]).await;
+    passes(
+        &house,
+        "web",
+        vec![Edit::RemoveRole(edit::RemoveRole { deployment: web, role: role("lonely") })],
+    )
+    .await;
     let below = DeploymentId(Uuid::new_v4());
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id: below,
         phantom: NodeId(Uuid::new_v4()),
         name: DeploymentName::parse("below").unwrap(),
         parent: web,
-    };
+    });
     passes(&house, "web", vec![create]).await;
     house.control.propose(&house.cy, below).await.unwrap();
-    let nested =
-        house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: below }]).await;
+    let nested = house
+        .submit(
+            &house.ada,
+            "web",
+            vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: below })],
+        )
+        .await;
     let review = house.control.review(&house.bo, nested).await.unwrap();
     assert!(
         review.summary.contains(&"Removes deployment below.".to_owned()),
@@ -412,8 +424,13 @@ async fn deployment_is_unbound_then_removed() {
         .await
         .unwrap();
     assert_eq!(open, 0, "what was proposed on it went with it");
-    let whole =
-        house.submit(&house.ada, "web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    let whole = house
+        .submit(
+            &house.ada,
+            "web",
+            vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: web })],
+        )
+        .await;
     house.approve(&house.bo, whole).await;
     house.commit(&house.ada, whole).await.unwrap();
     assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
@@ -438,7 +455,8 @@ async fn policy_change_satisfies_old_and_new_policy() {
     let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
     house.approve(&house.bo, waiting).await;
     let policy = Policy { approvals: 2, by_risk: BTreeMap::new(), ..Policy::default() };
-    let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy }]).await;
+    let id =
+        house.submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy })]).await;
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.gate.needed, 2, "it passes under both");
     assert!(review.summary[0].contains("2 approvals for every change"), "{:?}", review.summary);
@@ -447,7 +465,9 @@ async fn policy_change_satisfies_old_and_new_policy() {
     house.approve(&house.cy, id).await;
     house.commit(&house.ada, id).await.unwrap();
     let weaker = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
-    let back = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: weaker }]).await;
+    let back = house
+        .submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: weaker })])
+        .await;
     assert_eq!(
         house.control.review(&house.bo, back).await.unwrap().gate.needed,
         2,
@@ -479,8 +499,9 @@ async fn jig_is_switched_only_by_review() {
     let web = house.id("web").await;
     let own = BarclampName::parse("own").unwrap();
     let (jig, off) = (JigName::parse("own-jig").unwrap(), false);
-    let used = Edit::UseBarclamp { deployment: web, barclamp: own, version };
-    passes(&house, "web", vec![used, Edit::ActivateJig { jig, active: off }]).await;
+    let used = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp: own, version });
+    passes(&house, "web", vec![used, Edit::ActivateJig(edit::ActivateJig { jig, active: off })])
+        .await;
     let active: bool = sqlx::query_scalar("SELECT active FROM jig WHERE name = 'own-jig'")
         .fetch_one(house.database.owner())
         .await
@@ -552,8 +573,10 @@ async fn board_shows_states_among_many_steps() {
 #[tokio::test]
 async fn unsatisfiable_policy_is_rejected() {
     let house = House::new().await;
-    let policy = |approvals| Edit::SetPolicy {
-        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    let policy = |approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+        })
     };
     let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
     let refused =

@@ -5,7 +5,7 @@ use api::reviews::ReviewStateFilter;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Rule, VerdictKind};
 use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
@@ -32,7 +32,11 @@ impl House {
     }
 
     pub async fn data_edit(&self, deployment: &str, data: Value) -> Edit {
-        Edit::SetRoleData { deployment: self.id(deployment).await, role: role("app"), data }
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: self.id(deployment).await,
+            role: role("app"),
+            data,
+        })
     }
 }
 
@@ -174,11 +178,11 @@ async fn edit_made_by_another_commit_leaves_summary() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let made = house.data_edit("web", json!({"a": 1})).await;
-    let own = Edit::SetNoderoleData {
+    let own = Edit::SetNoderoleData(edit::SetNoderoleData {
         node: house.node(1).await,
         noderole: NoderoleKey::first(role("app")),
         data: json!({"b": 2}),
-    };
+    });
     let old = house.submit(&house.ada, "web", vec![made.clone(), own]).await;
     let summary = house.control.review(&house.bo, old).await.unwrap().summary;
     assert!(summary.iter().any(|line| line == "Sets the data of app in web."), "{summary:?}");
@@ -273,13 +277,15 @@ async fn replan_records_are_immutable() {
 async fn edits_now_out_of_scope_are_rejected() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
-    house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    house.moved_by("web", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })]).await;
     let edits = vec![
         house.bind("web", 2, "app").await,
-        Edit::ExpungeNode { node: n1, reason: "burnt".into() },
+        Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() }),
     ];
     let old = house.submit(&house.ada, "web", edits).await;
-    house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
+    house
+        .moved_by("edge", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: edge })])
+        .await;
 
     // The edits could be planned, because n1 exists. But the plan would write edge, which is
     // outside of web's base.

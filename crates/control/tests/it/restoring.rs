@@ -2,7 +2,7 @@
 
 use api::console::NotRestored;
 use engine::ids::BlueprintNumber;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use crate::house::{House, role};
@@ -18,16 +18,18 @@ async fn deployment_is_restored_by_reviewed_proposal() {
     let house = House::new().await;
     let web = house.id("web").await;
     let then = house.bound("web", 1, "app").await;
-    let data = |port: u16| Edit::SetRoleData {
-        deployment: web,
-        role: role("app"),
-        data: json!({"app": {"port": port}}),
+    let data = |port: u16| {
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: web,
+            role: role("app"),
+            data: json!({"app": {"port": port}}),
+        })
     };
-    let unbind = Edit::Unbind {
+    let unbind = Edit::Unbind(edit::Unbind {
         node: house.node(1).await,
         noderole: engine::cluster::NoderoleKey::first(role("app")),
         with_dependents: false,
-    };
+    });
     committed(&house, vec![data(1), unbind, house.bind("web", 2, "wipe").await]).await;
     house.bound("edge", 3, "app").await;
 
@@ -70,9 +72,13 @@ async fn partial_restore_leaves_out_named_parts() {
     let house = House::new().await;
     let then = house.bound("web", 1, "app").await;
     let web = house.id("web").await;
-    let data =
-        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 1}}) };
-    let gone = Edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() };
+    let data = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": 1}}),
+    });
+    let gone =
+        Edit::ExpungeNode(edit::ExpungeNode { node: house.node(1).await, reason: "burnt".into() });
     committed(&house, vec![data, gone]).await;
 
     let traces = house.traces().await;
@@ -103,8 +109,11 @@ async fn partial_restore_leaves_out_named_parts() {
     let version =
         house.control.undo(&house.ada, restored.proposal, restored.version).await.unwrap();
     assert_eq!(house.board("web").await.proposal.unwrap().not_restored, None);
-    let other =
-        Edit::SetRoleData { deployment: web, role: role("app"), data: json!({"app": {"port": 2}}) };
+    let other = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": 2}}),
+    });
     let version =
         house.control.edit(&house.ada, restored.proposal, version, vec![other]).await.unwrap();
     let next =

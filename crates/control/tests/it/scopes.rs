@@ -2,7 +2,7 @@
 
 use api::reviews::{ProposalsWanted, ReviewStateFilter};
 use engine::ids::{NodeId, ProposalId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use crate::house::{House, role};
@@ -25,7 +25,11 @@ async fn new_node_is_bootstrapped_by_its_own_proposal() {
     );
     assert_ne!(on_node(&house, 2).await.0, proposal);
 
-    let edit = Edit::Bind { deployment: house.id("system").await, node, role: role("runtime") };
+    let edit = Edit::Bind(edit::Bind {
+        deployment: house.id("system").await,
+        node,
+        role: role("runtime"),
+    });
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     let view = house.control.node_proposal(&house.bo, proposal).await.unwrap();
     let carried: Vec<(String, bool)> =
@@ -73,20 +77,27 @@ async fn node_proposal_changes_only_its_node() {
     let before = house.traces().await;
     let cases = [
         (
-            Edit::Bind { deployment: web, node: n2, role: role("wipe") },
+            Edit::Bind(edit::Bind { deployment: web, node: n2, role: role("wipe") }),
             "only for node n1.house.example.com",
         ),
         (
-            Edit::Bind { deployment: edge, node: n1, role: role("wipe") },
+            Edit::Bind(edit::Bind { deployment: edge, node: n1, role: role("wipe") }),
             "only for node n1.house.example.com",
         ),
-        (Edit::MoveNode { node: n1, deployment: edge }, "only for node n1.house.example.com"),
         (
-            Edit::SetRoleData { deployment: web, role: role("app"), data: json!({}) },
+            Edit::MoveNode(edit::MoveNode { node: n1, deployment: edge }),
+            "only for node n1.house.example.com",
+        ),
+        (
+            Edit::SetRoleData(edit::SetRoleData {
+                deployment: web,
+                role: role("app"),
+                data: json!({}),
+            }),
             "Propose this change on the deployment",
         ),
         (
-            Edit::AddRole { deployment: web, role: role("wipe") },
+            Edit::AddRole(edit::AddRole { deployment: web, role: role("wipe") }),
             "Propose this change on the deployment",
         ),
     ];
@@ -96,7 +107,7 @@ async fn node_proposal_changes_only_its_node() {
     }
     // app on n2 waits for the runtime on n1, which was bound first. So its removal affects n2.
     let key = engine::cluster::NoderoleKey::first(role("runtime"));
-    let edit = Edit::Unbind { node: n1, noderole: key, with_dependents: true };
+    let edit = Edit::Unbind(edit::Unbind { node: n1, noderole: key, with_dependents: true });
     let problem = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
     assert!(problem.detail.contains("n2.house.example.com would change too"), "{problem:?}");
     assert_eq!(house.traces().await, before);
@@ -137,7 +148,7 @@ async fn node_removal_discards_its_proposal() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     let (proposal, node) = on_node(&house, 1).await;
-    let edit = Edit::ExpungeNode { node, reason: "burnt".into() };
+    let edit = Edit::ExpungeNode(edit::ExpungeNode { node, reason: "burnt".into() });
     house.moved_by("web", vec![edit]).await;
     assert_eq!(house.control.proposal(&house.ada, proposal).await.unwrap_err().code, "closed");
 }
@@ -178,10 +189,14 @@ async fn conflicting_edits_name_both_authors() {
 async fn node_proposal_outlives_its_first_deployment() {
     let house = House::new().await;
     let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
-    house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    house.moved_by("web", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })]).await;
     let (proposal, _) = on_node(&house, 1).await;
-    house.moved_by("edge", vec![Edit::MoveNode { node: n1, deployment: edge }]).await;
-    house.moved_by("web", vec![Edit::RemoveDeployment { deployment: web }]).await;
+    house
+        .moved_by("edge", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: edge })])
+        .await;
+    house
+        .moved_by("web", vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: web })])
+        .await;
 
     let listed =
         house.control.proposals(&house.bo, &ProposalsWanted::default()).await.unwrap().proposals;
@@ -196,7 +211,7 @@ async fn node_proposal_outlives_its_first_deployment() {
         "edge"
     );
     // The review is listed and committed like others, also if the node was removed since.
-    let edit = Edit::ExpungeNode { node: n1, reason: "burnt".into() };
+    let edit = Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() });
     let version = house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
     let id =
         house.control.submit(&house.ada, proposal, version, "give n1 up".into()).await.unwrap();
@@ -219,11 +234,14 @@ async fn node_proposal_cannot_bind_a_service() {
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     let (web, n1) = (house.id("web").await, house.node(1).await);
     let barclamp = engine::ids::BarclampName::parse("names").unwrap();
-    let using = Edit::UseBarclamp { deployment: web, barclamp, version };
-    house.moved_by("web", vec![using, Edit::MoveNode { node: n1, deployment: web }]).await;
+    let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
+    house
+        .moved_by("web", vec![using, Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })])
+        .await;
 
     let (proposal, node) = on_node(&house, 1).await;
-    let bind = |name: &str| vec![Edit::Bind { deployment: web, node, role: role(name) }];
+    let bind =
+        |name: &str| vec![Edit::Bind(edit::Bind { deployment: web, node, role: role(name) })];
     let refused = house.control.edit(&house.ada, proposal, 0, bind("dns")).await.unwrap_err();
     assert_eq!(refused.status, 422);
     assert!(refused.detail.contains("dns is a service of the whole deployment web"), "{refused:?}");
@@ -241,11 +259,15 @@ async fn moved_node_proposal_has_equal_effect() {
     let house = House::new().await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
     let (proposal, node) = on_node(&house, 1).await;
-    let bind = Edit::Bind { deployment: house.id("system").await, node, role: role("runtime") };
+    let bind = Edit::Bind(edit::Bind {
+        deployment: house.id("system").await,
+        node,
+        role: role("runtime"),
+    });
     let version = house.control.edit(&house.ada, proposal, 0, vec![bind]).await.unwrap();
     let id =
         house.control.submit(&house.ada, proposal, version, "bootstrap n1".into()).await.unwrap();
-    house.moved_by("web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    house.moved_by("web", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })]).await;
     let became = house.control.review(&house.bo, id).await.unwrap().replaced_by.unwrap();
     assert_eq!(
         (became.after, became.moved),

@@ -5,7 +5,7 @@ use engine::blueprint::secret_uses::SecretUseChange;
 use engine::data::secret::{Descriptor, KnownSecret, SecretRef};
 use engine::gate::{Policy, Risk};
 use engine::lint::Check;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 use store::running;
 
@@ -13,7 +13,11 @@ use crate::house::{House, role};
 
 async fn uses(house: &House, version: i64) -> Edit {
     let data = json!({"db": {"password": {"$secret": "db/password", "version": version}}});
-    Edit::SetRoleData { deployment: house.id("web").await, role: role("app"), data }
+    Edit::SetRoleData(edit::SetRoleData {
+        deployment: house.id("web").await,
+        role: role("app"),
+        data,
+    })
 }
 
 #[tokio::test]

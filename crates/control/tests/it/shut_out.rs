@@ -15,7 +15,7 @@ use engine::gate::VerdictKind;
 use engine::ids::{
     BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RunId,
 };
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 use store::running;
 use uuid::Uuid;
@@ -42,11 +42,11 @@ impl Things {
     async fn of(house: &House) -> Self {
         let edge = house.id("edge").await;
         let then = house.bound("edge", 2, "app").await;
-        let data = Edit::SetRoleData {
+        let data = Edit::SetRoleData(edit::SetRoleData {
             deployment: edge,
             role: role("app"),
             data: json!({"app": {"port": 1}}),
-        };
+        });
         let changed = house.submit(&house.ada, "edge", vec![data]).await;
         house.approve(&house.bo, changed).await;
         house.commit(&house.ada, changed).await.unwrap();

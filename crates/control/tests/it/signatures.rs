@@ -5,7 +5,7 @@ use api::people::{PasskeyRequest, Signature};
 use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use engine::ids::{PasskeyId, ReviewId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use passkeys::RelyingParty;
 use passkeys::authenticator::Authenticator;
 
@@ -97,7 +97,9 @@ async fn revoked_passkey_no_longer_counts() {
 #[tokio::test]
 async fn signature_policy_needs_a_signed_approval_itself() {
     let house = House::new().await;
-    let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: demanding() }]).await;
+    let id = house
+        .submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: demanding() })])
+        .await;
     house.approve(&house.bo, id).await;
     assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
     let key = Authenticator::new();

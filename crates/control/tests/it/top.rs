@@ -3,7 +3,7 @@
 use api::listing::DeploymentsWanted;
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
 use crate::house::{House, role};
@@ -26,12 +26,12 @@ async fn done(house: &House, edits: Vec<Edit>) {
 }
 
 fn deployment(n: u128, name: &str, parent: DeploymentId) -> Edit {
-    Edit::CreateDeployment {
+    Edit::CreateDeployment(edit::CreateDeployment {
         id: DeploymentId(Uuid::from_u128(n)),
         phantom: NodeId(Uuid::from_u128(n + 1)),
         name: DeploymentName::parse(name).unwrap(),
         parent,
-    }
+    })
 }
 
 #[tokio::test]
@@ -42,16 +42,22 @@ async fn system_proposal_changes_top_deployments_and_returns_nodes() {
     done(&house, vec![deployment(0xa0, "storage", system)]).await;
     assert!(house.board("storage").await.may_propose.is_ok());
 
-    let taken_off = Edit::Unbind {
+    let taken_off = Edit::Unbind(edit::Unbind {
         node: n1,
         noderole: NoderoleKey::first(role("lonely")),
         with_dependents: false,
-    };
-    done(&house, vec![taken_off, Edit::MoveNode { node: n1, deployment: system }]).await;
+    });
+    done(&house, vec![taken_off, Edit::MoveNode(edit::MoveNode { node: n1, deployment: system })])
+        .await;
     assert_eq!(in_deployment(&house, n1).await, "system");
 
-    done(&house, vec![Edit::RemoveDeployment { deployment: DeploymentId(Uuid::from_u128(0xa0)) }])
-        .await;
+    done(
+        &house,
+        vec![Edit::RemoveDeployment(edit::RemoveDeployment {
+            deployment: DeploymentId(Uuid::from_u128(0xa0)),
+        })],
+    )
+    .await;
     let left =
         house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
     let left: Vec<String> =
@@ -59,7 +65,7 @@ async fn system_proposal_changes_top_deployments_and_returns_nodes() {
     assert!(!left.contains(&"storage".to_owned()), "{left:?}");
 
     let proposal = house.control.propose(&house.ada, system).await.unwrap();
-    let itself = Edit::RemoveDeployment { deployment: system };
+    let itself = Edit::RemoveDeployment(edit::RemoveDeployment { deployment: system });
     assert_eq!(
         house.control.edit(&house.ada, proposal, 0, vec![itself]).await.unwrap_err().status,
         422

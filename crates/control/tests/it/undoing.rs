@@ -1,7 +1,7 @@
 //! Random undo and redo, compared with a model. Active edits are a stack, and undone edits are a
 //! second stack until the next edit.
 
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
 use crate::house::{House, role};
@@ -59,11 +59,11 @@ async fn undo_and_redo_match_the_model() {
         let by = [&house.ada, &house.bo][step % 2];
         match chance.below(5) {
             0 | 1 => {
-                let edit = Edit::SetRoleData {
+                let edit = Edit::SetRoleData(edit::SetRoleData {
                     deployment: web,
                     role: role("app"),
                     data: json!({"step": step}),
-                };
+                });
                 version = house.control.edit(by, proposal, version, vec![edit]).await.unwrap();
                 done.push(next);
                 undone.clear();

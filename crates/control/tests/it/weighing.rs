@@ -11,7 +11,7 @@ use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 use engine::ids::ReviewId;
 use engine::lint::{Check, Level};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::json;
 
 use crate::house::{House, role};
@@ -22,11 +22,11 @@ async fn review(house: &House, by: &Actor, id: ReviewId) -> ReviewView {
 }
 
 async fn reruns(house: &House, value: i64) -> Edit {
-    Edit::SetRoleData {
+    Edit::SetRoleData(edit::SetRoleData {
         deployment: house.id("web").await,
         role: role("app"),
         data: json!({"a": value}),
-    }
+    })
 }
 
 async fn all_active(house: &House) {
@@ -41,7 +41,11 @@ async fn kept_steps_exclude_unapplied_ones() {
     let house = House::new().await;
     house.bound("web", 1, "still").await;
     let (node, noderole) = (house.node(1).await, NoderoleKey::first(role("still")));
-    let edit = Edit::SetNoderoleData { node, noderole, data: serde_json::json!({"a": 1}) };
+    let edit = Edit::SetNoderoleData(edit::SetNoderoleData {
+        node,
+        noderole,
+        data: serde_json::json!({"a": 1}),
+    });
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     assert_eq!(
         review(&house, &house.bo, id).await.impact.retained.count,
@@ -101,11 +105,11 @@ async fn only_active_steps_count_as_interrupted() {
     house.bound("web", 1, "app").await;
     house.bound("web", 2, "app").await;
     let edit = reruns(&house, 1).await;
-    let rerun = Edit::Rerun {
+    let rerun = Edit::Rerun(edit::Rerun {
         node: house.node(1).await,
         noderole: NoderoleKey::first(role("base")),
         reason: "a new kernel".into(),
-    };
+    });
     let id = house.submit(&house.ada, "web", vec![edit, rerun]).await;
     let found = review(&house, &house.bo, id).await.impact;
     assert_eq!((found.restarts.count, found.interrupted, found.nodes), (3, Some(0), 2));
@@ -164,11 +168,11 @@ async fn removal_shows_count_of_active_steps() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
     all_active(&house).await;
-    let edit = Edit::Unbind {
+    let edit = Edit::Unbind(edit::Unbind {
         node: house.node(1).await,
         noderole: NoderoleKey::first(role("app")),
         with_dependents: false,
-    };
+    });
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let found = review(&house, &house.bo, id).await.impact;
     assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));

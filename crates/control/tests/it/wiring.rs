@@ -12,7 +12,7 @@ use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, SignedRule};
 use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, ReviewId};
 use engine::lint::Check;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
 use crate::house::{House, fqdn, role};
@@ -23,7 +23,11 @@ impl House {
         self.bound("web", 1, "app").await;
         self.bound("web", 2, "app").await;
         let noderole = NoderoleKey::first(role("runtime"));
-        let unbind = Edit::Unbind { node: self.node(1).await, noderole, with_dependents: false };
+        let unbind = Edit::Unbind(edit::Unbind {
+            node: self.node(1).await,
+            noderole,
+            with_dependents: false,
+        });
         self.submit(&self.ada, "web", vec![self.bind("web", 2, "runtime").await, unbind]).await
     }
 }
@@ -73,10 +77,17 @@ async fn parent_on_unchanged_node_keeps_its_name() {
     let draft = house.board("web").await.proposal.unwrap();
     house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
     let noderole = NoderoleKey::first(role("app"));
-    let mut gone =
-        vec![Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false }];
+    let mut gone = vec![Edit::Unbind(edit::Unbind {
+        node: house.node(1).await,
+        noderole,
+        with_dependents: false,
+    })];
     let noderole = NoderoleKey::first(role("runtime"));
-    gone.push(Edit::Unbind { node: house.node(1).await, noderole, with_dependents: false });
+    gone.push(Edit::Unbind(edit::Unbind {
+        node: house.node(1).await,
+        noderole,
+        with_dependents: false,
+    }));
     let gone = house.submit(&house.ada, "web", gone).await;
     house.approve(&house.bo, gone).await;
     house.commit(&house.ada, gone).await.unwrap();
@@ -135,7 +146,9 @@ async fn policy_change_shows_both_sides_and_warns() {
         ..Policy::default()
     };
     let house = House::under(policy(2)).await;
-    let id = house.submit(&house.ada, "web", vec![Edit::SetPolicy { policy: policy(1) }]).await;
+    let id = house
+        .submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: policy(1) })])
+        .await;
     let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
     assert_eq!(
         undo,
@@ -152,7 +165,9 @@ async fn policy_change_shows_both_sides_and_warns() {
         review.checks
     );
     let signed = SignedRule { deployment: Some(house.id("edge").await), risk: None };
-    let signed = Edit::SetPolicy { policy: Policy { signed: [signed].into(), ..policy(1) } };
+    let signed = Edit::SetPolicy(edit::SetPolicy {
+        policy: Policy { signed: [signed].into(), ..policy(1) },
+    });
     let open = house.board("web").await.proposal.unwrap().id;
     let lines = house.control.foresee(&house.ada, open, vec![signed]).await.unwrap().lines;
     assert!(
@@ -175,8 +190,10 @@ async fn policy_change_since_last_view_is_shown() {
         .create_person(None, &NewPerson::human("dee", [Permission::Reviewer]))
         .await
         .unwrap();
-    let policy = |approvals| Edit::SetPolicy {
-        policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+    let policy = |approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+        })
     };
     let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
     house.control.look(&house.bo, first).await.unwrap();
@@ -190,13 +207,13 @@ async fn policy_change_since_last_view_is_shown() {
 async fn edit_names_deployment_unless_it_is_current() {
     let house = House::new().await;
     let (id, phantom) = (DeploymentId(Uuid::from_u128(77)), NodeId(Uuid::from_u128(78)));
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id,
         phantom,
         name: DeploymentName::parse("web-canary").unwrap(),
         parent: house.id("web").await,
-    };
-    let below = Edit::AddRole { deployment: id, role: role("app") };
+    });
+    let below = Edit::AddRole(edit::AddRole { deployment: id, role: role("app") });
     let here = house.bind("web", 1, "app").await;
     house.propose(&house.ada, "web", vec![create, below, here]).await;
     let edits = house.board("web").await.proposal.unwrap().edits;
@@ -218,29 +235,34 @@ async fn severe_lines_always_come_first() {
     house.bound("web", 1, "app").await;
     let web = house.id("web").await;
     let mut edits: Vec<Edit> = (100..150_u128)
-        .map(|n| Edit::CreateDeployment {
-            id: DeploymentId(Uuid::from_u128(n)),
-            phantom: NodeId(Uuid::from_u128(1000 + n)),
-            name: DeploymentName::parse(&format!("web-{n}")).unwrap(),
-            parent: web,
+        .map(|n| {
+            Edit::CreateDeployment(edit::CreateDeployment {
+                id: DeploymentId(Uuid::from_u128(n)),
+                phantom: NodeId(Uuid::from_u128(1000 + n)),
+                name: DeploymentName::parse(&format!("web-{n}")).unwrap(),
+                parent: web,
+            })
         })
         .collect();
     edits.extend([
-        Edit::Unbind {
+        Edit::Unbind(edit::Unbind {
             node: house.node(1).await,
             noderole: NoderoleKey::first(role("app")),
             with_dependents: false,
-        },
-        Edit::RemoveRole { deployment: web, role: role("still") },
-        Edit::MoveNode { node: house.node(2).await, deployment: web },
-        Edit::SetPolicy {
+        }),
+        Edit::RemoveRole(edit::RemoveRole { deployment: web, role: role("still") }),
+        Edit::MoveNode(edit::MoveNode { node: house.node(2).await, deployment: web }),
+        Edit::SetPolicy(edit::SetPolicy {
             policy: Policy {
                 approvals: 1,
                 by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into(),
                 ..Policy::default()
             },
-        },
-        Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active: false },
+        }),
+        Edit::ActivateJig(edit::ActivateJig {
+            jig: JigName::parse("script").unwrap(),
+            active: false,
+        }),
     ]);
     let (proposal, version) = house.propose(&house.ada, "web", edits).await;
     let id = house.control.submit(&house.ada, proposal, version, "a lot".into()).await.unwrap();

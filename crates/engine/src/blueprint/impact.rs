@@ -37,7 +37,6 @@ use crate::ids::{
     StepId,
 };
 use crate::plan::Effects;
-use crate::plan::base::is_within;
 
 /// The maximum number of items in a list. Further items are only counted.
 pub const MAX_LIST_ITEMS: usize = 200;
@@ -539,7 +538,7 @@ fn risks_with_secrets(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeS
         .iter()
         .filter_map(|node| node.moved)
         .filter_map(|(from, to)| from.zip(to));
-    if asked.chain(seen).any(|(from, to)| !is_within(planned.new, to, from)) {
+    if asked.chain(seen).any(|(from, to)| !planned.new.is_within(to, from)) {
         risks.insert(Risk::Move);
     }
     let changes_connection =

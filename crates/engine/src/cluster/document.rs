@@ -254,6 +254,23 @@ pub enum BlueprintError {
 }
 
 impl Blueprint {
+    /// Whether a deployment is the other one or a descendant of it.
+    pub fn is_within(&self, deployment: DeploymentId, above: DeploymentId) -> bool {
+        let mut next = Some(deployment);
+        let mut left = self.deployments.len();
+        while let Some(id) = next {
+            if id == above {
+                return true;
+            }
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            next = self.deployments.get(&id).and_then(|d| d.doc.parent);
+        }
+        false
+    }
+
     /// The pins of a deployment and its ancestors, nearest first.
     pub fn pins(
         &self,

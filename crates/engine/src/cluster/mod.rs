@@ -3,7 +3,8 @@
 //!
 //! The documents ([`document`]) are the source of truth for intent; a blueprint stores them by
 //! hash. The skeleton ([`skeleton`]) is the part of them that planning needs. It has no data, is
-//! small enough for a browser, and is indexed for binding. The graph ([`graph`]) shows the same
+//! small enough for a browser, and is indexed for binding. [`change`] lists
+//! the documents that differ. The graph ([`graph`]) shows the same
 //! noderoles folded into vertices, and a trail ([`trail`]) is a selected part of it.
 //!
 //! Invariants of documents and skeleton:
@@ -14,6 +15,7 @@
 //! * Every edge of a noderole leads to an existing one. Ranks rise along edges, so there is no
 //!   cycle.
 
+pub mod change;
 pub mod connection;
 pub mod document;
 pub mod graph;

@@ -12,14 +12,13 @@ use crate::cluster::Blueprint;
 use crate::counting::many;
 use crate::gate::{Demand, PolicySetting, Risk};
 use crate::ids::{DeploymentId, NoderoleId};
-use crate::plan::base::is_within;
 
 pub(super) fn node_outside_deployment(context: &Look<'_>, findings: &mut Found) {
     let new = context.planned().new;
     for node in context.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id))
     {
         for (key, noderole) in &node.doc.noderoles {
-            if !is_within(new, node.doc.deployment, noderole.deployment) {
+            if !new.is_within(node.doc.deployment, noderole.deployment) {
                 let (of, place) = (
                     context.deployment(noderole.deployment),
                     context.deployment(node.doc.deployment),
@@ -205,8 +204,8 @@ pub(super) fn moved_from_dependents(context: &Look<'_>, findings: &mut Found) {
         for (key, noderole) in &stored.doc.noderoles {
             let served = noderole.parents.iter().filter_map(|edge| moving.get(&edge.parent));
             // Noderoles that move with the node, or that are in the new deployment, stay near it.
-            for (node, to) in served
-                .filter(|(node, to)| node != id && !is_within(new, stored.doc.deployment, *to))
+            for (node, to) in
+                served.filter(|(node, to)| node != id && !new.is_within(stored.doc.deployment, *to))
             {
                 users.entry((*node, *to)).or_default().insert(context.place(*id, key));
             }

@@ -21,10 +21,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::edit::Edit;
+use super::edit::{self, Edit, EditKind, Written};
 use super::effects::{Bound, Effects, Why};
-use crate::blueprint::DocumentChange;
-use crate::cluster::{Blueprint, Skeleton};
+use crate::cluster::change::DocumentChange;
+use crate::cluster::{Blueprint, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 
 /// The part of the cluster that a proposal may change.
@@ -129,7 +129,7 @@ fn add_node_writes(
     let (from, to) = (before.map(|n| n.deployment), after.map(|n| n.deployment));
     if from != to {
         written.extend(to);
-        let down = from.zip(to).is_some_and(|(from, to)| is_within(new, to, from));
+        let down = from.zip(to).is_some_and(|(from, to)| new.is_within(to, from));
         if !down {
             written.extend(from);
         }
@@ -148,27 +148,6 @@ fn add_node_writes(
             written.extend([was, is].into_iter().flatten().map(|n| n.deployment));
         }
     }
-}
-
-/// Whether a deployment is the other one or a descendant of it.
-pub(crate) fn is_within(
-    blueprint: &Blueprint,
-    deployment: DeploymentId,
-    above: DeploymentId,
-) -> bool {
-    let mut next = Some(deployment);
-    let mut left = blueprint.deployments.len();
-    while let Some(id) = next {
-        if id == above {
-            return true;
-        }
-        if left == 0 {
-            return false;
-        }
-        left -= 1;
-        next = blueprint.deployments.get(&id).and_then(|d| d.doc.parent);
-    }
-    false
 }
 
 /// An effect that a node-scoped plan must not have.
@@ -212,30 +191,11 @@ pub fn beyond(
 /// Whether a single edit may be part of a proposal on a node. It must concern that node and
 /// noderoles of the node's deployment or its ancestors.
 fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
-    match edit {
-        Edit::Bind { deployment, node, .. } => {
-            *node == only && around(skeleton, only).contains(deployment)
-        }
-        Edit::Unbind { node, .. }
-        | Edit::SetNoderoleData { node, .. }
-        | Edit::Rerun { node, .. }
-        | Edit::SetConnection { node, .. }
-        | Edit::SetHints { node, .. }
-        | Edit::ExpungeNode { node, .. } => *node == only,
-        Edit::CreateDeployment { .. }
-        | Edit::RemoveDeployment { .. }
-        | Edit::UseBarclamp { .. }
-        | Edit::InheritBarclamp { .. }
-        | Edit::AddRole { .. }
-        | Edit::RemoveRole { .. }
-        | Edit::SetRoleData { .. }
-        | Edit::MoveNode { .. }
-        | Edit::RerunSlice { .. }
-        | Edit::BindNodes { .. }
-        | Edit::UnbindNodes { .. }
-        | Edit::ActivateJig { .. }
-        | Edit::SetPolicy { .. } => false,
-    }
+    let deployment = match edit.written() {
+        Written::Deployment(deployment) => Some(deployment),
+        _ => None,
+    };
+    edit.node() == Some(only) && deployment.is_none_or(|id| around(skeleton, only).contains(&id))
 }
 
 /// Checks edit by edit whether a proposal's scope covers it. A deployment scope covers edits that
@@ -260,7 +220,7 @@ impl<'a> ScopeChecker<'a> {
 
     /// Records an edit that precedes those still to be checked.
     pub fn take_in(&mut self, edit: &Edit) {
-        if let Edit::CreateDeployment { id, parent, .. } = edit {
+        if let Edit::CreateDeployment(edit::CreateDeployment { id, parent, .. }) = edit {
             self.made.insert(*id, *parent);
         }
     }
@@ -275,37 +235,15 @@ impl<'a> ScopeChecker<'a> {
             Scope::Deployment(deployment) => deployment,
             Scope::Node(node) => return on_node(self.skeleton, node, edit),
         };
-        let mut written = match edit {
-            Edit::CreateDeployment { parent, .. } => Some(*parent),
-            // These concern all deployments. A policy change voids every review, and switching a
-            // jig writes the root, which is in every base.
-            Edit::SetPolicy { .. } | Edit::ActivateJig { .. } => Some(deployment),
-            Edit::ExpungeNode { node, .. }
-            | Edit::SetConnection { node, .. }
-            | Edit::SetHints { node, .. } => self.skeleton.nodes.get(node).map(|n| n.deployment),
-            Edit::RemoveDeployment { deployment }
-            | Edit::UseBarclamp { deployment, .. }
-            | Edit::InheritBarclamp { deployment, .. }
-            | Edit::AddRole { deployment, .. }
-            | Edit::RemoveRole { deployment, .. }
-            | Edit::RerunSlice { deployment, .. }
-            | Edit::SetRoleData { deployment, .. }
-            | Edit::Bind { deployment, .. }
-            | Edit::BindNodes { deployment, .. }
-            | Edit::MoveNode { deployment, .. } => Some(*deployment),
-            // Checked as single edits.
-            Edit::UnbindNodes { .. } => Some(deployment),
-            Edit::SetNoderoleData { node, noderole, .. }
-            | Edit::Unbind { node, noderole, .. }
-            | Edit::Rerun { node, noderole, .. } => {
-                let bound = self
-                    .skeleton
-                    .nodes
-                    .get(node)
-                    .and_then(|n| n.noderoles.get(noderole))
-                    .map(|n| n.deployment);
-                // A noderole that an earlier edit binds is in scope, because that edit was checked.
-                bound.or(Some(deployment))
+        let bound =
+            |node: NodeId, key: &NoderoleKey| self.skeleton.nodes.get(&node)?.noderoles.get(key);
+        let mut written = match edit.written() {
+            Written::Any => return true,
+            Written::Deployment(written) => Some(written),
+            Written::Node(node) => self.skeleton.nodes.get(&node).map(|n| n.deployment),
+            // A noderole that an earlier edit binds is in scope, because that edit was checked.
+            Written::Noderole(node, key) => {
+                Some(bound(node, key).map_or(deployment, |noderole| noderole.deployment))
             }
         };
         // Bounded, because edits that create a cycle of deployments are only refused later.

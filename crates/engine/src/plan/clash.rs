@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::edit::{Edit, NumberedEdit};
+use super::edit::{EditKind, NumberedEdit};
 use crate::cluster::NoderoleKey;
 use crate::data::{Change, ChangeKind, diff};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, PersonId, RoleName};
@@ -165,16 +165,20 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
     if edits.windows(2).all(|two| two[0].by == two[1].by) {
         return Vec::new();
     }
-    let mut finder = ConflictFinder {
+    let Some(first) = edits.first() else { return Vec::new() };
+    let mut conflicts = Conflicts {
+        edit: first.edit.seq,
+        by: first.by,
         words: LastEdits::default(),
         data: BTreeMap::new(),
         found: BTreeSet::new(),
         before,
     };
     for signed in edits {
-        signed.edit.edit.each().iter().for_each(|edit| finder.hear(signed, edit));
+        (conflicts.edit, conflicts.by) = (signed.edit.seq, signed.by);
+        signed.edit.edit.record(&mut conflicts);
     }
-    let mut found: Vec<Clash> = finder.found.into_iter().collect();
+    let mut found: Vec<Clash> = conflicts.found.into_iter().collect();
     found.sort_by(|a, b| (a.later, a.earlier, &a.over).cmp(&(b.later, b.earlier, &b.over)));
     found
 }
@@ -190,7 +194,7 @@ struct Word {
 
 /// The owner of data: a deployment's role or a noderole.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
+pub(super) enum Owner {
     Role(DeploymentId, RoleName),
     Noderole(NodeId, NoderoleKey),
 }
@@ -207,7 +211,7 @@ enum Subject {
 
 /// A set of settings that become void together.
 #[derive(Debug)]
-enum SettingScope<'a> {
+pub(super) enum SettingScope<'a> {
     /// All settings of a deployment.
     Deployment(DeploymentId),
     /// The values of a deployment's role.
@@ -339,147 +343,72 @@ impl Owner {
     }
 }
 
-struct ConflictFinder<'a, B> {
+/// The settings that the edits changed so far, and the edit that is recorded now.
+pub(super) struct Conflicts<'a> {
+    /// Number of the current edit.
+    edit: u32,
+    /// Its author.
+    by: PersonId,
     words: LastEdits,
     data: BTreeMap<Owner, Value>,
     found: BTreeSet<Clash>,
-    before: &'a B,
+    before: &'a dyn Before,
 }
 
 /// The value of a setting for a thing that the edit removes.
-const REMOVED: &str = "gone";
+pub(super) const REMOVED: &str = "gone";
 /// The value of a setting for a thing that the edit adds.
-const PRESENT: &str = "there";
+pub(super) const PRESENT: &str = "there";
 
-impl<B: Before> ConflictFinder<'_, B> {
-    /// Processes a single edit, which may be one of many that a list edit contains.
-    fn hear(&mut self, signed: &Signed<'_>, edit: &Edit) {
-        match edit {
-            Edit::CreateDeployment { id, .. } => {
-                self.say(signed, Over::Deployment { deployment: *id }, PRESENT)
-            }
-            Edit::RemoveDeployment { deployment } => {
-                self.record_removal(
-                    signed,
-                    Over::Deployment { deployment: *deployment },
-                    &SettingScope::Deployment(*deployment),
-                );
-            }
-            Edit::UseBarclamp { deployment, barclamp, version } => {
-                let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
-                self.say(signed, over, &version.to_string());
-            }
-            Edit::InheritBarclamp { deployment, barclamp } => {
-                let over = Over::Barclamp { deployment: *deployment, barclamp: barclamp.clone() };
-                self.say(signed, over, REMOVED);
-            }
-            Edit::AddRole { deployment, role } => {
-                self.say(
-                    signed,
-                    Over::Role { deployment: *deployment, role: role.clone() },
-                    PRESENT,
-                );
-            }
-            Edit::RemoveRole { deployment, role } => {
-                let over = Over::Role { deployment: *deployment, role: role.clone() };
-                self.record_removal(signed, over, &SettingScope::Role(*deployment, role));
-                self.data.insert(Owner::Role(*deployment, role.clone()), nothing());
-            }
-            Edit::SetRoleData { deployment, role, data } => {
-                self.set(signed, Owner::Role(*deployment, role.clone()), data);
-            }
-            Edit::Bind { deployment, node, role } => {
-                let noderole = NoderoleKey::first(role.clone());
-                self.say(signed, Over::Noderole { node: *node, noderole }, PRESENT);
-                // Moving the node is a side effect, so it counts only against an edit that placed
-                // the node elsewhere.
-                let place = Over::Place { node: *node };
-                let moves = self
-                    .before
-                    .along(signed.edit.seq)
-                    .is_some_and(|along| along.moved.contains_key(node));
-                if moves && self.words.get(&place).is_some() {
-                    self.say(signed, place, &deployment.to_string());
-                }
-            }
-            Edit::Unbind { node, noderole, .. } => {
-                self.unbind(signed, *node, noderole);
-                let before = self.before;
-                for (node, noderole) in
-                    before.along(signed.edit.seq).into_iter().flat_map(|along| &along.gone)
-                {
-                    self.unbind(signed, *node, noderole);
-                }
-            }
-            Edit::SetNoderoleData { node, noderole, data } => {
-                self.set(signed, Owner::Noderole(*node, noderole.clone()), data);
-            }
-            Edit::MoveNode { node, deployment } => {
-                self.say(signed, Over::Place { node: *node }, &deployment.to_string());
-            }
-            Edit::SetConnection { node, connection } => {
-                for (field, value) in connection.fields() {
-                    self.say(signed, Over::Connection { node: *node, field }, &value);
-                }
-            }
-            Edit::SetHints { node, hints } => {
-                self.say(signed, Over::Hints { node: *node }, &hints.to_string())
-            }
-            Edit::ExpungeNode { node, .. } => {
-                self.record_removal(signed, Over::Node { node: *node }, &SettingScope::Node(*node));
-            }
-            Edit::Rerun { node, noderole, .. } => {
-                self.say(signed, Over::Rerun { node: *node, noderole: noderole.clone() }, PRESENT);
-            }
-            // It only adds re-runs, and another edit may name the same noderoles. List edits arrive
-            // here as single edits.
-            Edit::RerunSlice { .. } | Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {}
-            Edit::ActivateJig { jig, active } => {
-                self.say(signed, Over::Jig { jig: jig.clone() }, &active.to_string());
-            }
-            Edit::SetPolicy { policy } => {
-                self.say(signed, Over::Policy, &serde_json::to_string(policy).unwrap_or_default());
-            }
-        }
+impl<'a> Conflicts<'a> {
+    /// The side effects of the current edit.
+    pub fn along(&self) -> Option<&'a Along> {
+        self.before.along(self.edit)
     }
 
-    fn unbind(&mut self, signed: &Signed<'_>, node: NodeId, noderole: &NoderoleKey) {
+    /// Whether an earlier edit changed the setting.
+    pub fn has(&self, over: &Over) -> bool {
+        self.words.get(over).is_some()
+    }
+
+    /// Records that the current edit removes the data.
+    pub fn clear_data(&mut self, owner: Owner) {
+        self.data.insert(owner, nothing());
+    }
+
+    pub fn unbind(&mut self, node: NodeId, noderole: &NoderoleKey) {
         let over = Over::Noderole { node, noderole: noderole.clone() };
-        self.record_removal(signed, over, &SettingScope::Noderole(node, noderole));
-        self.data.insert(Owner::Noderole(node, noderole.clone()), nothing());
+        self.record_removal(over, &SettingScope::Noderole(node, noderole));
+        self.clear_data(Owner::Noderole(node, noderole.clone()));
     }
 
     /// Records the last edit of a setting, and a clash if another person set a different value.
-    fn say(&mut self, signed: &Signed<'_>, over: Over, value: &str) {
-        let word = Word { edit: signed.edit.seq, by: signed.by, value: value.to_owned() };
+    pub fn say(&mut self, over: Over, value: &str) {
+        let word = Word { edit: self.edit, by: self.by, value: value.to_owned() };
         if let Some(last) = self.words.insert(over.clone(), word)
-            && last.by != signed.by
+            && last.by != self.by
             && last.value != value
         {
-            self.found.insert(Clash { earlier: last.edit, later: signed.edit.seq, over });
+            self.found.insert(Clash { earlier: last.edit, later: self.edit, over });
         }
     }
 
     /// Records the removal of a thing, which voids all settings in `reach`.
-    fn record_removal(&mut self, signed: &Signed<'_>, over: Over, reach: &SettingScope<'_>) {
+    pub fn record_removal(&mut self, over: Over, reach: &SettingScope<'_>) {
         for known in self.words.within(reach) {
             // A setting that was removed before is not removed again.
             let Some(word) = self.words.remove(&known).filter(|word| word.value != REMOVED) else {
                 continue;
             };
-            if word.by != signed.by {
-                self.found.insert(Clash {
-                    earlier: word.edit,
-                    later: signed.edit.seq,
-                    over: known,
-                });
+            if word.by != self.by {
+                self.found.insert(Clash { earlier: word.edit, later: self.edit, over: known });
             }
         }
-        self.say(signed, over, REMOVED);
+        self.say(over, REMOVED);
     }
 
     /// Records an edit of every value that the new data changes.
-    fn set(&mut self, signed: &Signed<'_>, owner: Owner, data: &Value) {
+    pub fn set(&mut self, owner: Owner, data: &Value) {
         let was = match (self.data.get(&owner), &owner) {
             (Some(known), _) => Some(known.clone()),
             (None, Owner::Role(deployment, role)) => self.before.role_data(*deployment, role),
@@ -488,22 +417,18 @@ impl<B: Before> ConflictFinder<'_, B> {
         let was = was.unwrap_or_else(nothing);
         // Data with excessive nesting is refused where it is set.
         for change in diff(&was, data).unwrap_or_default() {
-            self.set_value(signed, &owner, &change, data);
+            self.set_value(&owner, &change, data);
         }
         self.data.insert(owner, data.clone());
     }
 
-    fn set_value(&mut self, signed: &Signed<'_>, owner: &Owner, change: &Change, data: &Value) {
+    fn set_value(&mut self, owner: &Owner, change: &Change, data: &Value) {
         // A list or scalar in place of an object overrides all edits of values inside it.
         let inside = format!("{}/", change.path);
         let now = data.pointer(&change.path).map_or_else(|| REMOVED.to_owned(), Value::to_string);
         for known in self.words.within(&SettingScope::Values(owner, &inside)) {
-            if let Some(word) = self.words.remove(&known).filter(|word| word.by != signed.by) {
-                self.found.insert(Clash {
-                    earlier: word.edit,
-                    later: signed.edit.seq,
-                    over: known,
-                });
+            if let Some(word) = self.words.remove(&known).filter(|word| word.by != self.by) {
+                self.found.insert(Clash { earlier: word.edit, later: self.edit, over: known });
             }
         }
         let over = owner.value(&change.path);
@@ -511,15 +436,11 @@ impl<B: Before> ConflictFinder<'_, B> {
         if change.kind != ChangeKind::Added
             && self.words.get(&over).is_none()
             && let Some(around) =
-                self.words.around(owner, &change.path).filter(|word| word.by != signed.by)
+                self.words.around(owner, &change.path).filter(|word| word.by != self.by)
         {
-            self.found.insert(Clash {
-                earlier: around.edit,
-                later: signed.edit.seq,
-                over: over.clone(),
-            });
+            self.found.insert(Clash { earlier: around.edit, later: self.edit, over: over.clone() });
         }
-        self.say(signed, over, &now);
+        self.say(over, &now);
     }
 }
 
@@ -530,6 +451,7 @@ fn nothing() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::edit::{self, Edit};
     use proptest::prelude::*;
     use serde_json::json;
     use uuid::Uuid;
@@ -576,19 +498,19 @@ mod tests {
     }
 
     fn data(value: Value) -> Edit {
-        Edit::SetRoleData { deployment: WEB, role: role(), data: value }
+        Edit::SetRoleData(edit::SetRoleData { deployment: WEB, role: role(), data: value })
     }
 
     fn own(value: Value) -> Edit {
-        Edit::SetNoderoleData { node: N1, noderole: key(), data: value }
+        Edit::SetNoderoleData(edit::SetNoderoleData { node: N1, noderole: key(), data: value })
     }
 
     fn bind() -> Edit {
-        Edit::Bind { deployment: WEB, node: N1, role: role() }
+        Edit::Bind(edit::Bind { deployment: WEB, node: N1, role: role() })
     }
 
     fn unbind() -> Edit {
-        Edit::Unbind { node: N1, noderole: key(), with_dependents: false }
+        Edit::Unbind(edit::Unbind { node: N1, noderole: key(), with_dependents: false })
     }
 
     fn found(before: &impl Before, edits: &[(PersonId, Edit)]) -> Vec<Clash> {
@@ -683,7 +605,8 @@ mod tests {
     #[test]
     fn removed_dependents_clash_like_named_noderoles() {
         let below = NoderoleKey::first(RoleName::parse("below").unwrap());
-        let away = Edit::Unbind { node: N1, noderole: below.clone(), with_dependents: true };
+        let away =
+            Edit::Unbind(edit::Unbind { node: N1, noderole: below.clone(), with_dependents: true });
         let takes = |edit| Takes(edit, Along { gone: [(N1, key())].into(), ..Along::default() });
         let app = Over::Noderole { node: N1, noderole: key() };
         let clash = [Clash { earlier: 1, later: 2, over: app }];
@@ -699,7 +622,8 @@ mod tests {
 
     #[test]
     fn bind_clashes_with_move_only_if_moving() {
-        let edits = [(ADA, Edit::MoveNode { node: N1, deployment: DB }), (BO, bind())];
+        let edits =
+            [(ADA, Edit::MoveNode(edit::MoveNode { node: N1, deployment: DB })), (BO, bind())];
         assert_eq!(
             found(&Nothing, &edits),
             [],
@@ -725,7 +649,7 @@ mod tests {
 
     #[test]
     fn removal_clashes_with_edits_inside() {
-        let gone = Edit::RemoveRole { deployment: WEB, role: role() };
+        let gone = Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: role() });
         let role_gone = found(&Nothing, &[(ADA, data(json!({"a": 1}))), (BO, gone)]);
         assert_eq!(role_gone, [Clash { earlier: 1, later: 2, over: value("/a") }]);
         let noderole = found(&Nothing, &[(ADA, own(json!({"a": 1}))), (BO, unbind())]);
@@ -733,31 +657,41 @@ mod tests {
             noderole.as_slice(),
             [Clash { earlier: 1, later: 2, over: Over::NoderoleValue { .. } }]
         ));
-        let expunge = Edit::ExpungeNode { node: N1, reason: "burnt".into() };
+        let expunge = Edit::ExpungeNode(edit::ExpungeNode { node: N1, reason: "burnt".into() });
         assert_eq!(
             found(&Nothing, &[(ADA, bind()), (ADA, own(json!({"a": 1}))), (BO, expunge)]).len(),
             2
         );
-        let remove = Edit::RemoveDeployment { deployment: WEB };
+        let remove = Edit::RemoveDeployment(edit::RemoveDeployment { deployment: WEB });
         assert_eq!(found(&Nothing, &[(ADA, data(json!({"a": 1}))), (BO, remove)]).len(), 1);
     }
 
     #[test]
     fn different_moves_versions_switches_and_policies_clash() {
-        let to =
-            |n: u128| Edit::MoveNode { node: N1, deployment: DeploymentId(Uuid::from_u128(n)) };
-        let jig = |active| Edit::ActivateJig { jig: JigName::parse("script").unwrap(), active };
-        let version = |text: &[u8]| Edit::UseBarclamp {
+        let to = |n: u128| {
+            Edit::MoveNode(edit::MoveNode {
+                node: N1,
+                deployment: DeploymentId(Uuid::from_u128(n)),
+            })
+        };
+        let jig = |active| {
+            Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse("script").unwrap(), active })
+        };
+        let version = |text: &[u8]| {
+            Edit::UseBarclamp(edit::UseBarclamp {
+                deployment: WEB,
+                barclamp: BarclampName::parse("house").unwrap(),
+                version: crate::Hash::of_bytes(text),
+            })
+        };
+        let inherit = Edit::InheritBarclamp(edit::InheritBarclamp {
             deployment: WEB,
             barclamp: BarclampName::parse("house").unwrap(),
-            version: crate::Hash::of_bytes(text),
-        };
-        let inherit = Edit::InheritBarclamp {
-            deployment: WEB,
-            barclamp: BarclampName::parse("house").unwrap(),
-        };
-        let policy = |approvals| Edit::SetPolicy {
-            policy: crate::gate::Policy { approvals, ..crate::gate::Policy::default() },
+        });
+        let policy = |approvals| {
+            Edit::SetPolicy(edit::SetPolicy {
+                policy: crate::gate::Policy { approvals, ..crate::gate::Policy::default() },
+            })
         };
         for (one, other) in [
             (to(1), to(2)),
@@ -871,9 +805,9 @@ mod tests {
             Just(unbind()),
             ("[ab]", 0..3).prop_map(|(key, n)| data(json!({ key: n }))),
             ("[ab]", 0..3).prop_map(|(key, n)| own(json!({ key: n }))),
-            Just(Edit::RemoveRole { deployment: WEB, role: role() }),
-            Just(Edit::AddRole { deployment: WEB, role: role() }),
-            Just(Edit::ExpungeNode { node: N1, reason: "burnt".into() }),
+            Just(Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: role() })),
+            Just(Edit::AddRole(edit::AddRole { deployment: WEB, role: role() })),
+            Just(Edit::ExpungeNode(edit::ExpungeNode { node: N1, reason: "burnt".into() })),
         ]
     }
 

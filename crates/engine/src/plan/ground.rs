@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Edit, Effects, NumberedEdit, resolve};
+use super::{Edit, Effects, NumberedEdit, edit, resolve};
 use crate::canonical::Hash;
 use crate::catalog::{Barclamp, Catalog, CatalogError, Role};
 use crate::cluster::Skeleton;
@@ -39,7 +39,7 @@ pub fn versions(skeleton: &Skeleton, edits: &[NumberedEdit]) -> BTreeSet<Hash> {
 
 fn used(edit: &Edit) -> Option<Hash> {
     match edit {
-        Edit::UseBarclamp { version, .. } => Some(*version),
+        Edit::UseBarclamp(edit::UseBarclamp { version, .. }) => Some(*version),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::effects::{Effects, JigSwitch, RoleContentChange};
-use crate::blueprint::{DocumentChange, compare};
 use crate::canonical::Object;
+use crate::cluster::change::{DocumentChange, compare};
 use crate::cluster::{
     Blueprint, BlueprintError, Connection, ConnectionError, DeploymentDoc, DeploymentRoleDoc,
     NodeDoc, NoderoleDoc,

@@ -31,7 +31,7 @@ use serde_json::Value;
 
 use super::bind::Rules;
 use super::draft::Draft;
-use super::edit::{Edit, MAX_LISTED, NumberedEdit};
+use super::edit::{self, Edit, EditKind, MAX_LISTED, NumberedEdit};
 use super::effects::Refusal;
 use super::materialise::{MaterialiseError, NodeRecordLookup, materialise};
 use super::resolve::resolve;
@@ -119,29 +119,11 @@ impl State {
 }
 
 impl State {
-    /// The goals that an edit serves.
-    fn goals_of(&self, edit: &Edit) -> Vec<Wanted> {
-        match edit {
-            Edit::UseBarclamp { barclamp, .. } | Edit::InheritBarclamp { barclamp, .. } => {
-                let barclamp = barclamp.clone();
-                vec![match self.versions.contains_key(&barclamp) {
-                    true => Wanted::Version(barclamp),
-                    false => Wanted::WithoutBarclamp(barclamp),
-                }]
-            }
-            Edit::MoveNode { node, .. } => vec![Wanted::Node(*node)],
-            Edit::AddRole { role, .. } => vec![Wanted::Role(role.clone())],
-            Edit::RemoveRole { role, .. } => vec![Wanted::WithoutRole(role.clone())],
-            Edit::Bind { node, role, .. } => {
-                vec![Wanted::Noderole(*node, NoderoleKey::first(role.clone()))]
-            }
-            Edit::Unbind { node, noderole, .. } => {
-                vec![Wanted::WithoutNoderole(*node, noderole.clone())]
-            }
-            Edit::BindNodes { .. } | Edit::UnbindNodes { .. } => {
-                edit.each().iter().flat_map(|single| self.goals_of(single)).collect()
-            }
-            _ => Vec::new(),
+    /// The goal that an edit of a barclamp's version serves.
+    pub(super) fn version_goal(&self, barclamp: &BarclampName) -> Wanted {
+        match self.versions.contains_key(barclamp) {
+            true => Wanted::Version(barclamp.clone()),
+            false => Wanted::WithoutBarclamp(barclamp.clone()),
         }
     }
 
@@ -291,7 +273,7 @@ fn without(
         match reasons.get(&seq) {
             None => kept.push(edit),
             Some(reason) => refused
-                .extend(was.goals_of(&edit).into_iter().map(|wanted| (wanted, (*reason).clone()))),
+                .extend(edit.goals(was).into_iter().map(|wanted| (wanted, (*reason).clone()))),
         }
     }
     kept
@@ -317,20 +299,24 @@ fn data_edits(deployment: DeploymentId, was: &State, current: &State) -> Vec<Edi
         |known: Option<&(Hash, Value)>, data: &Value| known.is_some_and(|(_, known)| known != data);
     let roles =
         was.roles.iter().filter(|(role, (_, data))| differs(current.roles.get(*role), data)).map(
-            |(role, (_, data))| Edit::SetRoleData {
-                deployment,
-                role: role.clone(),
-                data: data.clone(),
+            |(role, (_, data))| {
+                Edit::SetRoleData(edit::SetRoleData {
+                    deployment,
+                    role: role.clone(),
+                    data: data.clone(),
+                })
             },
         );
     let noderoles = was
         .noderoles
         .iter()
         .filter(|(at, (_, data))| differs(current.noderoles.get(*at), data))
-        .map(|((node, noderole), (_, data))| Edit::SetNoderoleData {
-            node: *node,
-            noderole: noderole.clone(),
-            data: data.clone(),
+        .map(|((node, noderole), (_, data))| {
+            Edit::SetNoderoleData(edit::SetNoderoleData {
+                node: *node,
+                noderole: noderole.clone(),
+                data: data.clone(),
+            })
         });
     roles.chain(noderoles).collect()
 }
@@ -472,10 +458,8 @@ impl<'a> Restoring<'a> {
             }
         }
         beside.sort_by_key(|(key, node)| (Reverse(ranks.get(&key.role)), *key, *node));
-        let edit = |key: &NoderoleKey, node| Edit::Unbind {
-            node,
-            noderole: key.clone(),
-            with_dependents: false,
+        let edit = |key: &NoderoleKey, node| {
+            Edit::Unbind(edit::Unbind { node, noderole: key.clone(), with_dependents: false })
         };
         beside
             .into_iter()
@@ -494,8 +478,15 @@ impl<'a> Restoring<'a> {
         let edit = |barclamp: &BarclampName, version: Hash| match self.inherited_version(barclamp)
             == Some(version)
         {
-            true => Edit::InheritBarclamp { deployment, barclamp: barclamp.clone() },
-            false => Edit::UseBarclamp { deployment, barclamp: barclamp.clone(), version },
+            true => Edit::InheritBarclamp(edit::InheritBarclamp {
+                deployment,
+                barclamp: barclamp.clone(),
+            }),
+            false => Edit::UseBarclamp(edit::UseBarclamp {
+                deployment,
+                barclamp: barclamp.clone(),
+                version,
+            }),
         };
         other
             .map(|(barclamp, version)| {
@@ -516,9 +507,11 @@ impl<'a> Restoring<'a> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside =
             here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
-        let edit = |barclamp: &BarclampName| Edit::InheritBarclamp {
-            deployment: self.deployment,
-            barclamp: barclamp.clone(),
+        let edit = |barclamp: &BarclampName| {
+            Edit::InheritBarclamp(edit::InheritBarclamp {
+                deployment: self.deployment,
+                barclamp: barclamp.clone(),
+            })
         };
         let beside = beside.filter(|barclamp| self.inherited_version(barclamp).is_none());
         beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
@@ -528,23 +521,25 @@ impl<'a> Restoring<'a> {
         let deployment = self.deployment;
         let away =
             |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
-        let edit = |node| (Wanted::Node(node), Edit::MoveNode { node, deployment });
+        let edit = |node| (Wanted::Node(node), Edit::MoveNode(edit::MoveNode { node, deployment }));
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
 
     fn roles_to_add(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
-        let edit =
-            |role: &RoleName| Edit::AddRole { deployment: self.deployment, role: role.clone() };
+        let edit = |role: &RoleName| {
+            Edit::AddRole(edit::AddRole { deployment: self.deployment, role: role.clone() })
+        };
         gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
     }
 
     fn roles_to_remove(&self, _: Along) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
-        let edit =
-            |role: &RoleName| Edit::RemoveRole { deployment: self.deployment, role: role.clone() };
+        let edit = |role: &RoleName| {
+            Edit::RemoveRole(edit::RemoveRole { deployment: self.deployment, role: role.clone() })
+        };
         beside.map(|role| (Wanted::WithoutRole(role.clone()), edit(role))).collect()
     }
 
@@ -566,7 +561,7 @@ impl<'a> Restoring<'a> {
             gone.push((!shared, if up { rank } else { -rank }, key, asked, *node));
         }
         gone.sort();
-        let edit = |node, role| Edit::Bind { deployment: self.deployment, node, role };
+        let edit = |node, role| Edit::Bind(edit::Bind { deployment: self.deployment, node, role });
         gone.into_iter()
             .map(|(_, _, key, asked, node)| {
                 (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone()))
@@ -601,12 +596,12 @@ fn combine_edits(singles: &[Edit]) -> Vec<Edit> {
 fn goes_on(one: &Edit, next: &Edit) -> bool {
     match (one, next) {
         (
-            Edit::Bind { deployment, role, node },
-            Edit::Bind { deployment: d, role: r, node: behind },
+            Edit::Bind(edit::Bind { deployment, role, node }),
+            Edit::Bind(edit::Bind { deployment: d, role: r, node: behind }),
         ) => (deployment, role) == (d, r) && node < behind,
         (
-            Edit::Unbind { noderole, node, with_dependents: false },
-            Edit::Unbind { noderole: same, node: behind, with_dependents: false },
+            Edit::Unbind(edit::Unbind { noderole, node, with_dependents: false }),
+            Edit::Unbind(edit::Unbind { noderole: same, node: behind, with_dependents: false }),
         ) => noderole == same && node < behind,
         _ => false,
     }
@@ -615,17 +610,24 @@ fn goes_on(one: &Edit, next: &Edit) -> bool {
 /// A run as one list edit; `None` if it is a single edit.
 fn listed(run: &[Edit]) -> Option<Edit> {
     let nodes = run.iter().filter_map(|edit| match edit {
-        Edit::Bind { node, .. } | Edit::Unbind { node, .. } => Some(*node),
+        Edit::Bind(edit::Bind { node, .. }) | Edit::Unbind(edit::Unbind { node, .. }) => {
+            Some(*node)
+        }
         _ => None,
     });
     match run {
-        [Edit::Bind { deployment, role, .. }, _, ..] => Some(Edit::BindNodes {
-            deployment: *deployment,
-            role: role.clone(),
-            nodes: nodes.collect(),
-        }),
-        [Edit::Unbind { noderole, .. }, _, ..] => {
-            Some(Edit::UnbindNodes { noderole: noderole.clone(), nodes: nodes.collect() })
+        [Edit::Bind(edit::Bind { deployment, role, .. }), _, ..] => {
+            Some(Edit::BindNodes(edit::BindNodes {
+                deployment: *deployment,
+                role: role.clone(),
+                nodes: nodes.collect(),
+            }))
+        }
+        [Edit::Unbind(edit::Unbind { noderole, .. }), _, ..] => {
+            Some(Edit::UnbindNodes(edit::UnbindNodes {
+                noderole: noderole.clone(),
+                nodes: nodes.collect(),
+            }))
         }
         _ => None,
     }

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::Draft;
-use super::edit::{Edit, NumberedEdit};
+use super::edit::{self, Edit, NumberedEdit};
 use super::refusal::EditError;
 use crate::canonical::Hash;
 use crate::catalog::{Barclamp, Catalog, CatalogError, VisibleBarclamp, in_sight};
@@ -51,8 +51,8 @@ pub(super) struct PinEdit<'e> {
 
 impl<'e> PinEdit<'e> {
     pub fn by(edit: &'e NumberedEdit) -> Option<Self> {
-        let (Edit::UseBarclamp { deployment, barclamp, .. }
-        | Edit::InheritBarclamp { deployment, barclamp }) = &edit.edit
+        let (Edit::UseBarclamp(edit::UseBarclamp { deployment, barclamp, .. })
+        | Edit::InheritBarclamp(edit::InheritBarclamp { deployment, barclamp })) = &edit.edit
         else {
             return None;
         };
@@ -287,7 +287,7 @@ mod tests {
                 let stored: Barclamp = serde_json::from_value(stored).unwrap();
                 let object = Object::of(ObjectKind::Barclamp, &stored).unwrap();
                 catalog.add(&object).unwrap();
-                let edit = Edit::UseBarclamp { deployment: SYSTEM, barclamp: stored.name, version: object.hash };
+                let edit = Edit::UseBarclamp(edit::UseBarclamp { deployment: SYSTEM, barclamp: stored.name, version: object.hash });
                 NumberedEdit { seq, edit }
             })
             .collect();

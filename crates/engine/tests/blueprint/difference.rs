@@ -12,7 +12,7 @@ use engine::cluster::{
     NoderoleDoc,
 };
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -60,11 +60,11 @@ fn difference_lists_additions_and_changed_values() {
     let pin = world.import("2", newer);
     let (id, phantom) = (DeploymentId(Uuid::from_u128(9)), NodeId(Uuid::from_u128(99)));
     let edits = [
-        Edit::UseBarclamp {
+        Edit::UseBarclamp(edit::UseBarclamp {
             deployment: WEB,
             barclamp: BarclampName::parse("house").unwrap(),
             version: pin,
-        },
+        }),
         role_data(WEB, "app", json!({"threads": 4})),
         data(
             1,
@@ -72,14 +72,14 @@ fn difference_lists_additions_and_changed_values() {
             json!({"port": 9090, "key": {"$secret": "tls", "version": 2}, "list": [1, 2]}),
         ),
         rerun(3, "db"),
-        Edit::CreateDeployment {
+        Edit::CreateDeployment(edit::CreateDeployment {
             id,
             phantom,
             name: DeploymentName::parse("blue").unwrap(),
             parent: WEB,
-        },
+        }),
         bind(id, 5, "app"),
-        Edit::MoveNode { node: node(2), deployment: id },
+        Edit::MoveNode(edit::MoveNode { node: node(2), deployment: id }),
     ];
     let changed = world.change(&edits);
     insta::assert_snapshot!(text(&changed.old, &changed.new));
@@ -102,11 +102,11 @@ fn content_of_hash_is_listed_once() {
     ];
     let pin = world.import("2", roles);
     let barclamp = BarclampName::parse("house").unwrap();
-    let changed = world.change(&[Edit::UseBarclamp {
+    let changed = world.change(&[Edit::UseBarclamp(edit::UseBarclamp {
         deployment: WEB,
         barclamp: barclamp.clone(),
         version: pin,
-    }]);
+    })]);
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let pair = |role: &str| {
         let of = |blueprint: &Blueprint| blueprint.deployments[&WEB].doc.roles[&name(role)].role;

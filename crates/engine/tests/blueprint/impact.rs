@@ -12,7 +12,7 @@ use engine::gate::Risk;
 use engine::ids::{
     ActionName, BarclampName, DeploymentId, DeploymentName, JigName, NodeId, StepId,
 };
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use proptest::prelude::*;
 use serde_json::json;
 use uuid::Uuid;
@@ -204,7 +204,11 @@ fn roles_missing_in_version_are_lost() {
     let barclamp = BarclampName::parse("house").unwrap();
     let version = world.import("2", vec![with(&["10-a.sh"])]);
     let (web, house) = (DeploymentName::parse("web").unwrap(), barclamp.clone());
-    let using = Edit::UseBarclamp { deployment: WEB, barclamp: barclamp.clone(), version };
+    let using = Edit::UseBarclamp(edit::UseBarclamp {
+        deployment: WEB,
+        barclamp: barclamp.clone(),
+        version,
+    });
     let found = told(&world.change(std::slice::from_ref(&using)));
     let what = "script 20-b.sh of role app".to_owned();
     assert_eq!(
@@ -213,12 +217,16 @@ fn roles_missing_in_version_are_lost() {
         "the one from above had it"
     );
     world.commit(&[using]);
-    let back = told(
-        &world.change(&[Edit::InheritBarclamp { deployment: WEB, barclamp: barclamp.clone() }]),
-    );
+    let back = told(&world.change(&[Edit::InheritBarclamp(edit::InheritBarclamp {
+        deployment: WEB,
+        barclamp: barclamp.clone(),
+    })]));
     assert_eq!(back.lost.count, 0);
 
-    let drop = Edit::InheritBarclamp { deployment: SYSTEM, barclamp: barclamp.clone() };
+    let drop = Edit::InheritBarclamp(edit::InheritBarclamp {
+        deployment: SYSTEM,
+        barclamp: barclamp.clone(),
+    });
     let deployment = DeploymentName::parse("system").unwrap();
     assert_eq!(told(&world.change(&[drop])).lost.first, [Loss::Barclamp { barclamp, deployment }]);
 }
@@ -267,11 +275,11 @@ fn retained_results_are_reported_without_run() {
     assert_eq!(told_now(&changed, Some(&|_| None)).retained.count, 0);
     let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
     let version = world.import("2", all);
-    let using = Edit::UseBarclamp {
+    let using = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: SYSTEM,
         barclamp: BarclampName::parse("house").unwrap(),
         version,
-    };
+    });
     let found = told(&world.change(&[using]));
     let again: Vec<String> =
         found.restarts.first.iter().map(|restart| restart.touched.to_string()).collect();
@@ -298,15 +306,16 @@ fn destructive_steps_are_irreversible() {
 fn sideways_move_is_risk_unlike_move_down() {
     let mut world = chain();
     let blue = DeploymentId(Uuid::from_u128(9));
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id: blue,
         phantom: NodeId(Uuid::from_u128(99)),
         name: DeploymentName::parse("blue").unwrap(),
         parent: WEB,
-    };
+    });
     world.commit(&[create, bind(WEB, 1, "base")]);
-    let to =
-        |deployment| told(&world.change(&[Edit::MoveNode { node: node(1), deployment }])).risks;
+    let to = |deployment| {
+        told(&world.change(&[Edit::MoveNode(edit::MoveNode { node: node(1), deployment })])).risks
+    };
     assert_eq!(to(blue), [].into());
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
     assert_eq!(told(&world.to(beside)).risks, [Risk::Move].into());
@@ -320,9 +329,11 @@ fn changed_connection_is_a_risk() {
     world.blueprint = world.with_node(1, |doc| doc.connection = Some(old.clone()));
     let connection =
         ConnectionChange { root: Some("/srv/other".into()), ..ConnectionChange::default() };
-    let changed = world.change(&[Edit::SetConnection { node: node(1), connection }]);
+    let changed =
+        world.change(&[Edit::SetConnection(edit::SetConnection { node: node(1), connection })]);
     assert_eq!(told(&changed).risks, [Risk::Connection].into());
-    let hints = world.change(&[Edit::SetHints { node: node(1), hints: json!({"rack": 7}) }]);
+    let hints = world
+        .change(&[Edit::SetHints(edit::SetHints { node: node(1), hints: json!({"rack": 7}) })]);
     assert_eq!(told(&hints).risks, [].into());
     let first = world.change(&[bind(WEB, 2, "base")]);
     assert_eq!(told(&first).risks, [].into(), "a first document is no change of a connection");
@@ -361,12 +372,12 @@ fn phantom_is_not_counted_as_node() {
     let member = flagged(role("member", &[]), |f| f.cluster = true);
     let mut world = World::of(vec![member, role("app", &["member"])]);
     let made = DeploymentId(Uuid::from_u128(60));
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id: made,
         phantom: NodeId(Uuid::from_u128(61)),
         name: DeploymentName::parse("made").unwrap(),
         parent: WEB,
-    };
+    });
     let edits = [create, bind(made, 1, "member"), bind(made, 2, "app")];
     let found = told(&world.change(&edits));
     assert_eq!((found.starts.count, found.nodes), (3, 2), "the cluster's barrier is on none");
@@ -377,7 +388,8 @@ fn phantom_is_not_counted_as_node() {
 
     // A removed deployment is reported once, not also as a phantom node.
     world.commit(&edits[..1]);
-    let gone = told(&world.change(&[Edit::RemoveDeployment { deployment: made }]));
+    let gone =
+        told(&world.change(&[Edit::RemoveDeployment(edit::RemoveDeployment { deployment: made })]));
     assert!(matches!(gone.lost.first.as_slice(), [Loss::Deployment { .. }]), "{:?}", gone.lost);
     assert_eq!(gone.nodes, 0);
 }
@@ -385,7 +397,9 @@ fn phantom_is_not_counted_as_node() {
 #[test]
 fn switching_jig_off_is_risk() {
     let mut world = chain();
-    let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
+    let switch = |active| {
+        Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active })
+    };
     assert_eq!(told(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
     world.commit(&[switch(false)]);
     assert_eq!(told(&world.change(&[switch(true)])).risks, [].into());

@@ -14,7 +14,7 @@ use engine::ids::{
 use engine::lint::{
     Check, Finding, Level, MAX_FINDINGS_PER_CHECK, Reviewers, Subject, errors, lint,
 };
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -108,7 +108,11 @@ fn lane_of(limit: u32) -> Role {
 }
 
 fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
-    Edit::UseBarclamp { deployment, barclamp: BarclampName::parse("house").unwrap(), version }
+    Edit::UseBarclamp(edit::UseBarclamp {
+        deployment,
+        barclamp: BarclampName::parse("house").unwrap(),
+        version,
+    })
 }
 
 #[test]
@@ -188,7 +192,7 @@ fn noderole_outside_tree_is_error() {
     );
     passes(
         &world,
-        &world.change(&[Edit::MoveNode { node: node(2), deployment: EDGE }]),
+        &world.change(&[Edit::MoveNode(edit::MoveNode { node: node(2), deployment: EDGE })]),
         Check::OutOfTree,
     );
 }
@@ -243,7 +247,9 @@ fn unknown_or_inactive_jig_is_error() {
     assert!(off[0].remedy.contains("Switch jig noop on"), "{}", off[0]);
     assert_eq!(findings_with(&world, &plain, &[("noop", true), ("other", false)], None), []);
 
-    let switch = |active| Edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active };
+    let switch = |active| {
+        Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active })
+    };
     let mut without = world.clone();
     without.commit(&[switch(false)]);
     let together = without.change(&[switch(true), bind(WEB, 1, "app")]);
@@ -654,15 +660,17 @@ fn outdated_or_mismatched_version_is_warning() {
 #[test]
 fn emptied_deployment_or_moved_node_is_warning() {
     let blue = DeploymentId(Uuid::from_u128(9));
-    let create = Edit::CreateDeployment {
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
         id: blue,
         phantom: NodeId(Uuid::from_u128(99)),
         name: DeploymentName::parse("blue").unwrap(),
         parent: WEB,
-    };
+    });
     let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
     world.commit(&[create, bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(EDGE, 4, "base")]);
-    let down = |n: u128| world.change(&[Edit::MoveNode { node: node(n), deployment: blue }]);
+    let down = |n: u128| {
+        world.change(&[Edit::MoveNode(edit::MoveNode { node: node(n), deployment: blue })])
+    };
     trips(
         &world,
         &down(1),
@@ -670,7 +678,8 @@ fn emptied_deployment_or_moved_node_is_warning() {
         "n1.house.example.com: The node moves to blue, but noderoles that depend on it stay: app on n2",
     );
     passes(&world, &down(2), Check::MovedAway);
-    let together = [1, 2].map(|n| Edit::MoveNode { node: node(n), deployment: blue });
+    let together =
+        [1, 2].map(|n| Edit::MoveNode(edit::MoveNode { node: node(n), deployment: blue }));
     passes(&world, &world.change(&together), Check::MovedAway);
 
     let bare = world.with_node(4, |doc| {

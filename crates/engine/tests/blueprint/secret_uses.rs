@@ -7,7 +7,7 @@ use engine::cluster::{Connection, DeploymentDoc, Ssh};
 use engine::data::secret::SecretRef;
 use engine::gate::Risk;
 use engine::ids::DeploymentName;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
 use crate::world::{
@@ -83,7 +83,7 @@ fn noderole_data_overrides_deployment_secret() {
 #[test]
 fn secret_of_unbound_role_is_listed() {
     let changed = world().change(&[
-        Edit::AddRole { deployment: EDGE, role: name("db") },
+        Edit::AddRole(edit::AddRole { deployment: EDGE, role: name("db") }),
         role_data(EDGE, "db", json!({"key": secret("db/password", 1)})),
     ]);
     assert_eq!(

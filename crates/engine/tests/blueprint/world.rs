@@ -15,7 +15,7 @@ use engine::ids::{
     BarclampName, ConcurrencyGroupName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId,
     RoleName,
 };
-use engine::plan::{Edit, Effects, NumberedEdit, materialise, resolve};
+use engine::plan::{Edit, Effects, NumberedEdit, edit, materialise, resolve};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -192,17 +192,21 @@ impl World {
 }
 
 pub fn bind(deployment: DeploymentId, n: u128, role: &str) -> Edit {
-    Edit::Bind { deployment, node: node(n), role: name(role) }
+    Edit::Bind(edit::Bind { deployment, node: node(n), role: name(role) })
 }
 
 pub fn data(n: u128, role: &str, data: Value) -> Edit {
-    Edit::SetNoderoleData { node: node(n), noderole: key(role), data }
+    Edit::SetNoderoleData(edit::SetNoderoleData { node: node(n), noderole: key(role), data })
 }
 
 pub fn role_data(deployment: DeploymentId, role: &str, data: Value) -> Edit {
-    Edit::SetRoleData { deployment, role: name(role), data }
+    Edit::SetRoleData(edit::SetRoleData { deployment, role: name(role), data })
 }
 
 pub fn rerun(n: u128, role: &str) -> Edit {
-    Edit::Rerun { node: node(n), noderole: key(role), reason: "the disk was replaced".into() }
+    Edit::Rerun(edit::Rerun {
+        node: node(n),
+        noderole: key(role),
+        reason: "the disk was replaced".into(),
+    })
 }

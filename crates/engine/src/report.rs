@@ -13,14 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::edit::NumberedEdit;
-use super::effects::{Bound, Effects, Refusal, Why};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
 use crate::cluster::{NoderoleKey, Skeleton, phantom};
 use crate::counting::many;
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Check, Finding, Level};
+use crate::plan::NumberedEdit;
+use crate::plan::effects::{Bound, Effects, Refusal, Why};
 
 /// Maximum number of ids and of edits in one line.
 pub const MAX_NAMED: usize = 50;

@@ -1,0 +1,77 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{EditKind, EditNames, Written};
+use crate::catalog::JigClass;
+use crate::ids::JigName;
+use crate::plan::clash::{Conflicts, Over};
+use crate::plan::draft::Draft;
+use crate::plan::effects::{JigSwitch, Why};
+use crate::plan::refusal::EditError;
+use crate::plan::resolve::nearest;
+
+/// Switches a jig on or off in all deployments. While it is off, no step that needs it starts,
+/// and no role that needs it can be bound.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct ActivateJig {
+    /// The jig.
+    pub jig: JigName,
+    /// Whether to switch the jig on.
+    pub active: bool,
+}
+
+impl EditKind for ActivateJig {
+    // Jigs serve all deployments, so the root deployment stores which ones are off.
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let Self { jig, active } = self;
+        let active = *active;
+        let why = Why::Asked { edit: seq };
+        check_known_jig(draft, jig)?;
+        let Some(root) = draft.root() else { return Ok(()) };
+        if draft.deployment(root)?.inactive_jigs.contains(jig) != active {
+            return Err(EditError::JigIsSo { jig: jig.clone(), active });
+        }
+        let inactive = &mut draft.deployment_mut(root)?.inactive_jigs;
+        if active {
+            inactive.remove(jig);
+        } else {
+            inactive.insert(jig.clone());
+        }
+        draft.set.jigs.say(jig.clone(), JigSwitch { jig: jig.clone(), active, why });
+        Ok(())
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        conflicts.say(Over::Jig { jig: self.jig.clone() }, &self.active.to_string());
+    }
+
+    fn written(&self) -> Written<'_> {
+        // It concerns all deployments. It writes the root, which is in every base.
+        Written::Any
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        format!(
+            "switch jig {} {} for every deployment",
+            self.jig,
+            if self.active { "on" } else { "off" }
+        )
+    }
+}
+
+fn check_known_jig(draft: &Draft<'_>, jig: &JigName) -> Result<(), EditError> {
+    let mut declared = BTreeSet::new();
+    for (_, deployment) in draft.deployments() {
+        for pin in deployment.barclamps.values() {
+            declared.extend(draft.catalog.barclamp(*pin)?.jigs.keys().cloned());
+        }
+    }
+    if declared.contains(jig) || JigClass::built_in(jig.as_str()).is_some() {
+        return Ok(());
+    }
+    let nearest = nearest(jig.as_str(), declared.iter().map(JigName::as_str));
+    Err(EditError::UnknownJig { jig: jig.clone(), nearest })
+}

@@ -1,0 +1,50 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EditKind, EditNames, Written};
+use crate::ids::{DeploymentId, RoleName};
+use crate::plan::clash::{Conflicts, Over, PRESENT};
+use crate::plan::draft::Draft;
+use crate::plan::effects::Why;
+use crate::plan::refusal::EditError;
+use crate::plan::restore::{State, Wanted};
+
+/// Adds a role to a deployment, so that it can be bound there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct AddRole {
+    /// The deployment.
+    pub deployment: DeploymentId,
+    /// The role.
+    pub role: RoleName,
+}
+
+impl EditKind for AddRole {
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let Self { deployment, role } = self;
+        let deployment = *deployment;
+        if draft.deployment(deployment)?.roles.contains_key(role) {
+            let deployment = draft.deployment_name(deployment);
+            return Err(EditError::RoleExists { deployment, role: role.clone() });
+        }
+        let content = draft.visible_role(deployment, role)?;
+        draft.add_role(deployment, role, content, Why::Asked { edit: seq })
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        let over = Over::Role { deployment: self.deployment, role: self.role.clone() };
+        conflicts.say(over, PRESENT);
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written::Deployment(self.deployment)
+    }
+
+    fn goals(&self, _: &State) -> Vec<Wanted> {
+        vec![Wanted::Role(self.role.clone())]
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        format!("add role {}{}", self.role, names.place(self.deployment))
+    }
+}

@@ -1,0 +1,61 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EditKind, EditNames, Written};
+use crate::ids::{DeploymentId, NodeId};
+use crate::plan::clash::{Conflicts, Over};
+use crate::plan::draft::Draft;
+use crate::plan::effects::Why;
+use crate::plan::refusal::EditError;
+use crate::plan::restore::{State, Wanted};
+
+/// Moves a node to another deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct MoveNode {
+    /// The node.
+    pub node: NodeId,
+    /// The new deployment.
+    pub deployment: DeploymentId,
+}
+
+impl EditKind for MoveNode {
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let (node, to) = (self.node, self.deployment);
+        let deployment = draft.deployment(to)?.name.to_string();
+        let found = draft.node(node)?;
+        if found.phantom {
+            return Err(EditError::Phantom(found.fqdn.clone()));
+        }
+        if found.deployment == to {
+            return Err(EditError::AlreadyThere { node: found.fqdn.clone(), deployment });
+        }
+        let chain = draft.chain(to);
+        if let Some((noderole, carried)) =
+            found.noderoles.iter().find(|(_, n)| !chain.contains(&n.deployment))
+        {
+            return Err(EditError::WouldLeaveBehind {
+                node: found.fqdn.clone(),
+                noderole: noderole.clone(),
+                deployment: draft.deployment_name(carried.deployment),
+            });
+        }
+        draft.move_node(node, to, Why::Asked { edit: seq })
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        conflicts.say(Over::Place { node: self.node }, &self.deployment.to_string());
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written::Deployment(self.deployment)
+    }
+
+    fn goals(&self, _: &State) -> Vec<Wanted> {
+        vec![Wanted::Node(self.node)]
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        format!("move {} to {}", names.node(self.node), names.deployment(self.deployment))
+    }
+}

@@ -1,0 +1,64 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EditKind, EditNames, Written};
+use crate::cluster::NoderoleKey;
+use crate::ids::NodeId;
+use crate::plan::clash::{Conflicts, Over, PRESENT};
+use crate::plan::draft::Draft;
+use crate::plan::effects;
+use crate::plan::effects::Why;
+use crate::plan::refusal::EditError;
+
+/// Runs a noderole again although nothing about it changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct Rerun {
+    /// The node.
+    pub node: NodeId,
+    /// The noderole.
+    pub noderole: NoderoleKey,
+    /// The reason, at most 1,000 characters. Shown in the review and with the run.
+    pub reason: String,
+}
+
+impl EditKind for Rerun {
+    fn reason(&self) -> Option<&str> {
+        Some(&self.reason)
+    }
+
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let Self { node, noderole, reason } = self;
+        let node = *node;
+        let why = Why::Asked { edit: seq };
+        let fqdn = draft.noderole_on(node, noderole)?.fqdn.clone();
+        if reason.trim().is_empty() {
+            return Err(EditError::NoReason { node: fqdn, noderole: noderole.clone() });
+        }
+        let entry = effects::Rerun {
+            node,
+            noderole: noderole.clone(),
+            reason: reason.trim().to_owned(),
+            why,
+        };
+        draft.set.reruns.say((node, noderole.clone()), entry);
+        Ok(())
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        let over = Over::Rerun { node: self.node, noderole: self.noderole.clone() };
+        conflicts.say(over, PRESENT);
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written::Noderole(self.node, &self.noderole)
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        format!("run {} on {} again", self.noderole, names.node(self.node))
+    }
+}

@@ -1,0 +1,65 @@
+use serde::{Deserialize, Serialize};
+
+use super::{EditKind, EditNames, Written};
+use crate::cluster::ConnectionChange;
+use crate::ids::NodeId;
+use crate::plan::clash::{Conflicts, Over};
+use crate::plan::draft::Draft;
+use crate::plan::effects::{ConnectionUpdate, Why};
+use crate::plan::refusal::EditError;
+
+/// Changes the given connection fields of a node in a blueprint. A node in no blueprint is
+/// edited without a proposal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct SetConnection {
+    /// The node.
+    pub node: NodeId,
+    /// The fields to change.
+    pub connection: ConnectionChange,
+}
+
+impl EditKind for SetConnection {
+    fn check(&self) -> Result<(), EditError> {
+        if self.connection.is_empty() {
+            return Err(EditError::NoConnectionField);
+        }
+        self.connection.checked().map_err(EditError::Connection)?;
+        Ok(())
+    }
+
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let node = self.node;
+        let why = Why::Asked { edit: seq };
+        draft.documented(node)?;
+        let change = self.connection.checked().map_err(EditError::Connection)?;
+        let earlier =
+            draft.set.connections.last(&node).map(|set| set.connection.clone()).unwrap_or_default();
+        draft
+            .set
+            .connections
+            .say(node, ConnectionUpdate { node, connection: change.after(earlier), why });
+        Ok(())
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        for (field, value) in self.connection.fields() {
+            conflicts.say(Over::Connection { node: self.node, field }, &value);
+        }
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written::Node(self.node)
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        let fields: Vec<String> =
+            self.connection.fields().into_iter().map(|(field, _)| field).collect();
+        format!("change the connection of {}: {}", names.node(self.node), fields.join(", "))
+    }
+}

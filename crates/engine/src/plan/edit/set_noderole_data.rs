@@ -1,0 +1,54 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{EditKind, EditNames, Written};
+use crate::cluster::NoderoleKey;
+use crate::ids::NodeId;
+use crate::plan::clash::{Conflicts, Owner};
+use crate::plan::draft::Draft;
+use crate::plan::effects::{NoderoleData, Why};
+use crate::plan::refusal::EditError;
+use crate::plan::resolve::check_object;
+
+/// Sets a noderole's own data. Replaces the previous data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct SetNoderoleData {
+    /// The node.
+    pub node: NodeId,
+    /// The noderole.
+    pub noderole: NoderoleKey,
+    /// The data, a JSON object.
+    pub data: Value,
+}
+
+impl EditKind for SetNoderoleData {
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let Self { node, noderole, data } = self;
+        let node = *node;
+        let why = Why::Asked { edit: seq };
+        let fqdn = &draft.noderole_on(node, noderole)?.fqdn;
+        check_object(data)
+            .map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;
+        let entry = NoderoleData { node, noderole: noderole.clone(), data: data.clone(), why };
+        draft.set.noderole_data.say((node, noderole.clone()), entry);
+        Ok(())
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        conflicts.set(Owner::Noderole(self.node, self.noderole.clone()), &self.data);
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written::Noderole(self.node, &self.noderole)
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        format!("set data of {} on {}", self.noderole, names.node(self.node))
+    }
+}

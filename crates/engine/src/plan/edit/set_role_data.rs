@@ -1,0 +1,52 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{EditKind, EditNames, Written};
+use crate::ids::{DeploymentId, RoleName};
+use crate::plan::clash::{Conflicts, Owner};
+use crate::plan::draft::Draft;
+use crate::plan::effects::{RoleData, Why};
+use crate::plan::refusal::EditError;
+use crate::plan::resolve::check_object;
+
+/// Sets the deployment's data for a role. Replaces the previous data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+#[serde(deny_unknown_fields)]
+pub struct SetRoleData {
+    /// The deployment.
+    pub deployment: DeploymentId,
+    /// The role.
+    pub role: RoleName,
+    /// The data, a JSON object.
+    pub data: Value,
+}
+
+impl EditKind for SetRoleData {
+    fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
+        let Self { deployment, role, data } = self;
+        let deployment = *deployment;
+        let why = Why::Asked { edit: seq };
+        let name = draft.deployment(deployment)?.name.to_string();
+        if !draft.deployment(deployment)?.roles.contains_key(role) {
+            return Err(EditError::NotARoleHere { deployment: name, role: role.clone() });
+        }
+        check_object(data)
+            .map_err(|error| EditError::Data { subject: format!("{role} in {name}"), error })?;
+        let entry = RoleData { deployment, role: role.clone(), data: data.clone(), why };
+        draft.set.role_data.say((deployment, role.clone()), entry);
+        Ok(())
+    }
+
+    fn record(&self, conflicts: &mut Conflicts<'_>) {
+        conflicts.set(Owner::Role(self.deployment, self.role.clone()), &self.data);
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written::Deployment(self.deployment)
+    }
+
+    fn text(&self, names: &dyn EditNames) -> String {
+        format!("set data of {}{}", self.role, names.place(self.deployment))
+    }
+}
