@@ -1,7 +1,7 @@
-//! Server functions: one for each method of `Console`.
+//! Server functions: the calls of the pages to the server.
 //!
-//! Each is a public endpoint and makes no decisions. It calls the method of the same name, which
-//! knows the signed-in user and checks their permissions. Commands whose arguments fit a form
+//! Each is a public endpoint and makes no decisions. It calls a use case of [`control`] as the actor
+//! of the request, and the use case checks the permissions. Commands whose arguments fit a form
 //! accept a form, so that they work without JavaScript. The others accept JSON.
 #![expect(
     missing_docs,
@@ -23,7 +23,7 @@ use api::console::{
     TargetPage,
 };
 #[cfg(feature = "ssr")]
-use api::console::{NodeWish, SshWish};
+use api::console::{MAX_DOCUMENTS, NodeWish, Point, SshWish};
 use api::listing::{BarclampsWanted, DeploymentsWanted, NodesWanted, RunsWanted, TargetsWanted};
 use api::nodes::{CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeView};
 #[cfg(feature = "ssr")]
@@ -33,6 +33,10 @@ use api::people::{Signature, SignatureRequest};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
 use api::waiting::{WaitingPage, WaitingWanted};
+#[cfg(feature = "ssr")]
+use control::people::Permission;
+#[cfg(feature = "ssr")]
+use control::{Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -48,58 +52,29 @@ use crate::failure::ServerResult;
 use crate::wire::AsJson;
 
 #[cfg(feature = "ssr")]
-mod server {
-    use std::sync::Arc;
-
-    use api::Problem;
-    use leptos::prelude::*;
-
-    use crate::console::Console;
-    use crate::failure::{Failure, ServerResult};
-
-    /// The console of this request, bound to the signed-in user.
-    pub(super) fn console() -> ServerResult<Arc<dyn Console>> {
-        use_context::<Arc<dyn Console>>().ok_or_else(|| Failure(Problem::internal()))
-    }
-
-    /// Returns the result. A problem also sets the status of the page or the call.
-    pub(super) fn answer<T>(result: Result<T, Problem>) -> ServerResult<T> {
-        result.map_err(|problem| {
-            crate::respond::status(problem.status);
-            crate::respond::again_after(problem.again_after);
-            Failure(problem)
-        })
-    }
-
-    /// Splits a field with several values.
-    pub(super) fn several(text: &str) -> Vec<String> {
-        let is_separator = |c: char| c.is_whitespace() || matches!(c, ',' | ';');
-        text.split(is_separator).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    }
-
-    pub(super) fn number<T: std::str::FromStr>(field: &str, text: &str) -> Result<T, Problem> {
-        let text = text.trim();
-        text.parse().map_err(|_| {
-            Problem::invalid(format!("Invalid value for {field}: {text:?} is not a whole number or is out of range. Enter another number."))
-        })
-    }
-}
+use crate::fields::{number, several};
 #[cfg(feature = "ssr")]
-use server::{answer, console, number, several};
+use crate::request::{answer, refuse, request, signed_in};
+#[cfg(feature = "ssr")]
+use crate::respond;
 
 #[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = AsJson, output = AsJson)]
 pub async fn frame() -> ServerResult<Option<Frame>> {
-    answer(console()?.frame().await)
+    let request = request()?;
+    let Some(actor) = &request.actor else { return Ok(None) };
+    answer(request.control.frame(actor).await.map(Some)).await
 }
 
 #[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
 pub async fn deployments(wanted: DeploymentsWanted) -> ServerResult<DeploymentPage> {
-    answer(console()?.deployments(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_deployments(&actor, &wanted).await).await
 }
 
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> ServerResult<Board> {
-    answer(console()?.board(&deployment).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.board(&actor, &deployment).await).await
 }
 
 /// All nodes with a role of a board.
@@ -109,13 +84,15 @@ pub async fn carriers(
     of_ancestor: Option<String>,
     role: RoleName,
 ) -> ServerResult<Carriers> {
-    answer(console()?.carriers(&deployment, of_ancestor, role).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.carriers(&actor, &deployment, of_ancestor.as_deref(), &role).await).await
 }
 
 /// The actions that the open proposal allows for these nodes.
 #[server(name = ReadBindOptions, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
 pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> ServerResult<DropPreview> {
-    answer(console()?.lift(deployment, nodes).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.lift(&actor, deployment, nodes).await).await
 }
 
 /// The data that the browser needs to plan. See [`crate::pages::board`].
@@ -124,49 +101,58 @@ pub async fn planner(
     deployment: DeploymentId,
     known: Option<String>,
 ) -> ServerResult<Option<PlannerView>> {
-    answer(console()?.planner(deployment, known).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.planner(&actor, deployment, known.as_deref()).await).await
 }
 
 #[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
 pub async fn noderole(id: NoderoleId) -> ServerResult<NoderoleView> {
-    answer(console()?.noderole(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.noderole(&actor, id).await).await
 }
 
 /// The input of the noderole's next run, or the values that the noderole itself sets.
 #[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
 pub async fn noderole_values(id: NoderoleId, wanted: ValuesWanted) -> ServerResult<ValuesView> {
-    answer(console()?.noderole_values(id, wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.noderole_values(&actor, id, &wanted).await).await
 }
 
 /// The input of a run.
 #[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
 pub async fn run_values(id: RunId, wanted: ValuesWanted) -> ServerResult<ValuesView> {
-    answer(console()?.run_values(id, wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.run_values(&actor, id, &wanted).await).await
 }
 
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
 pub async fn nodes(wanted: NodesWanted) -> ServerResult<NodePage> {
-    answer(console()?.nodes(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_nodes(&actor, &wanted).await).await
 }
 
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
 pub async fn runs(wanted: RunsWanted) -> ServerResult<RunPage> {
-    answer(console()?.runs(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_runs(&actor, &wanted).await).await
 }
 
 #[server(name = ReadPending, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
 pub async fn waiting(wanted: WaitingWanted) -> ServerResult<WaitingPage> {
-    answer(console()?.waiting(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.waiting(&actor, &wanted).await).await
 }
 
 #[server(name = ReadRun, prefix = "/call", endpoint = "run", input = AsJson, output = AsJson)]
 pub async fn run(id: RunId) -> ServerResult<RunView> {
-    answer(console()?.run(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.run(&actor, id).await).await
 }
 
 #[server(name = ReadLog, prefix = "/call", endpoint = "log", input = AsJson, output = AsJson)]
 pub async fn log(id: RunId, offset: i64) -> ServerResult<LogPart> {
-    answer(console()?.log(id, offset).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.log(&actor, id, offset).await).await
 }
 
 /// Lines of a run's log that contain a text.
@@ -177,49 +163,60 @@ pub async fn search_log(
     any_case: bool,
     after: String,
 ) -> ServerResult<LogFound> {
-    answer(console()?.search_log(id, text, any_case, after).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.search_log(&actor, id, &text, any_case, &after).await).await
 }
 
 #[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
 pub async fn reviews(wanted: ReviewsWanted) -> ServerResult<ReviewPage> {
-    answer(console()?.reviews(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.reviews(&actor, &wanted).await).await
 }
 
 #[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
 pub async fn proposals(wanted: ProposalsWanted) -> ServerResult<ProposalPage> {
-    answer(console()?.proposals(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.proposals(&actor, &wanted).await).await
 }
 
 /// A review, with the documents after `after`, or the first ones.
 #[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
 pub async fn review(id: ReviewId, after: Option<Anchor>) -> ServerResult<ReviewView> {
-    answer(console()?.review(id, after).await)
+    let (request, actor) = signed_in()?;
+    let review = answer(request.control.review(&actor, id).await).await?;
+    answer(review.page(after.as_ref(), MAX_DOCUMENTS)).await
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
 pub async fn graph(deployment: String, wish: GraphWish) -> ServerResult<GraphView> {
-    answer(console()?.graph(&deployment, wish).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.graph(&actor, &deployment, &wish, Lost::Note).await).await
 }
 
 #[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
 pub async fn review_graph(id: ReviewId, wish: GraphWish) -> ServerResult<GraphView> {
-    answer(console()?.review_graph(id, wish).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.review_graph(&actor, id, &wish, Lost::Note).await).await
 }
 
 #[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
 pub async fn discussion(id: ReviewId) -> ServerResult<Discussion> {
-    answer(console()?.discussion(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.discussion(&actor, id).await).await
 }
 
 /// The changes since this person last viewed the review.
 #[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
 pub async fn since_look(id: ReviewId) -> ServerResult<SinceLook> {
-    answer(console()?.since_look(id).await)
+    let (request, actor) = signed_in()?;
+    let changes = answer(request.control.since_look(&actor, id).await).await?;
+    answer(changes.page(None, MAX_DOCUMENTS)).await
 }
 
 #[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
 pub async fn targets(wanted: TargetsWanted) -> ServerResult<TargetPage> {
-    answer(console()?.targets(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.targets(&actor, &wanted).await).await
 }
 
 #[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]
@@ -228,19 +225,25 @@ pub async fn compare(
     to: String,
     deployment: Option<String>,
 ) -> ServerResult<Comparison> {
-    answer(console()?.compare(from, to, deployment).await)
+    let (request, actor) = signed_in()?;
+    let from = Point::named(&from).map_err(refuse)?;
+    let to = Point::named(&to).map_err(refuse)?;
+    let found = request.control.compare(&actor, from, to, deployment.as_deref()).await;
+    Ok(answer(found).await?.cut(MAX_DOCUMENTS))
 }
 
 /// Records that this person viewed the review.
 #[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
 pub async fn look(id: ReviewId) -> ServerResult<()> {
-    answer(console()?.look(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.look(&actor, id).await).await
 }
 
 /// How many of the changes this person has viewed.
 #[server(name = ReadViewedChanges, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
 pub async fn opened(id: ReviewId) -> ServerResult<Opened> {
-    answer(console()?.opened(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.opened(&actor, id).await).await
 }
 
 /// Marks changes as viewed. `anchors` are separated by spaces, so that a form can send them.
@@ -250,7 +253,8 @@ pub async fn open_changes(submission: ReviewId, anchors: String) -> ServerResult
         text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
     };
     let anchors = anchors.split_whitespace().map(read).collect::<Result<Vec<Anchor>, _>>()?;
-    answer(console()?.open_changes(submission, anchors).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.open_changes(&actor, submission, anchors).await).await
 }
 
 #[server(name = OpenThread, prefix = "/call", endpoint = "open_thread", output = AsJson)]
@@ -262,35 +266,41 @@ pub async fn open_thread(
     let anchor: Anchor = anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| {
         api::Problem::invalid(error.to_string())
     })?;
-    answer(console()?.open_thread(submission, anchor, body).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.open_thread(&actor, submission, anchor, body).await).await
 }
 
 #[server(name = Reply, prefix = "/call", endpoint = "reply", output = AsJson)]
 pub async fn reply(thread: CommentId, body: String) -> ServerResult<CommentId> {
-    answer(console()?.reply(thread, body).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.reply(&actor, thread, body).await).await
 }
 
 #[server(name = ResolveThread, prefix = "/call", endpoint = "resolve_thread", output = AsJson)]
 pub async fn resolve_thread(thread: CommentId, resolved: bool) -> ServerResult<()> {
-    answer(console()?.resolve_thread(thread, resolved).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.resolve_thread(&actor, thread, resolved).await).await
 }
 
 /// The approval policy in force.
 #[server(name = ReadPolicy, prefix = "/call", endpoint = "policy", input = AsJson, output = AsJson)]
 pub async fn policy() -> ServerResult<PolicyView> {
-    answer(console()?.policy().await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.policy_in_force(&actor).await).await
 }
 
 #[server(name = Propose, prefix = "/call", endpoint = "propose", output = AsJson)]
 pub async fn propose(deployment: DeploymentId) -> ServerResult<ProposalId> {
-    answer(console()?.propose(deployment).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.propose(&actor, deployment).await).await
 }
 
 /// Opens a proposal on a deployment, or joins the open one. Redirects to its board with the policy
 /// dialog.
 #[server(name = ProposePolicy, prefix = "/call", endpoint = "propose_policy", output = AsJson)]
 pub async fn propose_policy(deployment: String) -> ServerResult<ProposalId> {
-    let proposal = answer(console()?.propose_by_name(&deployment).await)?;
+    let (request, actor) = signed_in()?;
+    let proposal = answer(request.control.propose_by_name(&actor, &deployment).await).await?;
     leptos_axum::redirect(&crate::places::board_for_policy(&deployment));
     Ok(proposal)
 }
@@ -300,7 +310,8 @@ pub async fn propose_policy(deployment: String) -> ServerResult<ProposalId> {
 #[server(name = ProposeMove, prefix = "/call", endpoint = "propose_move", output = AsJson)]
 pub async fn propose_move(deployment: String, node: String) -> ServerResult<ProposalId> {
     let deployment = deployment.trim();
-    let proposal = answer(console()?.propose_by_name(deployment).await)?;
+    let (request, actor) = signed_in()?;
+    let proposal = answer(request.control.propose_by_name(&actor, deployment).await).await?;
     leptos_axum::redirect(&crate::places::bring(deployment, &node));
     Ok(proposal)
 }
@@ -313,7 +324,9 @@ pub async fn restore(
     #[server(default)] partial: bool,
 ) -> ServerResult<Restored> {
     let board = crate::places::board_by_name(&deployment);
-    let restored = answer(console()?.restore(deployment, target, partial).await)?;
+    let (request, actor) = signed_in()?;
+    let restored =
+        answer(request.control.restore(&actor, &deployment, target, partial).await).await?;
     leptos_axum::redirect(&board);
     Ok(restored)
 }
@@ -321,14 +334,16 @@ pub async fn restore(
 /// Opens a proposal on a node. Redirects to its page.
 #[server(name = ProposeOnNode, prefix = "/call", endpoint = "propose_on_node", output = AsJson)]
 pub async fn propose_on_node(node: NodeId) -> ServerResult<ProposalId> {
-    let proposal = answer(console()?.propose_on_node(node).await)?;
+    let (request, actor) = signed_in()?;
+    let proposal = answer(request.control.propose_on_node(&actor, node).await).await?;
     leptos_axum::redirect(&crate::places::proposal(proposal));
     Ok(proposal)
 }
 
 #[server(name = ReadNodeProposal, prefix = "/call", endpoint = "node_proposal", input = AsJson, output = AsJson)]
 pub async fn node_proposal(id: ProposalId) -> ServerResult<NodeProposal> {
-    answer(console()?.node_proposal(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.node_proposal(&actor, id).await).await
 }
 
 /// A noderole as the open proposal would change it.
@@ -338,81 +353,97 @@ pub async fn drafted(
     node: NodeId,
     noderole: NoderoleKey,
 ) -> ServerResult<DraftedNoderole> {
-    answer(console()?.drafted(proposal, node, noderole).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.drafted(&actor, proposal, node, &noderole).await).await
 }
 
 /// Appends edits to a proposal: all or none. Returns the new version.
 #[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
 pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> ServerResult<i32> {
-    answer(console()?.edit(proposal, version, edits).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.edit(&actor, proposal, version, edits).await).await
 }
 
 /// A preview of a proposal with further edits, which are not saved.
 #[server(name = PreviewEdits, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
 pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<Foreseen> {
-    answer(console()?.foresee(proposal, edits).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.foresee(&actor, proposal, edits).await).await
 }
 
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
 pub async fn catalog(wanted: BarclampsWanted) -> ServerResult<CatalogPage> {
-    answer(console()?.catalog(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_barclamps(&actor, &wanted).await).await
 }
 
 #[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
 pub async fn roles(wanted: RolesWanted) -> ServerResult<RolePage> {
-    answer(console()?.roles(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.roles(&actor, &wanted).await).await
 }
 
 #[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
 pub async fn role(name: String, wanted: RoleWanted) -> ServerResult<RoleView> {
-    answer(console()?.role(&name, wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.role(&actor, &name, &wanted).await).await
 }
 
 /// The graph of dependencies between roles.
 #[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
 pub async fn role_graph(wanted: RoleGraphWanted) -> ServerResult<RoleGraph> {
-    answer(console()?.role_graph(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.role_graph(&actor, &wanted).await).await
 }
 
 /// A page of the import history.
 #[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
 pub async fn imports(wanted: ImportsWanted) -> ServerResult<ImportPage> {
-    answer(console()?.imports(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.imports(&actor, &wanted).await).await
 }
 
 #[server(name = ImportBarclamp, prefix = "/call", endpoint = "import", output = AsJson)]
 pub async fn import(path: String, text: String) -> ServerResult<Vec<String>> {
-    answer(console()?.import(path, text).await)
+    let (request, actor) = signed_in()?;
+    let files = [(path, text.into_bytes())].into();
+    let imported = request.control.import_barclamps(Some(&actor), &files).await;
+    Ok(answer(imported).await?.lines())
 }
 
 /// Undoes the last edit.
 #[server(name = Undo, prefix = "/call", endpoint = "undo", output = AsJson)]
 pub async fn undo(proposal: ProposalId, version: i32) -> ServerResult<i32> {
-    answer(console()?.undo(proposal, version).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.undo(&actor, proposal, version).await).await
 }
 
 /// Redoes the last undone edit.
 #[server(name = Redo, prefix = "/call", endpoint = "redo", output = AsJson)]
 pub async fn redo(proposal: ProposalId, version: i32) -> ServerResult<i32> {
-    answer(console()?.redo(proposal, version).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.redo(&actor, proposal, version).await).await
 }
 
 #[server(name = Discard, prefix = "/call", endpoint = "discard", output = AsJson)]
 pub async fn discard(proposal: ProposalId, version: i32) -> ServerResult<()> {
-    answer(console()?.discard(proposal, version).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.discard(&actor, proposal, version).await).await
 }
 
 /// Submits a proposal. Redirects to the review.
 #[server(name = Submit, prefix = "/call", endpoint = "submit", output = AsJson)]
 pub async fn submit(proposal: ProposalId, version: i32, title: String) -> ServerResult<ReviewId> {
-    let submission = answer(console()?.submit(proposal, version, title).await)?;
+    let (request, actor) = signed_in()?;
+    let submission = answer(request.control.submit(&actor, proposal, version, title).await).await?;
     leptos_axum::redirect(&crate::places::review(submission));
     Ok(submission)
 }
 
 #[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
 pub async fn judge(submission: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
-    answer(console()?.judge(submission, kind, reason).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.judge(&actor, submission, kind, reason).await).await
 }
 
 /// The challenge that the browser signs for a verdict.
@@ -421,7 +452,11 @@ pub async fn verdict_options(
     submission: ReviewId,
     kind: VerdictKind,
 ) -> ServerResult<SignatureRequest> {
-    answer(console()?.verdict_options(submission, kind).await)
+    let (request, actor) = signed_in()?;
+    // A reader without permission should get that error, not the one about passkeys and the site.
+    answer(actor.require(Permission::Viewer)).await?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.control.verdict_options(&actor, &site, submission, kind).await).await
 }
 
 /// Gives a verdict that is signed with a passkey.
@@ -432,7 +467,14 @@ pub async fn sign_verdict(
     reason: String,
     signature: Signature,
 ) -> ServerResult<()> {
-    answer(console()?.sign_verdict(submission, kind, reason, signature).await)
+    let (request, actor) = signed_in()?;
+    answer(
+        request
+            .control
+            .give_signed_verdict(&actor, submission, kind, reason, Some(signature))
+            .await,
+    )
+    .await
 }
 
 /// Makes a review's blueprint the next target.
@@ -442,18 +484,22 @@ pub async fn commit(
     #[server(default)] name: String,
     #[server(default)] cancel: bool,
 ) -> ServerResult<BlueprintNumber> {
-    answer(console()?.commit(submission, (!name.is_empty()).then_some(name), cancel).await)
+    let (request, actor) = signed_in()?;
+    let typed = (!name.is_empty()).then_some(name);
+    answer(request.control.commit(&actor, ToCommit { submission, typed, cancel }).await).await
 }
 
 /// Retries a step in ERROR.
 #[server(name = Retry, prefix = "/call", endpoint = "retry", output = AsJson)]
 pub async fn retry(noderole: NoderoleId, reason: String) -> ServerResult<()> {
-    answer(console()?.retry(noderole, reason).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.retry(&actor, noderole, reason).await).await
 }
 
 #[server(name = Cancel, prefix = "/call", endpoint = "cancel", output = AsJson)]
 pub async fn cancel(run: RunId) -> ServerResult<()> {
-    answer(console()?.cancel(run).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.cancel(&actor, run).await).await
 }
 
 #[server(name = AddNode, prefix = "/call", endpoint = "add-node", output = AsJson)]
@@ -472,7 +518,7 @@ pub async fn add_node(
     // missing address.
     let is_ssh =
         [&address, &port, &user, &key, &host_key].iter().any(|text| !text.trim().is_empty());
-    let port = if port.trim().is_empty() { 22 } else { answer(number("port", &port))? };
+    let port = if port.trim().is_empty() { 22 } else { number("port", &port).map_err(refuse)? };
     let user = Some(user.trim()).filter(|user| !user.is_empty()).unwrap_or("root").to_owned();
     let ssh = SshWish {
         addresses: several(&address),
@@ -488,36 +534,42 @@ pub async fn add_node(
         ssh: is_ssh.then_some(ssh),
         ..NodeWish::named(fqdn, root)
     };
-    answer(console()?.add_node(wish).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.add_node(&actor, wish).await).await
 }
 
 /// Adds nodes from a text with one node per line: all or none. Returns their number.
 #[server(name = AddNodes, prefix = "/call", endpoint = "add-nodes", output = AsJson)]
 pub async fn add_nodes(#[server(default)] text: String) -> ServerResult<usize> {
-    Ok(answer(console()?.add_nodes(&text).await)?.nodes.len())
+    let (request, actor) = signed_in()?;
+    Ok(answer(request.control.add_nodes(&actor, &text).await).await?.nodes.len())
 }
 
 #[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
 pub async fn node(name: String) -> ServerResult<NodeView> {
-    answer(console()?.node(&name).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.node(&actor, &name).await).await
 }
 
 /// A page of the results of a node's health checks.
 #[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
 pub async fn node_looks(name: String, wanted: LooksWanted) -> ServerResult<LookPage> {
-    answer(console()?.node_looks(&name, wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.node_looks(&actor, &name, &wanted).await).await
 }
 
 /// A page of the results that attempts returned on a node.
 #[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
 pub async fn node_results(name: String, wanted: ResultsWanted) -> ServerResult<ResultLines> {
-    answer(console()?.node_results(&name, wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.node_results(&actor, &name, &wanted).await).await
 }
 
 /// A page of a node's noderoles.
 #[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
 pub async fn node_noderoles(name: String, wanted: CarriedWanted) -> ServerResult<CarriedPage> {
-    answer(console()?.node_noderoles(&name, wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.node_noderoles(&actor, &name, &wanted).await).await
 }
 
 /// Changes a node's record. Hints and connection settings that the form does not contain stay
@@ -538,8 +590,8 @@ pub async fn change_node(
     key_version: Option<String>,
     host_key: Option<String>,
 ) -> ServerResult<i32> {
-    let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
-    let hints = answer(hints.as_deref().map(parse_hints).transpose())?;
+    let way = way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
+    let hints = hints.as_deref().map(parse_hints).transpose().map_err(refuse)?;
     // The form always contains these three fields. Decoding cannot tell an empty field from a
     // missing one.
     let (description, macs, serial) = (Some(description), Some(several(&mac)), Some(serial));
@@ -550,7 +602,8 @@ pub async fn change_node(
         hints,
         way: Some(way).filter(|way| !way.is_empty()),
     };
-    answer(console()?.change_node(node, version, change).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.change_node(&actor, node, version, change).await).await
 }
 
 /// Proposes another connection or other hints for a node in a blueprint. Adds the differences to
@@ -567,19 +620,21 @@ pub async fn propose_change(
     key_version: Option<String>,
     host_key: Option<String>,
 ) -> ServerResult<ProposalId> {
-    let way = answer(way_of(root, address, port, user, key, key_version, host_key))?;
-    let hints = answer(hints.as_deref().map(parse_hints).transpose())?;
-    let now = answer(console()?.node(&node.to_string()).await)?;
+    let way = way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
+    let hints = hints.as_deref().map(parse_hints).transpose().map_err(refuse)?;
+    let (request, actor) = signed_in()?;
+    let now = answer(request.control.node(&actor, &node.to_string()).await).await?;
     let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
     let edits = change.edits(node);
     if edits.is_empty() {
-        return answer(Err(api::Problem::invalid(
+        return Err(refuse(api::Problem::invalid(
             "The change is empty: it equals the connection and the hints of the node. Change at least one field.",
         )));
     }
-    let proposal = answer(console()?.propose_on_node(node).await)?;
-    let version = answer(console()?.node_proposal(proposal).await)?.proposal.version;
-    answer(console()?.edit(proposal, version, edits).await)?;
+    let proposal = answer(request.control.propose_on_node(&actor, node).await).await?;
+    let version =
+        answer(request.control.node_proposal(&actor, proposal).await).await?.proposal.version;
+    answer(request.control.edit(&actor, proposal, version, edits).await).await?;
     leptos_axum::redirect(&crate::places::proposal(proposal));
     Ok(proposal)
 }
@@ -619,7 +674,8 @@ fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
 /// Starts or ends a node's maintenance.
 #[server(name = SetAvailable, prefix = "/call", endpoint = "set-available", output = AsJson)]
 pub async fn set_available(node: NodeId, available: bool, reason: String) -> ServerResult<()> {
-    answer(console()?.set_available(node, available, reason).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.set_available(&actor, node, available, reason).await).await
 }
 
 /// Creates a token with which a node authenticates.
@@ -629,36 +685,42 @@ pub async fn mint_node_token(
     name: String,
     #[server(default)] days: String,
 ) -> ServerResult<MintedToken> {
-    answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/nodes/ID/tokens"))?;
+    respond::ensure_displayable("a new token", "POST /api/v1/nodes/ID/tokens").map_err(refuse)?;
     let days = if days.trim().is_empty() {
         Ok(api::people::default_days())
     } else {
         number::<u32>("days", &days)
-    };
-    answer(console()?.mint_node_token(node, name, answer(days)?).await)
+    }
+    .map_err(refuse)?;
+    let (request, actor) = signed_in()?;
+    answer(request.control.mint_node_token(&actor, node, name, days).await).await
 }
 
 #[server(name = RevokeNodeToken, prefix = "/call", endpoint = "revoke-node-token", output = AsJson)]
 pub async fn revoke_node_token(node: NodeId, token: Uuid) -> ServerResult<()> {
-    answer(console()?.revoke_node_token(node, token).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.revoke_node_token(&actor, node, token).await).await
 }
 
 /// Deletes the record of a node that no target contains.
 #[server(name = DeleteNode, prefix = "/call", endpoint = "take-out-node", output = AsJson)]
 pub async fn take_out_node(node: NodeId) -> ServerResult<()> {
-    answer(console()?.take_out_node(node).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.take_out_node(&actor, node, None).await).await
 }
 
 /// The report of the planner.
 #[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
 pub async fn review_report(id: ReviewId) -> ServerResult<Option<Report>> {
-    answer(console()?.review_report(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.review_report(&actor, id).await).await
 }
 
 /// Puts a deployment on hold or releases it.
 #[server(name = Hold, prefix = "/call", endpoint = "hold", output = AsJson)]
 pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> ServerResult<()> {
-    answer(console()?.hold(deployment, held, reason).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.hold(&actor, deployment, held, reason).await).await
 }
 
 /// Sets the priority of a deployment's steps.
@@ -668,20 +730,24 @@ pub async fn prioritise(
     priority: String,
     reason: String,
 ) -> ServerResult<()> {
-    let priority = answer(number::<i32>("priority", &priority))?;
-    answer(console()?.prioritise(deployment, priority, reason).await)
+    let priority = number::<i32>("priority", &priority).map_err(refuse)?;
+    let (request, actor) = signed_in()?;
+    answer(request.control.prioritise(&actor, deployment, priority, reason).await).await
 }
 
 /// Pauses or resumes execution.
 #[server(name = SetExecution, prefix = "/call", endpoint = "switch", output = AsJson)]
 pub async fn switch(enabled: bool, reason: String) -> ServerResult<BlueprintNumber> {
-    answer(console()?.switch(enabled, reason).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.switch(&actor, enabled, reason).await).await
 }
 
 /// Ends this session. Redirects to the sign-in page.
 #[server(name = SignOut, prefix = "/call", endpoint = "sign-out", output = AsJson)]
 pub async fn sign_out() -> ServerResult<()> {
-    answer(console()?.sign_out().await)?;
+    let (request, actor) = signed_in()?;
+    answer(request.people.sign_out(&actor).await).await?;
+    respond::append_cookie(&request.session_cookie.end());
     leptos_axum::redirect(crate::places::SIGN_IN);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The console: pages and components, compiled twice. The server renders them, and the browser's
-//! module hydrates them. Pages read and write through server functions ([`calls`]), each of which
-//! calls one method of the trait `console::Console`. The server implements the trait, so this crate
+//! module hydrates them. Pages read and write through server functions ([`calls`]), which call the use
+//! cases of the crate `control` as the actor of the request. The use cases authorize, so this crate
 //! decides nothing about permissions.
 //!
 //! * [`pages`]: one module for each page. Each is a separate WebAssembly chunk that loads on the
@@ -26,27 +26,29 @@ compile_error!(
     "the flag `--cfg erase_components` is missing. Unset RUSTFLAGS, so that .cargo/config.toml applies."
 );
 
-#[cfg(feature = "ssr")]
-pub mod accounts;
 pub mod calls;
 pub mod check;
 pub mod clock;
-#[cfg(feature = "ssr")]
-pub mod console;
 pub mod failure;
+#[cfg(feature = "ssr")]
+mod fields;
 pub mod finding;
 pub mod frame;
 pub mod graph;
 pub mod live;
-#[cfg(feature = "ssr")]
-pub mod oversight;
 pub mod pages;
 pub mod parts;
 pub mod passkey;
 pub mod places;
 pub mod reader;
 #[cfg(feature = "ssr")]
+pub mod request;
+#[cfg(feature = "ssr")]
 mod respond;
+#[cfg(feature = "ssr")]
+pub mod session_cookie;
+#[cfg(all(test, feature = "ssr"))]
+mod tests;
 mod wire;
 
 use leptos::prelude::*;

@@ -22,9 +22,7 @@
 // A page is one deeply nested type.
 #![recursion_limit = "512"]
 
-mod accounts;
 mod address;
-mod bound;
 mod carried;
 mod checkpoints;
 mod connections;
@@ -41,7 +39,6 @@ mod live;
 mod logs;
 mod machines;
 mod metrics;
-mod oversight;
 mod overview;
 mod pages;
 mod people;

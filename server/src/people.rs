@@ -21,7 +21,7 @@ use engine::ids::{PasskeyId, PersonId};
 use crate::contract::{Created, Operations, Versioned, op, version};
 use crate::refusal::{Asked, Given, Place, Refusal};
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
-use crate::session::{self, SignedIn};
+use crate::session::SignedIn;
 use crate::state::AppState;
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -271,7 +271,7 @@ async fn set_password(
     Given(wish): Given<PasswordWish>,
 ) -> Result<(CookieJar, Json<Done>), Refusal> {
     let session = state.people.set_password(&actor, &wish).await?;
-    Ok((CookieJar::new().add(session::begin(&state.address, &session)), Json(Done {})))
+    Ok((CookieJar::new().add(state.address.session_cookie().begin(&session)), Json(Done {})))
 }
 
 async fn tokens(

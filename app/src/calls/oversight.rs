@@ -1,13 +1,16 @@
-//! Server functions of the overview, workers, audit and search pages: one for each method of
-//! `Oversight`, and one that hides the first steps.
+//! Server functions of the overview, workers, audit and search pages.
 #![expect(
     missing_docs,
     reason = "the macro generates a struct from the arguments of each function"
 )]
 
+#[cfg(feature = "ssr")]
+use api::audit::ChainWanted;
 use api::audit::{AuditPage, AuditWanted, ChainView};
 use api::overview::Overview;
 use api::search::Found;
+#[cfg(feature = "ssr")]
+use api::search::SearchWanted;
 use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -16,23 +19,7 @@ use crate::failure::ServerResult;
 use crate::wire::AsJson;
 
 #[cfg(feature = "ssr")]
-mod server {
-    use std::sync::Arc;
-
-    use api::Problem;
-    use leptos::prelude::*;
-
-    use crate::failure::{Failure, ServerResult};
-    use crate::oversight::Oversight;
-
-    pub(super) fn oversight() -> ServerResult<Arc<dyn Oversight>> {
-        use_context::<Arc<dyn Oversight>>().ok_or_else(|| Failure(Problem::internal()))
-    }
-}
-#[cfg(feature = "ssr")]
-use super::server::answer;
-#[cfg(feature = "ssr")]
-use server::oversight;
+use crate::request::{answer, signed_in};
 
 /// The cookie that hides the first steps in this browser.
 #[cfg(feature = "ssr")]
@@ -41,7 +28,8 @@ const FIRST_STEPS_COOKIE: &str = "gantry_first_steps";
 /// The overview, and whether to show the first steps.
 #[server(name = ReadOverview, prefix = "/call", endpoint = "overview", input = AsJson, output = AsJson)]
 pub async fn overview() -> ServerResult<(Overview, bool)> {
-    let overview = answer(oversight()?.overview().await)?;
+    let (request, actor) = signed_in()?;
+    let overview = answer(request.control.overview(&actor).await).await?;
     Ok((overview, crate::respond::cookie(FIRST_STEPS_COOKIE).as_deref() == Some("away")))
 }
 
@@ -55,23 +43,27 @@ pub async fn hide_first_steps(#[server(default)] back: bool) -> ServerResult<()>
 
 #[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
 pub async fn workers(wanted: WorkersWanted) -> ServerResult<WorkerPage> {
-    answer(oversight()?.workers(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.workers(&actor, &wanted).await).await
 }
 
 #[server(name = ReadWorker, prefix = "/call", endpoint = "worker", input = AsJson, output = AsJson)]
 pub async fn worker(id: Uuid) -> ServerResult<WorkerView> {
-    answer(oversight()?.worker(id).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.worker(&actor, id).await).await
 }
 
 #[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
 pub async fn audit(wanted: AuditWanted) -> ServerResult<AuditPage> {
-    answer(oversight()?.audit(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.audit(&actor, &wanted).await).await
 }
 
 /// Verifies a part of the audit's hash chain.
 #[server(name = VerifyChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
 pub async fn chain(after: u64) -> ServerResult<ChainView> {
-    answer(oversight()?.chain(after).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.audit_chain(&actor, ChainWanted { after }).await).await
 }
 
 /// Searches by name. An empty text finds nothing.
@@ -80,5 +72,6 @@ pub async fn search(text: String) -> ServerResult<Found> {
     if text.trim().is_empty() {
         return Ok(Found::default());
     }
-    answer(oversight()?.search(text).await)
+    let (request, actor) = signed_in()?;
+    answer(request.control.search(&actor, &SearchWanted { q: text }).await).await
 }

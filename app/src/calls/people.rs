@@ -1,4 +1,4 @@
-//! Server functions of the settings: one for each method of `Accounts`.
+//! Server functions of the settings.
 #![expect(
     missing_docs,
     reason = "the macro generates a struct from the arguments of each function"
@@ -11,7 +11,11 @@ use api::people::{
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
+#[cfg(feature = "ssr")]
+use api::second_factor::FactorWish;
 use api::second_factor::{FactorOptions, SecondFactorPage};
+#[cfg(feature = "ssr")]
+use control::people::{Permission, SeenPerson};
 use engine::ids::{PasskeyId, PersonId};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -21,18 +25,8 @@ use crate::wire::AsJson;
 
 #[cfg(feature = "ssr")]
 mod server {
-    use std::sync::Arc;
-
     use api::Problem;
     use api::people::Grant;
-    use leptos::prelude::*;
-
-    use crate::accounts::Accounts;
-    use crate::failure::{Failure, ServerResult};
-
-    pub(super) fn accounts() -> ServerResult<Arc<dyn Accounts>> {
-        use_context::<Arc<dyn Accounts>>().ok_or_else(|| Failure(Problem::internal()))
-    }
 
     /// The grants of a form: its checkboxes, and a text with one `PERMISSION DEPLOYMENT` per line.
     pub(super) fn grants(global: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
@@ -71,23 +65,34 @@ mod server {
     }
 }
 #[cfg(feature = "ssr")]
-use super::server::{answer, number};
+use crate::fields::number;
 #[cfg(feature = "ssr")]
-use server::{accounts, grants};
+use crate::request::{answer, refuse, signed_in};
+#[cfg(feature = "ssr")]
+use crate::respond;
+#[cfg(feature = "ssr")]
+use server::grants;
 
 #[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
 pub async fn account() -> ServerResult<(MyAccount, Vec<TokenView>)> {
-    answer(accounts()?.mine().await)
+    let (request, actor) = signed_in()?;
+    let account = answer(request.people.mine(&actor).await).await?;
+    Ok((account, answer(request.people.tokens(&actor, None).await).await?))
 }
 
 #[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
 pub async fn people(wanted: PeopleWanted) -> ServerResult<PersonPage> {
-    answer(accounts()?.list(wanted).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.list(&actor, &wanted).await).await
 }
 
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
 pub async fn person(id: PersonId) -> ServerResult<(PersonDetails, Vec<TokenView>)> {
-    answer(accounts()?.one(id).await)
+    let (request, actor) = signed_in()?;
+    // The page requires an admin, also for the admin's own account.
+    answer(actor.require(Permission::Admin)).await?;
+    let person = answer(request.people.details(&actor, id).await).await?;
+    Ok((person, answer(request.people.tokens(&actor, Some(id)).await).await?))
 }
 
 /// Adds a person or a service account, with their grants.
@@ -107,9 +112,10 @@ pub async fn add_person(
         ("reviewer", &*reviewer),
         ("admin", &*admin),
     ];
-    let grants = answer(grants(boxes, &inside))?;
+    let grants = grants(boxes, &inside).map_err(refuse)?;
     let wish = PersonWish { name: name.trim().to_owned(), kind, grants: grants.clone() };
-    Ok((answer(accounts()?.add(wish).await)?, grants))
+    let (request, actor) = signed_in()?;
+    Ok((answer(request.people.add(&actor, &wish).await).await?, grants))
 }
 
 #[server(name = ChangeGrants, prefix = "/call", endpoint = "change-grants", output = AsJson)]
@@ -128,40 +134,51 @@ pub async fn change_grants(
         ("reviewer", &*reviewer),
         ("admin", &*admin),
     ];
-    let grants = answer(grants(boxes, &inside))?;
-    answer(accounts()?.change_grants(person, version, grants).await)
+    let grants = grants(boxes, &inside).map_err(refuse)?;
+    let (request, actor) = signed_in()?;
+    let seen = SeenPerson { person, version: Some(version) };
+    answer(request.people.change_grants(&actor, seen, &grants).await).await
 }
 
 /// Disables or re-enables an account.
 #[server(name = SetDisabled, prefix = "/call", endpoint = "set-disabled", output = AsJson)]
 pub async fn set_disabled(person: PersonId, disabled: bool) -> ServerResult<()> {
-    answer(accounts()?.set_disabled(person, disabled).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.set_disabled(&actor, person, disabled).await).await
 }
 
 #[server(name = ConfirmPerson, prefix = "/call", endpoint = "confirm-person", output = AsJson)]
 pub async fn confirm_person(person: PersonId) -> ServerResult<PersonDetails> {
-    answer(accounts()?.confirm(person).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.confirm(&actor, person).await).await
 }
 
 #[server(name = ReadPasskeyOptions, prefix = "/call", endpoint = "passkey-options", input = AsJson, output = AsJson)]
 pub async fn passkey_options() -> ServerResult<PasskeyOptions> {
-    answer(accounts()?.passkey_options().await)
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.people.passkey_options(&actor, &site).await).await
 }
 
 #[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
 pub async fn register_passkey(wish: PasskeyWish) -> ServerResult<PasskeyView> {
-    answer(accounts()?.register_passkey(wish).await)
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.people.register_passkey(&actor, &site, &wish).await).await
 }
 
 #[server(name = RevokePasskey, prefix = "/call", endpoint = "revoke-passkey", output = AsJson)]
 pub async fn revoke_passkey(passkey: PasskeyId) -> ServerResult<()> {
-    answer(accounts()?.revoke_passkey(passkey).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.revoke_passkey(&actor, passkey).await).await
 }
 
 /// The challenge that the browser signs to confirm a passkey.
 #[server(name = ConfirmationOptions, prefix = "/call", endpoint = "confirmation-options", input = AsJson, output = AsJson)]
 pub async fn confirmation_options(passkey: PasskeyId) -> ServerResult<SignatureRequest> {
-    answer(accounts()?.confirmation_options(passkey).await)
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.people.confirmation_options(&actor, &site, passkey).await).await
 }
 
 #[server(name = ConfirmPasskey, prefix = "/call", endpoint = "confirm-passkey", input = AsJson, output = AsJson)]
@@ -169,20 +186,23 @@ pub async fn confirm_passkey(
     passkey: PasskeyId,
     signature: Signature,
 ) -> ServerResult<PasskeyView> {
-    answer(accounts()?.confirm_passkey(passkey, signature).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.confirm_passkey(&actor, passkey, &signature).await).await
 }
 
 /// Dismisses the notices about resets of your second factor.
 #[server(name = DismissNotices, prefix = "/call", endpoint = "dismiss-notices", output = AsJson)]
 pub async fn dismiss_notices() -> ServerResult<()> {
-    answer(accounts()?.dismiss_notices().await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.dismiss_notices(&actor).await).await
 }
 
 /// Creates a single-use sign-in link.
 #[server(name = CreateLink, prefix = "/call", endpoint = "new-link", output = AsJson)]
 pub async fn new_link(person: PersonId) -> ServerResult<LinkMade> {
-    answer(crate::respond::ensure_displayable("a new link", "POST /api/v1/people/ID/link"))?;
-    answer(accounts()?.new_link(person).await)
+    respond::ensure_displayable("a new link", "POST /api/v1/people/ID/link").map_err(refuse)?;
+    let (request, actor) = signed_in()?;
+    answer(request.people.new_link(&actor, person).await).await
 }
 
 #[server(name = SetPassword, prefix = "/call", endpoint = "set-password", output = AsJson)]
@@ -192,42 +212,57 @@ pub async fn set_password(
     again: Password,
 ) -> ServerResult<()> {
     if new != again {
-        return answer(Err(api::Problem::invalid(
+        return Err(refuse(api::Problem::invalid(
             "The two new passwords differ. Enter the same password twice.",
         )));
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());
-    answer(accounts()?.set_password(PasswordWish { old, new }).await)
+    let (request, actor) = signed_in()?;
+    let wish = PasswordWish { old, new };
+    let session = answer(request.people.set_password(&actor, &wish).await).await?;
+    // The current session continues under a new cookie.
+    respond::append_cookie(&request.session_cookie.begin(&session));
+    Ok(())
 }
 
 #[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
 pub async fn second_factor() -> ServerResult<SecondFactorPage> {
-    answer(accounts()?.second_factor().await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.factor_page(&actor).await).await
 }
 
 #[server(name = ReadFactorOptions, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
 pub async fn factor_options() -> ServerResult<FactorOptions> {
-    answer(accounts()?.factor_options().await)
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.people.factor_options(&actor, &site).await).await
 }
 
 #[server(name = VerifyPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
 pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
-    answer(accounts()?.present_passkey(passkey).await)
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    let wish = FactorWish { code: None, answer: Some(passkey) };
+    let (people, client) = (&request.people, &request.client);
+    answer(people.present_factor(&actor, Some(&site), &wish, client).await).await
 }
 
 #[server(name = ResetFactor, prefix = "/call", endpoint = "reset-factor", output = AsJson)]
 pub async fn reset_factor(person: PersonId) -> ServerResult<()> {
-    answer(accounts()?.reset_factor(person).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.reset_factor(Some(&actor), person).await).await
 }
 
 #[server(name = EndSession, prefix = "/call", endpoint = "end-session", output = AsJson)]
 pub async fn end_session(session: Uuid) -> ServerResult<()> {
-    answer(accounts()?.end_session(session).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.end_session(&actor, session).await).await
 }
 
 #[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
 pub async fn end_other_sessions() -> ServerResult<Ended> {
-    answer(accounts()?.end_other_sessions().await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.end_other_sessions(&actor).await).await
 }
 
 /// Creates a token for yourself or for a service account.
@@ -241,12 +276,13 @@ pub async fn make_token(
     #[server(default)] deployment: String,
     #[server(default)] person: Option<PersonId>,
 ) -> ServerResult<TokenMade> {
-    answer(crate::respond::ensure_displayable("a new token", "POST /api/v1/tokens"))?;
+    respond::ensure_displayable("a new token", "POST /api/v1/tokens").map_err(refuse)?;
     let days = if days.trim().is_empty() {
         Ok(api::people::default_days())
     } else {
         number::<u32>("days", &days)
-    };
+    }
+    .map_err(refuse)?;
     let boxes = [("viewer", &viewer), ("operator", &operator), ("admin", &admin)];
     let scopes = boxes
         .into_iter()
@@ -254,14 +290,13 @@ pub async fn make_token(
         .map(|(word, _)| word.to_owned())
         .collect();
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
-    answer(
-        accounts()?
-            .make_token(TokenWish { name, days: answer(days)?, scopes, deployment, person })
-            .await,
-    )
+    let (request, actor) = signed_in()?;
+    let wish = TokenWish { name, days, scopes, deployment, person };
+    answer(request.people.make_token(&actor, &wish).await).await
 }
 
 #[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]
 pub async fn revoke_token(token: Uuid) -> ServerResult<()> {
-    answer(accounts()?.revoke_token(token).await)
+    let (request, actor) = signed_in()?;
+    answer(request.people.revoke_token(&actor, token).await).await
 }

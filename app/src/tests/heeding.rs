@@ -1,15 +1,15 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
+use crate::places;
 use api::console::{Deceiving, DeceivingScript, LeftOut, MAX_DOCUMENTS};
-use app::places;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
 use engine::data::{Change, ChangeKind};
 use engine::ids::{BarclampName, BlueprintNumber, Fqdn};
 use serde_json::json;
 
-use crate::fake::{Fake, fqdn, node, proposed_board, role};
-use crate::serve::get;
+use super::fake::{Fake, fqdn, node, proposed_board, role};
+use super::serve::get;
 
 fn deceiving(more: usize) -> Deceiving {
     let script = DeceivingScript {
