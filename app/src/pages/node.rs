@@ -1,5 +1,6 @@
 //! The page of a node, and the changes to its record that need no review.
 
+pub mod calls;
 mod kept;
 pub mod looks;
 pub mod noderoles;
@@ -18,13 +19,11 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::calls::{
-    self, ChangeNode, CreateNodeToken, DeleteNode, ProposeChange, RevokeNodeToken, SetAvailable,
-};
 use crate::check;
 use crate::clock::{Elapsed, Moment};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
+use crate::pages::nodes::calls::DeleteNode;
 use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::json::DataView;
 use crate::parts::{
@@ -32,6 +31,7 @@ use crate::parts::{
     load_one, mark,
 };
 use crate::places;
+use calls::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
 
 /// The maximum number of topics for the deployments of the node's noderoles.
 const DEPLOYMENTS: usize = 16;

@@ -10,6 +10,7 @@ mod add_role;
 mod address;
 mod bar;
 mod bind;
+pub mod calls;
 mod carriers;
 mod desk;
 mod drop_outcome;
@@ -26,8 +27,11 @@ mod standing;
 mod tray;
 mod version;
 
+use act::Act;
+use address::Address;
 use api::console::{Board, NoderoleView};
 use api::live::Topic;
+use desk::Desk;
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos::ev;
 use leptos::form::ActionForm;
@@ -38,16 +42,13 @@ use leptos_router::location::Url;
 use leptos_router::params::ParamsMap;
 use wasm_bindgen::JsCast;
 
-use crate::calls::{self, Propose};
 use crate::failure::ServerResult;
 use crate::live::use_live;
-use crate::pages::part;
+use crate::pages::{noderole, part};
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
-use act::Act;
-use address::Address;
-use desk::Desk;
+use calls::Propose;
 pub(crate) use everywhere::RISKS;
 
 /// A deployment's board, by the name in the address.
@@ -211,7 +212,7 @@ type PanelResult = ServerResult<Option<NoderoleView>>;
 
 async fn load_panel(id: Option<NoderoleId>) -> PanelResult {
     match id {
-        Some(id) => calls::noderole(id).await.map(Some),
+        Some(id) => noderole::noderole(id).await.map(Some),
         None => Ok(None),
     }
 }

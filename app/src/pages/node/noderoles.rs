@@ -7,8 +7,8 @@ use api::nodes::{Carried, CarriedPage, CarriedWanted, NodeNoderoleSort};
 use engine::ids::NoderoleId;
 use leptos::prelude::*;
 
+use super::calls;
 use super::kept::{self, Whose};
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};

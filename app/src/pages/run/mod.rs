@@ -1,5 +1,6 @@
 //! A run: its live log, its input and its result.
 
+pub mod calls;
 mod log;
 mod log_search;
 mod log_text;
@@ -11,8 +12,8 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
+use log::{Log, LogView};
 
-use crate::calls::{self, Cancel};
 use crate::clock::{Elapsed, Moment};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, use_live};
@@ -25,7 +26,7 @@ use crate::parts::{
     Dialog, DialogHandle, Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one,
 };
 use crate::places;
-use log::{Log, LogView};
+use calls::Cancel;
 
 /// The number of bytes from the end of the log that the page loads with.
 const TAIL_BYTES: i64 = 64 * 1024;

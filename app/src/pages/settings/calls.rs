@@ -1,9 +1,8 @@
 //! Server functions of the settings.
-#![expect(
-    missing_docs,
-    reason = "the macro generates a struct from the arguments of each function"
-)]
 
+#[cfg(feature = "ssr")]
+use api::Problem;
+use api::overview::PolicyView;
 use api::people::{
     AccountKind, Ended, Grant, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish,
     Password, PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, Signature,
@@ -12,66 +11,36 @@ use api::people::{
 #[cfg(feature = "ssr")]
 use api::people::{PasswordWish, PersonWish, TokenWish};
 #[cfg(feature = "ssr")]
-use api::second_factor::FactorWish;
-use api::second_factor::{FactorOptions, SecondFactorPage};
-#[cfg(feature = "ssr")]
 use control::people::{Permission, SeenPerson};
-use engine::ids::{PasskeyId, PersonId};
+use engine::ids::{PasskeyId, PersonId, ProposalId};
 use leptos::prelude::*;
 use uuid::Uuid;
 
 use crate::failure::ServerResult;
-use crate::wire::AsJson;
-
-#[cfg(feature = "ssr")]
-mod server {
-    use api::Problem;
-    use api::people::Grant;
-
-    /// The grants of a form: its checkboxes, and a text with one `PERMISSION DEPLOYMENT` per line.
-    pub(super) fn grants(global: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
-        let checked = global.into_iter().filter(|(_, box_)| !box_.is_empty());
-        let mut grants: Vec<Grant> = checked
-            .map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None })
-            .collect();
-        for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
-                Problem::invalid(
-                    "Invalid permissions in single deployments: write a permission and a deployment on each line, such as `operator web`.",
-                )
-            })?;
-            let deployment = Some(deployment.trim().to_owned());
-            grants.push(Grant { permission: permission.to_lowercase(), deployment });
-        }
-        Ok(grants)
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn checkboxes_and_lines_parse_to_grants() {
-            let boxes = [("viewer", "on"), ("operator", ""), ("reviewer", ""), ("admin", "")];
-            let read = grants(boxes, " operator  web\n\nReviewer edge \n").expect("grants");
-            let words: Vec<_> =
-                read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
-            assert_eq!(
-                words,
-                [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]
-            );
-            assert!(grants(boxes, "operator").is_err());
-        }
-    }
-}
 #[cfg(feature = "ssr")]
 use crate::fields::number;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
 #[cfg(feature = "ssr")]
 use crate::respond;
-#[cfg(feature = "ssr")]
-use server::grants;
+use crate::wire::AsJson;
+
+/// The approval policy in force.
+#[server(name = ReadPolicy, prefix = "/call", endpoint = "policy", input = AsJson, output = AsJson)]
+pub async fn policy() -> ServerResult<PolicyView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.policy_in_force(&actor).await).await
+}
+
+/// Opens a proposal on a deployment, or joins the open one. Redirects to its board with the policy
+/// dialog.
+#[server(name = ProposePolicy, prefix = "/call", endpoint = "propose_policy", output = AsJson)]
+pub async fn propose_policy(deployment: String) -> ServerResult<ProposalId> {
+    let (request, actor) = signed_in()?;
+    let proposal = answer(request.control.propose_by_name(&actor, &deployment).await).await?;
+    leptos_axum::redirect(&crate::places::board_for_policy(&deployment));
+    Ok(proposal)
+}
 
 #[server(name = ReadAccount, prefix = "/call", endpoint = "account", input = AsJson, output = AsJson)]
 pub async fn account() -> ServerResult<(MyAccount, Vec<TokenView>)> {
@@ -212,7 +181,7 @@ pub async fn set_password(
     again: Password,
 ) -> ServerResult<()> {
     if new != again {
-        return Err(refuse(api::Problem::invalid(
+        return Err(refuse(Problem::invalid(
             "The two new passwords differ. Enter the same password twice.",
         )));
     }
@@ -223,28 +192,6 @@ pub async fn set_password(
     // The current session continues under a new cookie.
     respond::append_cookie(&request.session_cookie.begin(&session));
     Ok(())
-}
-
-#[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
-pub async fn second_factor() -> ServerResult<SecondFactorPage> {
-    let (request, actor) = signed_in()?;
-    answer(request.people.factor_page(&actor).await).await
-}
-
-#[server(name = ReadFactorOptions, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
-pub async fn factor_options() -> ServerResult<FactorOptions> {
-    let (request, actor) = signed_in()?;
-    let site = request.site.map_err(refuse)?;
-    answer(request.people.factor_options(&actor, &site).await).await
-}
-
-#[server(name = VerifyPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
-pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
-    let (request, actor) = signed_in()?;
-    let site = request.site.map_err(refuse)?;
-    let wish = FactorWish { code: None, answer: Some(passkey) };
-    let (people, client) = (&request.people, &request.client);
-    answer(people.present_factor(&actor, Some(&site), &wish, client).await).await
 }
 
 #[server(name = ResetFactor, prefix = "/call", endpoint = "reset-factor", output = AsJson)]
@@ -299,4 +246,41 @@ pub async fn make_token(
 pub async fn revoke_token(token: Uuid) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     answer(request.people.revoke_token(&actor, token).await).await
+}
+
+#[cfg(feature = "ssr")]
+/// The grants of a form: its checkboxes, and a text with one `PERMISSION DEPLOYMENT` per line.
+pub(super) fn grants(global: [(&str, &str); 4], inside: &str) -> Result<Vec<Grant>, Problem> {
+    let checked = global.into_iter().filter(|(_, box_)| !box_.is_empty());
+    let mut grants: Vec<Grant> = checked
+        .map(|(permission, _)| Grant { permission: permission.to_owned(), deployment: None })
+        .collect();
+    for line in inside.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (permission, deployment) = line.split_once(char::is_whitespace).ok_or_else(|| {
+            Problem::invalid(
+                "Invalid permissions in single deployments: write a permission and a deployment on each line, such as `operator web`.",
+            )
+        })?;
+        let deployment = Some(deployment.trim().to_owned());
+        grants.push(Grant { permission: permission.to_lowercase(), deployment });
+    }
+    Ok(grants)
+}
+
+#[cfg(all(test, feature = "ssr"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkboxes_and_lines_parse_to_grants() {
+        let boxes = [("viewer", "on"), ("operator", ""), ("reviewer", ""), ("admin", "")];
+        let read = grants(boxes, " operator  web\n\nReviewer edge \n").expect("grants");
+        let words: Vec<_> =
+            read.iter().map(|g| (g.permission.as_str(), g.deployment.as_deref())).collect();
+        assert_eq!(
+            words,
+            [("viewer", None), ("operator", Some("web")), ("reviewer", Some("edge"))]
+        );
+        assert!(grants(boxes, "operator").is_err());
+    }
 }
