@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
-use control::checkpoints::SigningKey;
+use control::audit::checkpoints::SigningKey;
 use engine::audit::checkpoint::Checkpoint;
 use tokio::task::spawn_blocking;
 use tokio::time::MissedTickBehavior;
@@ -223,7 +223,7 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::mpsc;
 
-    use control::checkpoints::VerifyingKey;
+    use control::audit::checkpoints::VerifyingKey;
     use store::Store;
     use tempfile::TempDir;
     use testdb::TestDatabase;

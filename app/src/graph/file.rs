@@ -4,7 +4,7 @@
 //! for files from this server forbids styles and scripts. The colours are those of the light theme,
 //! since files are printed. A test keeps them equal to the tokens of the style sheet.
 //!
-//! The size is bounded by the limits of a picture: see `control::graph`.
+//! The size is bounded by the limits of a picture: see `control::deployments::graph`.
 
 use std::fmt::Write as _;
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use control::checkpoints::{SigningKey, VerifyingKey};
+use control::audit::checkpoints::{SigningKey, VerifyingKey};
 use engine::Hash;
 use engine::audit::Broken;
 use engine::audit::checkpoint::Checkpoint;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command};
-use control::checkpoints::SigningKey;
+use control::audit::checkpoints::SigningKey;
 use control::{Control, Demo};
 use engine::gate::Policy;
 use server::{Checkpoints, Destination, MetricsToken, PublicAddress, TrustedProxies};

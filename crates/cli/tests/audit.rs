@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use control::checkpoints::SigningKey;
+use control::audit::checkpoints::SigningKey;
 use engine::Hash;
 use engine::audit::checkpoint::Link;
 use engine::audit::export::{End, FORMAT, Header, Line, Totals};

@@ -3,7 +3,7 @@
 use api::Problem;
 use api::listing::{Cursor, InvalidCursor, Key, Order, Sort};
 
-use crate::words::{plain, sentence};
+use crate::text::{plain, sentence};
 
 /// Maximum length of a cursor in bytes: a title of maximum length and its encoding.
 const MAX_CURSOR_LENGTH: usize = 2_000;

@@ -7,77 +7,50 @@
 //! transaction contains the change, its audit entry and its event. A refusal is a
 //! [`Problem`](api::Problem) that says what to do.
 //!
+//! A folder has the use cases of one resource. No two folders import each other: `text`, `cursor`,
+//! `problems` and `compute` are used by all, then follow `people`, `current`, `runs`, `nodes`, `catalog`,
+//! `proposals`, `reviews`, `blueprints`, `deployments` and `overview`. Each uses only the ones before it.
+//!
 //! Invariants:
 //! * A check and its write are in the same transaction. Planning is the exception; the transaction
 //!   compares its result by hash.
-//! * CPU-bound work waits for a permit without row locks and without a connection (`beside`).
+//! * CPU-bound work waits for a permit without row locks and without a connection ([`compute`]).
 //! * The transaction that writes loads the caller again ([`people::Actor`]), after it has its
 //!   locks.
 //! * The commit transaction evaluates the gate, on facts that it reads under its locks.
 //! * No response contains the text of a database error.
 
-mod asking;
-mod audit;
-mod beside;
+pub mod audit;
 mod blueprints;
-mod board;
-mod cataloguing;
-mod change;
-pub mod checkpoints;
-mod commit;
-mod connection;
+mod catalog;
+mod compute;
+mod current;
 mod cursor;
-mod deceiving;
-mod discussion;
-mod first_steps;
-mod fitting;
-mod genesis;
-mod graph;
-mod imports;
-mod inventory;
-mod lint;
-mod listing;
-pub mod logs;
-mod machines;
-mod nodes;
-mod opening;
+mod deployments;
+mod hidden_characters;
+pub mod nodes;
 mod overview;
 pub mod people;
-mod planning;
-mod present;
 mod problems;
 mod proposals;
-pub mod reach;
-mod replanning;
-mod restoring;
-mod review;
-mod roles;
-mod running;
-mod saying;
+mod reviews;
+pub mod runs;
 mod search;
-mod self_reports;
-mod signatures;
-mod values;
-mod verifying;
-mod versions;
-mod views;
-mod waiting;
-mod weighing;
-mod words;
+mod text;
 mod workers;
 
-pub use beside::Shares;
-pub use change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
-pub use commit::ToCommit;
-pub use genesis::{Demo, DemoDeployment};
-pub use graph::Lost;
-pub use imports::{
+pub use crate::blueprints::commit::ToCommit;
+pub use crate::blueprints::genesis::{Demo, DemoDeployment};
+pub use crate::blueprints::verify::Verified;
+pub use crate::catalog::imports::{
     Imported, MAX_IMPORT, conflicting_versions, disappeared, read_files, read_files_with_findings,
 };
-pub use machines::{LOOKS, Seen};
+pub use crate::compute::Shares;
+pub use crate::deployments::graph::Lost;
+pub use crate::nodes::node::{LOOKS, Seen};
+pub use crate::nodes::self_reports::Itself;
+pub use crate::proposals::change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
 pub use overview::Numbers;
-pub use self_reports::Itself;
-pub use verifying::Verified;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -85,20 +58,23 @@ use std::time::Duration;
 
 use api::Problem;
 use engine::reach::Policy;
+use people::Actor;
 use sqlx::pool::PoolConnection;
-use sqlx::{Postgres, Transaction};
+use sqlx::{PgConnection, Postgres, Transaction};
 use store::Store;
 
-use beside::{Beside, PLACES, Places};
-use people::Actor;
-use present::{Kept, Present};
-use reach::Added;
+use crate::compute::{Beside, PLACES, Places};
+use crate::current::{Kept, Present};
+use crate::nodes::address_policy::Added;
+use crate::problems::from_store;
 
 /// The use cases on one database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Control {
     store: Store,
     kept: Arc<Kept>,
+    /// Plans of open reviews on the current target.
+    plans: Arc<reviews::impact::Kept>,
     places: Arc<Places>,
     data: Option<Arc<Path>>,
     reach: Arc<Policy>,
@@ -110,6 +86,7 @@ impl Control {
         Self {
             store,
             kept: Arc::default(),
+            plans: Arc::default(),
             places: Arc::clone(&PLACES),
             data: None,
             reach: Arc::default(),
@@ -144,11 +121,11 @@ impl Control {
     }
 
     async fn connection(&self) -> Result<PoolConnection<Postgres>, Problem> {
-        self.store.pool().acquire().await.map_err(|e| problems::from_store(e.into()))
+        self.store.pool().acquire().await.map_err(|e| from_store(e.into()))
     }
 
     async fn begin(&self) -> Result<Transaction<'static, Postgres>, Problem> {
-        self.store.pool().begin().await.map_err(|e| problems::from_store(e.into()))
+        self.store.pool().begin().await.map_err(|e| from_store(e.into()))
     }
 
     /// Limits CPU-bound work that counts for the actor.
@@ -168,10 +145,10 @@ impl Control {
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *transaction)
             .await
-            .map_err(|e| problems::from_store(e.into()))?;
+            .map_err(|e| from_store(e.into()))?;
         let moment = self.kept.moment(&mut transaction).await?;
         // The transaction is read-only; the commit just ends it.
-        transaction.commit().await.map_err(|e| problems::from_store(e.into()))?;
+        transaction.commit().await.map_err(|e| from_store(e.into()))?;
         self.kept.present(self, moment).await
     }
 }
@@ -179,4 +156,17 @@ impl Control {
 /// Commits a transaction.
 async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem> {
     transaction.commit().await.map_err(problems::from_commit)
+}
+
+impl Control {
+    /// The current position in the journal.
+    pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
+        store::journal::cursor(on).await.map_err(from_store)
+    }
+
+    /// Like [`Self::cursor`], on a connection of its own.
+    pub(crate) async fn current_cursor(&self) -> Result<i64, Problem> {
+        let mut connection = self.connection().await?;
+        self.cursor(&mut connection).await
+    }
 }

@@ -159,6 +159,11 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     }
 }
 
+pub(crate) fn corrupt(error: impl std::fmt::Display) -> Problem {
+    tracing::error!(%error, "cannot read a row");
+    Problem::internal()
+}
+
 #[cfg(test)]
 mod tests {
     use testdb::TestDatabase;

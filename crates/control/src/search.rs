@@ -16,12 +16,11 @@ use store::intent::{self, Became, Find};
 use store::people::SERVICE;
 use store::reading;
 
-use crate::Control;
+use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::present::Present;
 use crate::problems::from_store;
-use crate::views::to_run;
-use crate::words;
+use crate::runs::list::to_run;
+use crate::{Control, text};
 
 /// How well a name matches; less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +53,7 @@ impl Control {
     /// Searches each kind by name.
     pub async fn search(&self, actor: &Actor, query: &SearchWanted) -> Result<Found, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = words::asked(&query.q)?
+        let text = text::asked(&query.q)?
             .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
         if text.chars().count() > MAX_QUERY_CHARS {
             return Err(Problem::invalid(format!(

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::words::{self, at};
+use crate::text::{self, at};
 use crate::{Control, cursor};
 
 impl Control {
@@ -25,7 +25,7 @@ impl Control {
         let filter = WorkerFilter {
             alive: query.alive,
             phase: query.phase.map(Phase::as_str),
-            name: words::asked(&query.name)?,
+            name: text::asked(&query.name)?,
             order: query.sort,
             behind: behind.as_deref(),
         };

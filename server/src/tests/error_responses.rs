@@ -677,8 +677,8 @@ fn documented_limits_match_the_code() {
         format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
         format!(
             "| addresses that a person adds to node records: one record at a time; in all | {} a minute; {} an hour | 429 |",
-            control::reach::ADDRESSES_PER_MINUTE,
-            with_separator(control::reach::ADDRESSES_PER_HOUR as usize)
+            control::nodes::address_policy::ADDRESSES_PER_MINUTE,
+            with_separator(control::nodes::address_policy::ADDRESSES_PER_HOUR as usize)
         ),
         format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
         format!(

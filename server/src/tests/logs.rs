@@ -161,7 +161,7 @@ async fn search_reads_large_log_in_bounded_parts() {
             format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
         let found = search(&house, run, &cookie, &query).await;
         assert!(
-            found.searched - searched <= control::logs::MAX_SEARCHED as i64,
+            found.searched - searched <= control::runs::logs::MAX_SEARCHED as i64,
             "one request searches so much"
         );
         (asked, searched, after) = (asked + 1, found.searched, found.next);
@@ -204,7 +204,7 @@ async fn search_hits_are_paged() {
     let (mut after, mut lines) = (String::new(), Vec::new());
     loop {
         let found = search(&house, run, &cookie, &format!("text=line&after={after}")).await;
-        assert!(found.hits.len() <= control::logs::HITS);
+        assert!(found.hits.len() <= control::runs::logs::HITS);
         lines.extend(found.hits.iter().map(|hit| hit.line));
         after = found.next;
         if !found.more {

@@ -13,7 +13,7 @@ use store::access::{self, AccessChangeRow};
 use store::people::append_audit;
 
 use super::{Actor, People, failed, passkeys};
-use crate::words::at;
+use crate::text::at;
 
 impl People {
     /// A person with the changes of their access, and the admins on whose changes their approvals

@@ -34,7 +34,7 @@ use super::{
     nobody, passwords, record_session, shut_out, throttle,
 };
 use crate::cursor;
-use crate::words::{self, at};
+use crate::text::{self, at};
 
 /// Validity of a link that an admin creates: enough time to reach the person, overnight included.
 pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
@@ -84,7 +84,7 @@ impl People {
     /// If the actor is not an admin.
     pub async fn list(&self, actor: &Actor, query: &PeopleWanted) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
-        let text: String = words::plain(&query.filter)?.to_lowercase().chars().take(96).collect();
+        let text: String = text::plain(&query.filter)?.to_lowercase().chars().take(96).collect();
         let after = match cursor::behind(query.sort, query.after.as_ref())?.as_deref() {
             Some([Key::Text(name)]) => Some(name.clone()),
             _ => None,

@@ -20,8 +20,8 @@ use store::people::append_audit;
 
 use super::second_factor::{require_enrollable_session, require_factor_unless_none};
 use super::{Actor, People, Permission, Session, failed};
-use crate::words;
-use crate::words::at;
+use crate::text;
+use crate::text::at;
 
 impl People {
     /// The options for the browser to create a passkey.
@@ -62,7 +62,7 @@ impl People {
         input: &PasskeyWish,
     ) -> Result<PasskeyView, Problem> {
         let session = require_enrollable_session(actor)?;
-        let name = words::plain(&input.name)?;
+        let name = text::plain(&input.name)?;
         if name.is_empty() || name.chars().count() > PASSKEY_NAME {
             return Err(Problem::invalid(format!(
                 "The name of a passkey must have 1 to {PASSKEY_NAME} characters."
@@ -386,7 +386,7 @@ pub(crate) fn rejected(error: &PasskeyError) -> Problem {
         PasskeyError::NoHostName(_) => Problem::conflict("no_host_name", format!("{error}.")),
         PasskeyError::Malformed(_) | PasskeyError::Rejected(_) => Problem {
             code: "passkey_rejected".into(),
-            ..Problem::invalid(format!("{}. Try again.", words::capitalize(&error.to_string())))
+            ..Problem::invalid(format!("{}. Try again.", text::capitalize(&error.to_string())))
         },
     }
 }

@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use super::Token;
-use crate::beside::unplaced;
+use crate::compute::unplaced;
 
 /// Memory per hash, in KiB.
 const MEMORY_KIB: u32 = 32 * 1024;

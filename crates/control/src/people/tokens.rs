@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::{Actor, MAX_TOKEN_LENGTH, People, Permission, PersonKind, Token, failed, hash_of};
 use crate::cursor;
-use crate::words::{self, at};
+use crate::text::{self, at};
 
 const DAY: u64 = 24 * 3600;
 
@@ -58,7 +58,7 @@ impl People {
     /// deployment, or too long a validity. Also if the actor uses a token.
     pub async fn make_token(&self, actor: &Actor, input: &TokenWish) -> Result<TokenMade, Problem> {
         actor.require_in_person()?;
-        let name = words::plain(&input.name)?;
+        let name = text::plain(&input.name)?;
         if name.is_empty()
             || name.chars().count() > limits::NODE_TOKEN_NAME
             || name.contains(['\n', '\t'])

@@ -92,7 +92,7 @@ async fn record_with_forbidden_address_is_rejected() {
 #[tokio::test]
 async fn addresses_per_person_and_minute_are_limited() {
     let house = House::new().await;
-    let most = usize::try_from(control::reach::ADDRESSES_PER_MINUTE).unwrap();
+    let most = usize::try_from(control::nodes::address_policy::ADDRESSES_PER_MINUTE).unwrap();
     let one = |n: usize| format!("10.7.0.{n}");
     let node = house.control.add_node(&house.ada, at("a", &one(0), 22, &[])).await.unwrap();
     for n in 1..most {

@@ -1,0 +1,261 @@
+//! The audit log: filtered lists of entries, verification of the hash chain in parts, and an export
+//! for offline verification.
+//!
+//! Entries contain client addresses and the reasons that people enter. Therefore Viewer is not
+//! enough: reading them requires Operator, Reviewer or Admin.
+
+pub mod checkpoints;
+
+use api::At;
+use api::Problem;
+use api::audit::{
+    AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, ChainWanted, MAX_VERIFIED_LINKS,
+};
+use api::console::PAGE_SIZE;
+use api::listing::{Cursor, Key};
+use engine::audit::export::{FORMAT, Header, Line};
+use engine::audit::{Chain, SealedEntry};
+use engine::ids::{PersonId, SYSTEM_ACTOR};
+use store::reading::{self, AuditActor, AuditFilter, AuditRow, Stage};
+use time::OffsetDateTime;
+
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::text::{self, at};
+use crate::{Control, cursor};
+
+/// Links that an export reads per query.
+const LINKS_PER_QUERY: i64 = 500;
+/// Unsealed entries are counted up to this limit.
+const MAX_COUNTED_UNSEALED: i64 = 1_000;
+
+fn may_read(actor: &Actor) -> Result<(), Problem> {
+    actor.require_any_somewhere(&[Permission::Operator, Permission::Reviewer, Permission::Admin])
+}
+
+impl Control {
+    pub async fn audit(&self, actor: &Actor, query: &AuditWanted) -> Result<AuditPage, Problem> {
+        may_read(actor)?;
+        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
+            Some([Key::Number(id)]) => Some(*id),
+            _ => None,
+        };
+        let (since, until) = window(query.since, query.until)?;
+        let filter = AuditFilter {
+            who: self.parse_audit_actor(text::asked(&query.who)?).await?,
+            source: Some(query.source)
+                .filter(|source| *source != AuditSource::All)
+                .map(AuditSource::as_str),
+            action: text::asked(&query.action)?,
+            subject: text::asked(&query.subject)?,
+            since,
+            until,
+            ascending: !query.sort.descending,
+            behind,
+        };
+        let mut connection = self.connection().await?;
+        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1)
+            .await
+            .map_err(from_store)?;
+        let in_window = since.is_some() || until.is_some();
+        if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
+            && !reading::entry_exists(&mut connection, id).await.map_err(from_store)?
+        {
+            return Err(cursor::invalid_cursor(query.sort, query.before.as_ref()));
+        }
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
+        Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
+    }
+
+    async fn parse_audit_actor(&self, name: Option<&str>) -> Result<Option<AuditActor>, Problem> {
+        let Some(name) = name else { return Ok(None) };
+        if name == SYSTEM_ACTOR {
+            return Ok(Some(AuditActor::Gantry));
+        }
+        let row =
+            store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found(format!(
+                "who: person {name:?} does not exist. Use the name of a person, or {SYSTEM_ACTOR} for \
+                 Gantry itself."
+            ))
+        })?;
+        Ok(Some(AuditActor::Person(row.id)))
+    }
+
+    /// Verifies a part of the chain and reports the current end of the whole chain.
+    pub async fn audit_chain(
+        &self,
+        actor: &Actor,
+        query: ChainWanted,
+    ) -> Result<ChainView, Problem> {
+        may_read(actor)?;
+        let after = place(query.after)?;
+        let mut connection = self.connection().await?;
+        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let mut chain = self.chain_from(&mut connection, after).await?;
+        let (mut broken, mut checked) = (None, 0);
+        while broken.is_none() && checked < MAX_VERIFIED_LINKS {
+            let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
+            let links = reading::sealed(&mut connection, behind, LINKS_PER_QUERY)
+                .await
+                .map_err(from_store)?;
+            if links.is_empty() {
+                break;
+            }
+            checked += links.len();
+            broken = links
+                .iter()
+                .try_for_each(|entry| chain.add(entry))
+                .err()
+                .map(|broken| broken.to_string());
+        }
+        let unsealed =
+            reading::unsealed(&mut connection, MAX_COUNTED_UNSEALED).await.map_err(from_store)?;
+        let (end, hash) =
+            end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
+        let next = (broken.is_none() && chain.last < end && checked > 0).then_some(chain.last);
+        Ok(ChainView { chain, broken, next, end, hash, unsealed })
+    }
+
+    /// The chain state after the link `after`. Verification of the following links starts from it.
+    async fn chain_from(&self, on: &mut sqlx::PgConnection, after: i64) -> Result<Chain, Problem> {
+        if after == 0 {
+            return Ok(Chain::default());
+        }
+        let (seq, hash) = reading::seal_at(on, after).await.map_err(from_store)?.ok_or_else(|| {
+            Problem::invalid(format!(
+                "after: the audit chain has no entry {after} yet. Omit it to start at the first \
+                 entry."
+            ))
+        })?;
+        let seq = seq.unsigned_abs();
+        Ok(Chain { first: seq, from: hash, last: seq, hash })
+    }
+
+    /// Reads the next links of an export, and the chain state after them. [`Self::audit_export`]
+    /// has checked the permission.
+    pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
+        let mut connection = self.connection().await?;
+        let behind = place(chain.last)?;
+        let links =
+            reading::sealed(&mut connection, behind, LINKS_PER_QUERY).await.map_err(from_store)?;
+        let after =
+            links.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
+        Ok((links, after))
+    }
+
+    /// Reads the next rows and documents of an export, and the stage that follows.
+    /// [`Self::audit_export`] has checked the permission.
+    pub async fn audit_rows(&self, end: u64, stage: Stage) -> Result<(Vec<Line>, Stage), Problem> {
+        let end = place(end)?;
+        let mut connection = self.connection().await?;
+        reading::export_part(&mut connection, end, stage).await.map_err(from_store)
+    }
+
+    /// Starts an export: the chain state to continue from, and the header. The export ends at the
+    /// entry that is the newest now.
+    pub async fn audit_export(
+        &self,
+        actor: &Actor,
+        query: ChainWanted,
+    ) -> Result<(Chain, Header), Problem> {
+        may_read(actor)?;
+        let mut connection = self.connection().await?;
+        let chain = self.chain_from(&mut connection, place(query.after)?).await?;
+        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let (end, hash) = end.map_or((0, chain.hash), |(seq, hash)| (seq.unsigned_abs(), hash));
+        Ok((chain, Header { format: FORMAT, after: query.after, end, hash }))
+    }
+}
+
+fn place(seq: u64) -> Result<i64, Problem> {
+    i64::try_from(seq)
+        .map_err(|_| Problem::invalid("after: must be the number of an entry in the audit chain."))
+}
+
+/// Parses a time range from `since` (inclusive) to `until` (exclusive); both are optional. A
+/// reversed range is an error, because an empty list would suggest that nothing happened.
+pub(crate) fn window(
+    since: Option<At>,
+    until: Option<At>,
+) -> Result<(Option<OffsetDateTime>, Option<OffsetDateTime>), Problem> {
+    let since = since.map(|since| moment("since", since)).transpose()?;
+    let until = until.map(|until| moment("until", until)).transpose()?;
+    match since.zip(until).is_some_and(|(since, until)| until <= since) {
+        true => Err(Problem::invalid(
+            "until: must be later than since. Use a later time, or omit one of them.",
+        )),
+        false => Ok((since, until)),
+    }
+}
+
+/// Converts a timestamp to one that the database can store. PostgreSQL has no timestamp before 4714
+/// BC.
+fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
+    moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
+        Problem::invalid(format!(
+            "{field}: must be a Unix timestamp in milliseconds, from the year 1 to the year 9999. \
+             Times before 1970 are negative."
+        ))
+    })
+}
+
+fn entry(row: AuditRow) -> AuditEntry {
+    AuditEntry {
+        id: row.id,
+        at: at(row.at),
+        who: row.actor.map(PersonId),
+        name: row.name,
+        action: row.action,
+        subject: row.subject,
+        detail: row.detail,
+        source: if row.source == AuditSource::Database.as_str() {
+            AuditSource::Database
+        } else {
+            AuditSource::Application
+        },
+        sealed: row.seq,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reversed_time_range_is_rejected() {
+        for (since, until) in
+            [(None, None), (Some(At(5)), None), (None, Some(At(1))), (Some(At(1)), Some(At(2)))]
+        {
+            let (from, to) = window(since, until).unwrap();
+            assert_eq!((from.is_some(), to.is_some()), (since.is_some(), until.is_some()));
+        }
+        for (since, until) in [(5, 1), (5, 5)] {
+            let problem = window(Some(At(since)), Some(At(until))).unwrap_err();
+            assert!(problem.status == 400 && problem.detail.starts_with("until: "), "{problem}");
+        }
+    }
+
+    #[test]
+    fn timestamps_outside_years_1_to_9999_are_rejected() {
+        for millis in [-62_135_596_800_000, 0, 253_402_300_799_999] {
+            assert!(moment("since", At(millis)).is_ok(), "{millis}");
+        }
+        for millis in
+            [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX]
+        {
+            let problem = moment("since", At(millis)).unwrap_err();
+            assert!(
+                problem.status == 400 && problem.detail.contains("since: "),
+                "{millis}: {problem}"
+            );
+        }
+    }
+}

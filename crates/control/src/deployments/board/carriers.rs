@@ -1,0 +1,90 @@
+//! All noderoles of a role, for the link on the count in a board cell.
+
+use api::Problem;
+use api::console::{Carriers, CarriersWanted, MAX_NODES_WITH_ROLE};
+use engine::ids::RoleName;
+use store::{intent, reading};
+
+use crate::deployments::board::{Scene, load_states};
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::proposals::change::{counting, plan_on_pool};
+use crate::proposals::edit_text::Names;
+use crate::{Control, text};
+
+impl Control {
+    /// All chips of a role on a deployment's board, without the board's limit. The role belongs to
+    /// the deployment, or to the ancestor that `of_ancestor` names.
+    pub async fn carriers(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        of_ancestor: Option<&str>,
+        role: &RoleName,
+    ) -> Result<Carriers, Problem> {
+        let of_ancestor = of_ancestor.map(str::to_owned);
+        let query = CarriersWanted { of_ancestor, ..CarriersWanted::of(role.clone()) };
+        self.find_role_noderoles(actor, deployment, &query).await
+    }
+
+    /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
+    /// than [`MAX_NODES_WITH_ROLE`], the last noderole of a page is the cursor of the next page.
+    /// The node is found via the index on its name; its noderoles come from memory, without a
+    /// query.
+    ///
+    /// # Errors
+    /// `moved` (409) if the noderole `after` no longer has the role, because then the position in
+    /// the list is unknown. Not found if the node does not exist.
+    pub async fn find_role_noderoles(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        query: &CarriersWanted,
+    ) -> Result<Carriers, Problem> {
+        actor.require(Permission::Viewer)?;
+        let CarriersWanted { role, of_ancestor, node, after } = query;
+        let node = match text::asked(node)? {
+            Some(name) => Some(self.node_named(actor, name).await?),
+            None => None,
+        };
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let id = present.named(deployment)?;
+        let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
+        if of.is_some_and(|of| {
+            !present.skeleton.chain(id).into_iter().skip(1).any(|above| above == of)
+        }) {
+            return Err(Problem::not_found(
+                "The other deployment is not an ancestor of this one. Use an ancestor.",
+            ));
+        }
+        let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
+            Some(open) => Some(intent::edits(&mut connection, open.id).await.map_err(from_store)?),
+            None => None,
+        };
+        drop(connection);
+        let planned = match &rows {
+            Some(rows) => Some(plan_on_pool(&self.beside(actor), &present, counting(rows)).await?),
+            None => None,
+        };
+        let mut connection = self.connection().await?;
+        let alive = reading::node_liveness(&mut connection).await.map_err(from_store)?;
+        let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
+        let board = Scene::of(&present, id, planned.as_ref(), alive, names);
+        let mut shown = board.shown(of.unwrap_or(id), role, of.is_some());
+        shown.retain(|noderole| node.is_none_or(|node| noderole.node == node));
+        if let Some(after) = after {
+            let place = shown.iter().position(|noderole| noderole.key.id(noderole.node) == *after).ok_or_else(|| {
+                Problem::conflict(
+                    "moved",
+                    "The list changed, so the previous page has no next page. Start again at the \
+                     first page.",
+                )
+            })?;
+            shown.drain(..=place);
+        }
+        let (mut chips, more) = board.chips(shown, MAX_NODES_WITH_ROLE);
+        load_states(&mut connection, chips.iter_mut().collect()).await?;
+        Ok(Carriers { chips, more })
+    }
+}

@@ -1,0 +1,731 @@
+//! The graph of a deployment and of a review, folded for display.
+//!
+//! The graph comes from the desired state (the skeleton, or a review's documents), with step states
+//! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
+//! or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in the
+//! response. All computations are linear in noderoles and edges, except for id lookups.
+//!
+//! Waves and trails are those of the whole graph. They do not change if the reader expands or
+//! filters it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{
+    GraphEdge, GraphNoderole, GraphTrail, GraphVertex, GraphView, GraphWay, GraphWaypoint,
+    GraphWish, Length, Look, MAX_PATH_NODEROLES, Point, StepState, TrailWish,
+};
+use engine::blueprint::Difference;
+use engine::blueprint::consequences::{below, running};
+use engine::blueprint::difference::Mark;
+use engine::blueprint::projection::StepChange;
+use engine::cluster::graph::{Edge, FoldedGraph, Item, Unfold, Vertex, Way, fold, reach};
+use engine::cluster::trail::{self, PathSet};
+use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
+use engine::counting::many;
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
+use sqlx::PgConnection;
+use store::reading;
+
+use crate::Control;
+use crate::blueprints::{Once, deployment_at, side};
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::reviews::impact::PlannedReview;
+use crate::reviews::review::{Case, difference_of, sides};
+use crate::reviews::submit::Summary;
+
+/// Maximum number of vertices in one picture.
+pub const DRAWN: usize = 1_500;
+/// Maximum number of edges in one picture.
+pub const MAX_EDGES: usize = 20_000;
+
+/// More noderoles than any path has. One millisecond weighs as much as this many noderoles.
+const MILLISECOND_WEIGHT: u64 = 1 << 20;
+
+/// The behavior if the graph lacks a requested vertex. A page's URL may be older than the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Show the graph without it, with a note. Pages use this.
+    Note,
+    /// Refuse the request. API clients use this, because a client would take the whole graph for
+    /// the requested part.
+    Refused,
+}
+
+/// A graph before folding.
+struct Scene {
+    items: Vec<Item>,
+    /// The appearance of each noderole.
+    looks: BTreeMap<NoderoleId, Look>,
+    names: BTreeMap<DeploymentId, DeploymentName>,
+    /// Noderoles without a page: they do not exist yet, or no longer.
+    new: BTreeSet<NoderoleId>,
+    rewired: EdgeChanges,
+    /// The target shown, if it is not the current one, and a note about it.
+    then: Option<(BlueprintNumber, String)>,
+}
+
+/// The edges that a change adds and removes, as (parent, child).
+#[derive(Default)]
+struct EdgeChanges {
+    added: BTreeSet<(NoderoleId, NoderoleId)>,
+    /// The kind of each removed edge, and whether its child is removed too.
+    gone: BTreeMap<(NoderoleId, NoderoleId), (EdgeKind, bool)>,
+}
+
+impl Control {
+    /// The graph of a deployment, by the deployment's name.
+    ///
+    /// # Errors
+    /// If the deployment does not exist (at the requested target), or a requested vertex is missing
+    /// and `missing` is `Refused`.
+    pub async fn graph(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        query: &GraphWish,
+        missing: Lost,
+    ) -> Result<GraphView, Problem> {
+        actor.require(Permission::Viewer)?;
+        // Read the cursor first, so the live stream reports all later events.
+        let cursor = self.current_cursor().await?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let once = Once::named(&mut connection, &present, deployment).await;
+        let last_blueprint = once
+            .as_ref()
+            .ok()
+            .and_then(|once| once.removed_in)
+            .map(|removed| BlueprintNumber(removed.0 - 1));
+        if let Some(target) = query.target.or(last_blueprint) {
+            drop(connection);
+            let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
+            scene.has(query, missing)?;
+            let mut connection = self.connection().await?;
+            let took = scene.durations(&mut connection, query).await?;
+            return scene.view(id, query, &took, cursor);
+        }
+        let id = once?.id;
+        let items = present.skeleton.graph_of(id);
+        // Parents outside of the deployment, and steps after the first 50,000, are read by id.
+        let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
+        let mut looks: BTreeMap<NoderoleId, Look> =
+            steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
+        let others: Vec<NoderoleId> =
+            items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
+        for (id, state) in
+            reading::step_states(&mut connection, &others).await.map_err(from_store)?
+        {
+            looks.extend(look(&state).map(|look| (id, look)));
+        }
+        let (new, rewired) = (BTreeSet::new(), EdgeChanges::default());
+        let scene = Scene { items, looks, names: names(&present), new, rewired, then: None };
+        scene.has(query, missing)?;
+        let took = scene.durations(&mut connection, query).await?;
+        scene.view(id, query, &took, cursor)
+    }
+
+    /// The changes of a review and their direct neighbors, as a graph.
+    ///
+    /// # Errors
+    /// If the review does not exist, or a requested vertex is missing and `missing` is `Refused`.
+    pub async fn review_graph(
+        &self,
+        actor: &Actor,
+        submission: ReviewId,
+        query: &GraphWish,
+        missing: Lost,
+    ) -> Result<GraphView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let mut case = self.case(&mut connection, &present, submission, false).await?;
+        let ground = self.ground(&mut connection, &present).await?;
+        drop(connection);
+        let weighed = self.plan_review(actor, &ground, &mut case).await?;
+        let mut connection = self.connection().await?;
+        let (was, is) = sides(&mut connection, &case.documents).await?;
+        let difference = difference_of(&was, &is, &case.documents)?;
+        let mut scene = change(&present, &was, &is, &difference);
+        // A noderole also runs again if its deployment's data changed, without a change of its
+        // node's document.
+        scene.mark(&present, &again(weighed.as_deref()), Look::Changed);
+        scene.mark(&present, &downstream(&present, &case, weighed.as_deref()), Look::Downstream);
+        // If a deployment was removed since and the change did not touch its document, only the
+        // review's summary has its name.
+        let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+        let gone = summary.deployments.into_iter().filter(|(id, _)| !scene.names.contains_key(id));
+        scene.names.extend(gone.collect::<Vec<_>>());
+        let own = DeploymentName::parse(&case.proposal.deployment_name)
+            .map_err(|_| Problem::internal())?;
+        scene.names.entry(case.proposal.deployment).or_insert(own);
+        scene
+            .names
+            .extend(was.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene
+            .names
+            .extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
+        scene.has(query, missing)?;
+        let took = scene.durations(&mut connection, query).await?;
+        scene.view(case.proposal.deployment, query, &took, 0)
+    }
+}
+
+/// The noderoles that run again, according to a plan on the present.
+fn again(weighed: Option<&PlannedReview>) -> Vec<NoderoleId> {
+    let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
+    let steps = planned.into_iter().flat_map(|planned| running(&planned.projection));
+    steps.filter(|step| step.change != StepChange::New).map(|step| step.noderole).collect()
+}
+
+/// The blast radius according to a plan on the present. Without a plan, the noderoles that the
+/// review's summary lists.
+fn downstream(present: &Present, case: &Case, weighed: Option<&PlannedReview>) -> Vec<NoderoleId> {
+    if let Some(planned) = weighed.and_then(|weighed| weighed.planned.as_ref()) {
+        return below(&planned.from(present))
+            .into_iter()
+            .map(|(node, key, _)| key.id(node))
+            .collect();
+    }
+    let summary: Summary = serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
+    let named = summary.consequences.downstream.iter().flat_map(|group| &group.noderoles.first);
+    named.map(|touched| touched.id).collect()
+}
+
+fn look(state: &str) -> Option<Look> {
+    StepState::from_word(state).map(Look::State)
+}
+
+fn names(present: &Present) -> BTreeMap<DeploymentId, DeploymentName> {
+    present.skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect()
+}
+
+/// The changed noderoles and their direct parents and children.
+fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Difference) -> Scene {
+    let mut looks = BTreeMap::new();
+    let mut new = BTreeSet::new();
+    for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
+        let look = match noderole.mark {
+            Mark::Added => Look::Added,
+            Mark::Removed => Look::Removed,
+            Mark::Changed => Look::Changed,
+        };
+        if look == Look::Added && present.skeleton.place(noderole.id).is_none() {
+            new.insert(noderole.id);
+        }
+        looks.insert(noderole.id, look);
+    }
+    let rewired = EdgeChanges::of(difference);
+    // Removed noderoles come from the old documents, all others from the new ones.
+    let changed: BTreeSet<NoderoleId> = looks.keys().copied().collect();
+    let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
+    for item in blueprint_items(was).chain(blueprint_items(is)) {
+        items.insert(item.id, item);
+    }
+    let neighbors: BTreeSet<NoderoleId> = changed
+        .iter()
+        .filter_map(|id| items.get(id))
+        .flat_map(|item| item.parents.iter().map(|(parent, _)| *parent))
+        .chain(rewired.gone.keys().map(|(parent, _)| *parent))
+        .filter(|parent| !changed.contains(parent))
+        .collect();
+    for node in present.skeleton.nodes.keys() {
+        let Some(found) = present.skeleton.nodes.get(node) else { continue };
+        for (key, noderole) in &found.noderoles {
+            let has_changed_parent =
+                noderole.parents.iter().any(|edge| changed.contains(&edge.parent));
+            let id = key.id(*node);
+            if (has_changed_parent || neighbors.contains(&id)) && !changed.contains(&id) {
+                items.extend(present.skeleton.item(*node, key).map(|item| (item.id, item)));
+                looks.insert(id, Look::Around);
+            }
+        }
+    }
+    for id in neighbors {
+        looks.entry(id).or_insert(Look::Around);
+    }
+    let items = items.into_values().filter(|item| looks.contains_key(&item.id)).collect();
+    Scene { items, looks, names: names(present), new, rewired, then: None }
+}
+
+impl EdgeChanges {
+    fn of(difference: &Difference) -> Self {
+        let mut rewired = Self::default();
+        for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
+            let is_child_removed = noderole.mark == Mark::Removed;
+            for edge in &noderole.edges {
+                let ends = (edge.parent, noderole.id);
+                match (edge.old, edge.new) {
+                    (None, _) => drop(rewired.added.insert(ends)),
+                    (Some(kind), None) => drop(rewired.gone.insert(ends, (kind, is_child_removed))),
+                    (Some(_), Some(_)) => {}
+                }
+            }
+        }
+        rewired
+    }
+
+    /// The folded edges with marks for additions and removals, plus the edges that no longer exist.
+    /// Waves and trails ignore the latter. The exception is a removed noderole: it is still drawn,
+    /// so its edges are part of the fold.
+    fn mark(&self, items: &[Item], folded: &FoldedGraph) -> Vec<GraphEdge> {
+        let edge = |e: &Edge| GraphEdge {
+            from: e.from,
+            to: e.to,
+            count: e.count,
+            kind: e.kind,
+            on_trail: e.on_trail,
+            added: 0,
+            gone: 0,
+        };
+        if self.added.is_empty() && self.gone.is_empty() {
+            return folded.edges.iter().map(edge).collect();
+        }
+        let mut edges: BTreeMap<(usize, usize), GraphEdge> =
+            folded.edges.iter().map(|e| ((e.from, e.to), edge(e))).collect();
+        let members = folded
+            .vertices
+            .iter()
+            .enumerate()
+            .flat_map(|(at, v)| v.members.iter().map(move |m| (*m, at)));
+        let vertices: BTreeMap<NoderoleId, usize> =
+            members.map(|(member, at)| (items[member].id, at)).collect();
+        let ends = |(from, to): &(NoderoleId, NoderoleId)| {
+            let (from, to) = (*vertices.get(from)?, *vertices.get(to)?);
+            (from != to).then_some((from, to))
+        };
+        for pair in self.added.iter().filter_map(ends) {
+            edges.entry(pair).and_modify(|edge| edge.added += 1);
+        }
+        for (both, (kind, is_child_removed)) in &self.gone {
+            let Some((from, to)) = ends(both) else { continue };
+            let new = GraphEdge { from, to, count: 0, kind: *kind, on_trail: 0, added: 0, gone: 0 };
+            let edge = edges.entry((from, to)).or_insert(new);
+            edge.gone += 1;
+            edge.count = edge.count.saturating_sub(usize::from(*is_child_removed));
+        }
+        let mut edges: Vec<GraphEdge> = edges.into_values().collect();
+        // Beyond the limit, existing edges take precedence over removed ones.
+        if edges.len() > MAX_EDGES {
+            edges.sort_by_key(|edge| (edge.count == 0, edge.from, edge.to));
+            edges.truncate(MAX_EDGES);
+        }
+        edges
+    }
+}
+
+fn blueprint_items(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
+    blueprint.nodes.iter().flat_map(|(id, stored)| {
+        stored.doc.noderoles.iter().map(|(key, noderole)| Item {
+            id: key.id(*id),
+            noderole: key.clone(),
+            deployment: noderole.deployment,
+            node: *id,
+            fqdn: stored.doc.fqdn.clone(),
+            parents: noderole.parents.iter().map(|edge| (edge.parent, edge.kind)).collect(),
+        })
+    })
+}
+
+/// The duration of each noderole's last run, in milliseconds.
+type Durations = BTreeMap<NoderoleId, u64>;
+
+impl Scene {
+    /// A deployment as of an earlier target. Step states are known only for the current target, so
+    /// the scene has none.
+    async fn then(
+        control: &Control,
+        actor: &Actor,
+        present: &Present,
+        name: &str,
+        once: Result<Once, Problem>,
+        target: BlueprintNumber,
+    ) -> Result<(DeploymentId, Self), Problem> {
+        let compute = control.beside(actor);
+        let (_, blueprint) = side(control, &compute, present, Point::Target(target)).await?;
+        let known = once.as_ref().ok().copied();
+        let Some(id) = deployment_at(&blueprint, name, known) else {
+            let fate = once?.fate();
+            return Err(Problem::not_found(format!(
+                "Target {target} does not have the deployment {name}.{fate}"
+            )));
+        };
+        let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
+        let said =
+            format!("This is deployment {name} at target {target}, without step states.{fate}");
+        let present = present.clone();
+        let scene = compute.work(move || {
+            let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
+                tracing::error!(%error, "the catalog lacks an object that a target pins");
+                Problem::internal()
+            })?;
+            let items = skeleton.graph_of(id);
+            let gone =
+                items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
+            Ok(Self {
+                new: gone.collect(),
+                items,
+                looks: BTreeMap::new(),
+                names: skeleton
+                    .deployments
+                    .iter()
+                    .map(|(id, found)| (*id, found.name.clone()))
+                    .collect(),
+                rewired: EdgeChanges::default(),
+                then: Some((target, said)),
+            })
+        });
+        Ok((id, scene.await??))
+    }
+
+    /// Sets the appearance of noderoles and adds those that are missing, at any distance from the
+    /// change. Changed noderoles keep their appearance.
+    fn mark(&mut self, present: &Present, marked: &[NoderoleId], appearance: Look) {
+        let shown: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
+        for id in marked {
+            if !shown.contains(id) {
+                let Some((node, key)) = present.skeleton.place(*id) else { continue };
+                self.items.extend(present.skeleton.item(*node, key));
+            }
+            let look = self.looks.entry(*id).or_insert(appearance);
+            if *look == Look::Around {
+                *look = appearance;
+            }
+        }
+        self.items.sort_by_key(|item| item.id);
+    }
+
+    /// Returns an error if the graph lacks a requested vertex and `missing` is `Refused`.
+    fn has(&self, query: &GraphWish, missing: Lost) -> Result<(), Problem> {
+        if missing == Lost::Note {
+            return Ok(());
+        }
+        let (from, to) = match &query.trail {
+            Some(TrailWish::From(from)) => (Some(from), None),
+            Some(TrailWish::Between(from, to)) => (Some(from), Some(to)),
+            Some(TrailWish::Longest(_)) | None => (None, None),
+        };
+        for (field, key) in [("focus", query.focus.as_ref()), ("from", from), ("to", to)] {
+            let Some(key) = key.filter(|key| self.keyed(key).is_empty()) else { continue };
+            return Err(Problem::not_found(format!(
+                "{field}: this graph has no vertex {key:?}. Use DEPLOYMENT:ROLE, or the id of a \
+                 noderole."
+            )));
+        }
+        Ok(())
+    }
+
+    /// The durations of the noderoles, if the request needs them.
+    async fn durations(
+        &self,
+        connection: &mut PgConnection,
+        query: &GraphWish,
+    ) -> Result<Durations, Problem> {
+        if query.trail != Some(TrailWish::Longest(Length::Time)) {
+            return Ok(Durations::new());
+        }
+        let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
+        Ok(reading::run_durations(connection, &all)
+            .await
+            .map_err(from_store)?
+            .into_iter()
+            .collect())
+    }
+
+    fn view(
+        mut self,
+        deployment: DeploymentId,
+        query: &GraphWish,
+        took: &Durations,
+        cursor: i64,
+    ) -> Result<GraphView, Problem> {
+        let known: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
+        let wires = |items: &[Item]| -> usize {
+            items
+                .iter()
+                .map(|item| item.parents.iter().filter(|(p, _)| known.contains(p)).count())
+                .sum()
+        };
+        let (noderoles, wires) = (self.items.len(), wires(&self.items));
+        let waves = trail::waves(&self.items);
+        let waves: BTreeMap<NoderoleId, u32> = self
+            .items
+            .iter()
+            .zip(waves)
+            .filter_map(|(item, wave)| Some((item.id, wave?)))
+            .collect();
+        let (trail, told) = self.trail(query, took);
+        let (unfold, gone) = self.narrow(query, &trail);
+        let (folded, cut) = self.fold(&unfold, &trail);
+        let (target, then) = self.then.take().unzip();
+        let said: Vec<String> =
+            then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
+        let cut = (!said.is_empty()).then(|| said.join(" "));
+
+        let vertex = |vertex| self.vertex(vertex, &waves, &trail);
+        let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
+        let edges = self.rewired.mark(&self.items, &folded);
+        let name = self.names.get(&deployment).cloned().ok_or_else(Problem::internal)?;
+        Ok(GraphView {
+            deployment: name,
+            deployment_id: deployment,
+            target,
+            vertices,
+            edges,
+            noderoles,
+            wires,
+            waves: waves.values().copied().max().unwrap_or(0),
+            cut,
+            trail: told,
+            cursor,
+        })
+    }
+
+    /// Reduces the graph to the requested part. Returns the noderoles to show individually, and a
+    /// note if the requested part does not exist; then the graph stays complete.
+    fn narrow(&mut self, query: &GraphWish, trail: &PathSet) -> (Unfold, Option<&'static str>) {
+        let mut unfold = self.unfold(query);
+        if query.only_trail && !trail.is_empty() {
+            self.items.retain(|item| trail.noderoles.contains(&item.id));
+            unfold.noderoles.extend(&trail.noderoles);
+            return (unfold, None);
+        }
+        let Some(key) = &query.focus else { return (unfold, None) };
+        let focused = self.keyed(key);
+        if focused.is_empty() {
+            let gone =
+                "The vertex in this address is not in the graph, so the whole graph is shown.";
+            return (unfold, Some(gone));
+        }
+        let way = match query.way {
+            GraphWay::Both => Way::Both,
+            GraphWay::Up => Way::Up,
+            GraphWay::Down => Way::Down,
+        };
+        let reached = reach(
+            &self.items,
+            &focused,
+            way,
+            query.steps.map_or(usize::MAX, |steps| steps as usize),
+        );
+        self.items.retain(|item| reached.contains(&item.id));
+        // A focused noderole is shown individually, a focused role stays folded.
+        if key.parse::<NoderoleId>().is_ok() {
+            unfold.noderoles.extend(reached);
+        }
+        (unfold, None)
+    }
+
+    /// The folded graph, and a note if it is not the requested fold.
+    fn fold(&self, unfold: &Unfold, trail: &PathSet) -> (FoldedGraph, Option<String>) {
+        let fits = |folded: &FoldedGraph| {
+            folded.vertices.len() <= DRAWN && folded.edges.len() <= MAX_EDGES
+        };
+        let requested = fold(&self.items, unfold, trail);
+        if fits(&requested) {
+            return (requested, None);
+        }
+        let size_note = format!(
+            "This graph has {} vertices and {} edges, but at most {DRAWN} vertices and {MAX_EDGES} \
+             edges can be shown",
+            requested.vertices.len(),
+            requested.edges.len()
+        );
+        let folded = fold(&self.items, &Unfold::default(), trail);
+        if fits(&folded) {
+            let help = "The graph is grouped by role instead. Focus on a node, or on one noderole \
+                        and its dependencies";
+            return (folded, Some(format!("{size_note}. {help}.")));
+        }
+        // The number of edges between n vertices is not known in advance, but it is at most n
+        // squared.
+        let room = DRAWN.min(MAX_EDGES.isqrt());
+        (
+            folded.first(room),
+            Some(format!(
+                "{size_note}. Only the first {room} roles are shown. Focus on one of them."
+            )),
+        )
+    }
+
+    /// The trail to mark, and its description for the response.
+    fn trail(&self, query: &GraphWish, took: &Durations) -> (PathSet, Option<GraphTrail>) {
+        match &query.trail {
+            None | Some(TrailWish::From(_)) => (PathSet::default(), None),
+            Some(TrailWish::Between(from, to)) => {
+                let (trail, said) = self.between(from, to);
+                let told = GraphTrail { said, noderoles: trail.noderoles.len(), way: Vec::new() };
+                (trail, Some(told))
+            }
+            Some(TrailWish::Longest(length)) => {
+                let way = match length {
+                    Length::Count => trail::longest(&self.items, |_| 1),
+                    // If two paths have the same duration, the one with more noderoles is longer:
+                    // it includes noderoles that never ran.
+                    Length::Time => {
+                        let one = |id| {
+                            took.get(&id)
+                                .copied()
+                                .unwrap_or(0)
+                                .saturating_mul(MILLISECOND_WEIGHT)
+                                .saturating_add(1)
+                        };
+                        trail::longest(&self.items, one)
+                    }
+                };
+                let told = self.told(&way, *length, took);
+                (trail::along(&way), Some(told))
+            }
+        }
+    }
+
+    /// All paths from `from` to `to`, or from `to` to `from` if there are none.
+    fn between(&self, from: &str, to: &str) -> (PathSet, String) {
+        let (a, b) = (self.keyed(from), self.keyed(to));
+        if a.is_empty() || b.is_empty() {
+            return (PathSet::default(), "One end of the path is not in this graph.".into());
+        }
+        let (from, to) = (self.called(from), self.called(to));
+        let said = |n: usize, from: &str, to: &str| {
+            format!("Path found: {to} waits for {from}, with {} on the path", many(n, "noderole"))
+        };
+        let forward = trail::between(&self.items, &a, &b);
+        if !forward.is_empty() {
+            let said = said(forward.noderoles.len(), &from, &to);
+            return (forward, said + ".");
+        }
+        let backward = trail::between(&self.items, &b, &a);
+        if !backward.is_empty() {
+            let said = said(backward.noderoles.len(), &to, &from);
+            return (backward, said + ". There is no path in the other direction.");
+        }
+        (
+            PathSet::default(),
+            format!("There is no path between {from} and {to}: neither waits for the other."),
+        )
+    }
+
+    fn told(&self, way: &[NoderoleId], length: Length, took: &Durations) -> GraphTrail {
+        let known: BTreeMap<NoderoleId, &Item> =
+            self.items.iter().map(|item| (item.id, item)).collect();
+        let waypoint = |id: &NoderoleId| {
+            let item = known.get(id)?;
+            let name = format!("{} on {}", item.noderole.role, self.node(item));
+            Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
+        };
+        let said = match length {
+            Length::Count => {
+                format!("Longest path: {} in sequence.", many(way.len(), "noderole"))
+            }
+            Length::Time => {
+                let all: u64 = way.iter().filter_map(|id| took.get(id)).sum();
+                let seconds = all.div_ceil(1_000);
+                let unmeasured = way.iter().filter(|id| !took.contains_key(id)).count();
+                let unknown = match unmeasured {
+                    0 => String::new(),
+                    unmeasured => {
+                        format!(" Not counted, because they have not succeeded yet: {unmeasured}.")
+                    }
+                };
+                format!(
+                    "Longest path by time: {} took {seconds} s in their last successful \
+                     runs.{unknown}",
+                    many(way.len(), "noderole")
+                )
+            }
+        };
+        GraphTrail {
+            said,
+            noderoles: way.len(),
+            way: way.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
+        }
+    }
+
+    /// The noderoles that a key names: one, or all of a role.
+    fn keyed(&self, key: &str) -> BTreeSet<NoderoleId> {
+        let by_id = key.parse::<NoderoleId>().ok();
+        let of_role = key.split_once(':');
+        let named = |item: &&Item| match (by_id, of_role) {
+            (Some(id), _) => item.id == id,
+            (None, Some((deployment, role))) => {
+                item.noderole.role.as_str() == role
+                    && self
+                        .names
+                        .get(&item.deployment)
+                        .is_some_and(|name| name.as_str() == deployment)
+            }
+            (None, None) => false,
+        };
+        self.items.iter().filter(named).map(|item| item.id).collect()
+    }
+
+    /// The display name of the vertex with this key.
+    fn called(&self, key: &str) -> String {
+        let by_id = key.parse::<NoderoleId>().ok();
+        match by_id.and_then(|id| self.items.iter().find(|item| item.id == id)) {
+            Some(item) => format!("{} on {}", item.noderole.role, self.node(item)),
+            None => key.split_once(':').map_or(key, |(_, role)| role).to_owned(),
+        }
+    }
+
+    /// The display name of a noderole's node.
+    fn node<'i>(&self, item: &'i Item) -> Cow<'i, str> {
+        phantom::called(&item.fqdn, |id| self.names.get(&id).map(ToString::to_string))
+    }
+
+    fn unfold(&self, query: &GraphWish) -> Unfold {
+        let names: BTreeSet<&str> = query.nodes.iter().map(String::as_str).collect();
+        let is_requested =
+            |item: &&Item| names.contains(item.fqdn.as_str()) || names.contains(item.fqdn.short());
+        Unfold {
+            roles: query.roles.iter().cloned().collect(),
+            nodes: self.items.iter().filter(is_requested).map(|item| item.node).collect(),
+            noderoles: BTreeSet::new(),
+        }
+    }
+
+    fn vertex(
+        &self,
+        vertex: &Vertex,
+        waves: &BTreeMap<NoderoleId, u32>,
+        trail: &PathSet,
+    ) -> Result<GraphVertex, Problem> {
+        let key = &vertex.key;
+        let deployment = self.names.get(&key.deployment).cloned().ok_or_else(Problem::internal)?;
+        let one = vertex.members.first().filter(|_| key.one.is_some()).map(|at| {
+            let item = &self.items[*at];
+            let instance = item.noderole.instance;
+            let more = if instance > 0 { format!(" #{instance}") } else { String::new() };
+            GraphNoderole {
+                id: item.id,
+                short: format!("{}{more}", self.node(item)),
+                fqdn: item.fqdn.to_string(),
+                has_page: !self.new.contains(&item.id),
+            }
+        });
+        let mut looks: BTreeMap<Look, usize> = BTreeMap::new();
+        for member in &vertex.members {
+            if let Some(look) = self.looks.get(&self.items[*member].id) {
+                *looks.entry(*look).or_default() += 1;
+            }
+        }
+        let ids = || vertex.members.iter().map(|member| self.items[*member].id);
+        let member_waves = || ids().filter_map(|id| waves.get(&id).copied());
+        Ok(GraphVertex {
+            key: match &one {
+                Some(one) => one.id.to_string(),
+                None => format!("{deployment}:{}", key.role),
+            },
+            role: key.role.clone(),
+            deployment,
+            one,
+            members: vertex.members.len(),
+            looks: looks.into_iter().collect(),
+            waves: member_waves().min().zip(member_waves().max()),
+            on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
+        })
+    }
+}

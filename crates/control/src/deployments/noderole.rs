@@ -1,0 +1,327 @@
+//! The details of a noderole: its state with reasons, its data and the layers of the data.
+
+use api::Problem;
+use api::console::{
+    DataLayer, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE, Provenance, StepState,
+};
+use api::values::MAX_VALUES;
+use engine::Hash;
+use engine::anneal::{Reason, why_not};
+use engine::catalog::Role;
+use engine::cluster::NoderoleKey;
+use engine::counting::{either, many};
+use engine::data::{OwnData, Wall, layers, mask};
+use engine::ids::{
+    ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId,
+    StepId,
+};
+use engine::plan::Effects;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use store::intent;
+use store::reading::{self, EdgeRow, NoderoleRow};
+
+use crate::Control;
+use crate::catalog::roles::attribs;
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::{corrupt, from_store};
+use crate::proposals::change::{counting, plan_on_pool, would_join};
+use crate::runs::list::{cause_text, layer_name, limits, reason_text, to_run, value_text};
+use crate::runs::pending::DEFAULT_LIMITS;
+use crate::text::at;
+
+impl Control {
+    /// The details of a noderole.
+    pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found(
+                "This noderole does not exist. A noderole from a proposal exists after the \
+                 proposal is committed.",
+            )
+        })?;
+        if row.noderole.disposition != "in_service" {
+            return Err(Problem::not_found(format!(
+                "Noderole {} on {} was removed by target {}. Its runs are in the list of runs.",
+                row.noderole.role, row.node.fqdn, row.step.generation
+            )));
+        }
+        let step = StepId::of(id, &ActionName::run());
+        let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
+        let mut connection = self.connection().await?;
+        let parents = reading::parents(&mut connection, step).await.map_err(from_store)?;
+        let children =
+            reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
+        let role_hash = Hash::from_bytes(&row.noderole.role_hash).ok_or_else(Problem::internal)?;
+        let role = present.catalog.role(role_hash).map_err(corrupt)?;
+        let deployment = DeploymentId(row.noderole.deployment_id);
+        let role_name = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
+        let data = self.own_data(&present, &row, role, &role_name);
+        let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
+        let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
+        drop(connection);
+        let may_edit = self.noderole_draft(actor, &present, &row, role).await?;
+        let layered = layers(
+            step,
+            data.own(role),
+            row.step.wall.as_ref().map(|value| Wall { value, run: row.step.wall_run.map(RunId) }),
+        )
+        .map_err(corrupt)?;
+        let sources = layered.sources.iter().map(|(path, source)| Provenance {
+            path: path.clone(),
+            value: value_text(&layered.value, path),
+            source: layer_name(&serde_json::to_value(&source.layer).unwrap_or_default()),
+        });
+        Ok(NoderoleView {
+            id,
+            role: role_name,
+            description: role.description.clone(),
+            node: NodeId(row.node.id),
+            fqdn: present.in_full(&row.node.fqdn),
+            deployment: DeploymentName::parse(&row.deployment.name).map_err(corrupt)?,
+            deployment_id: deployment,
+            state,
+            since: at(row.step.since),
+            why,
+            error: row.step.error.clone(),
+            generation: BlueprintNumber(row.step.generation),
+            applied: (row.step.applied_generation > 0)
+                .then_some(BlueprintNumber(row.step.applied_generation)),
+            role_hash: role_hash.short(),
+            layers: data.layers(role, row.step.wall.as_ref()),
+            merged: mask(&layered.value),
+            provenance: sources.take(MAX_VALUES).collect(),
+            values: layered.sources.len(),
+            wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
+            attribs: attribs(role),
+            parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
+            children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
+            runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
+            limits: limits(&row.step),
+            may_retry: may_retry(actor, deployment, state),
+            may_edit,
+            may_propose: actor
+                .require_in(Permission::Operator, deployment)
+                .map_err(|problem| problem.detail),
+        })
+    }
+
+    fn own_data(
+        &self,
+        present: &Present,
+        row: &NoderoleRow,
+        role: &Role,
+        name: &RoleName,
+    ) -> OwnLayers {
+        let deployment =
+            present.blueprint.deployments.get(&DeploymentId(row.noderole.deployment_id));
+        let role_data = deployment.and_then(|d| d.doc.roles.get(name)).map(|r| r.data.clone());
+        OwnLayers {
+            template: role.template.clone(),
+            deployment_role: role_data.unwrap_or(Value::Null),
+            system: row.noderole.system_data.clone(),
+            user: row.noderole.data.clone(),
+        }
+    }
+
+    /// The noderole in its deployment's open proposal, if there is one and the actor may edit it.
+    async fn noderole_draft(
+        &self,
+        actor: &Actor,
+        present: &Present,
+        row: &NoderoleRow,
+        role: &Role,
+    ) -> Result<Result<NoderoleDraft, String>, Problem> {
+        let deployment = DeploymentId(row.noderole.deployment_id);
+        if !actor.has_permission_in(Permission::Operator, deployment) {
+            return Ok(Err("You cannot edit this without the permission operator.".into()));
+        }
+        let mut connection = self.connection().await?;
+        let Some(open) =
+            intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?
+        else {
+            let name = &row.deployment.name;
+            return Ok(Err(format!(
+                "Open a proposal on {name} first. Its data changes only after a review."
+            )));
+        };
+        let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
+        drop(connection);
+        let planned = plan_on_pool(&self.beside(actor), present, counting(&edits)).await?;
+        let (node, key) = self.key_of(row)?;
+        let drafted =
+            planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
+        Ok(Ok(NoderoleDraft {
+            proposal: open.id,
+            version: open.version,
+            would_join: would_join(actor, &edits),
+            data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
+            below: data_below_user(&planned.effects, present, row, role, &key),
+            rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
+        }))
+    }
+
+    fn key_of(&self, row: &NoderoleRow) -> Result<(NodeId, NoderoleKey), Problem> {
+        let role = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
+        let instance = u32::try_from(row.noderole.instance).map_err(corrupt)?;
+        Ok((NodeId(row.noderole.node_id), NoderoleKey { role, instance }))
+    }
+
+    /// The reasons for a step's state, each with its solution.
+    async fn why(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        step: StepId,
+        state: StepState,
+        row: &NoderoleRow,
+        parents: &[EdgeRow],
+    ) -> Result<Vec<String>, Problem> {
+        let mut why = Vec::new();
+        match state {
+            StepState::Blocked => {
+                why.extend(parents.iter().filter_map(|parent| blocked_by(present, parent)))
+            }
+            StepState::Todo => {
+                why.extend(self.waits(on, step).await?);
+            }
+            StepState::Transition => {
+                let run = reading::open_run(on, step).await.map_err(from_store)?;
+                why.extend(run.map(|run| match run.state.as_str() {
+                    "queued" => format!("Run {} waits for a worker with a free slot.", run.id),
+                    _ => format!("Run {} is under way.", run.id),
+                }));
+            }
+            // The page shows the error itself next to this.
+            StepState::Error => why.push(
+                "The step failed. Retry it, or change its data with a proposal. Its dependents \
+                 wait until then."
+                    .into(),
+            ),
+            StepState::Active | StepState::Proposed => {}
+        }
+        if state == StepState::Active && row.step.applied_generation < row.step.generation {
+            why.push(format!("The step has not applied target {} yet.", row.step.generation));
+        }
+        if let Some(cause) = &row.step.cause {
+            let by = row.step.cause_by.as_deref();
+            why.push(format!("The step runs again: {}.", cause_text(cause, by)));
+        }
+        Ok(why)
+    }
+
+    /// All admission rules that keep a TODO step from starting. The global run limit is a setting
+    /// of the workers and unknown here, so only their capacity counts.
+    async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
+        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else {
+            return Ok(Vec::new());
+        };
+        let reasons = why_not(&view, DEFAULT_LIMITS, step);
+        let by = reasons.iter().filter_map(|reason| match reason {
+            Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
+            _ => None,
+        });
+        let by: Vec<StepId> = by.collect();
+        let names = reading::step_names(on, &by).await.map_err(from_store)?.into_iter().collect();
+        if reasons.is_empty() {
+            return Ok(vec![format!(
+                "Starts when a worker claims it. {} {} under way.",
+                many(view.open.len(), "run"),
+                either(view.open.len(), "is", "are")
+            )]);
+        }
+        Ok(reasons.iter().map(|reason| reason_text(reason, &names)).collect())
+    }
+}
+
+/// The values of a noderole below its user data, with the proposal's edits applied and secrets
+/// masked.
+fn data_below_user(
+    effects: &Effects,
+    present: &Present,
+    row: &NoderoleRow,
+    role: &Role,
+    key: &NoderoleKey,
+) -> Value {
+    let deployment = DeploymentId(row.noderole.deployment_id);
+    let set =
+        effects.role_data.iter().rfind(|set| set.deployment == deployment && set.role == key.role);
+    let known =
+        present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(&key.role));
+    let of_role =
+        set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+    let system = &row.noderole.system_data;
+    let below =
+        OwnData { template: &role.template, deployment_role: of_role, system, ..OwnData::NONE };
+    layers(StepId(row.step.id), below, None).map(|layered| mask(&layered.value)).unwrap_or_default()
+}
+
+/// Owned copies of a noderole's data layers.
+struct OwnLayers {
+    template: Value,
+    deployment_role: Value,
+    system: Value,
+    user: Value,
+}
+
+impl OwnLayers {
+    fn own<'a>(&'a self, _: &Role) -> OwnData<'a> {
+        OwnData {
+            template: &self.template,
+            profiles: &[],
+            deployment_role: &self.deployment_role,
+            system: &self.system,
+            user: &self.user,
+        }
+    }
+
+    fn layers(&self, _: &Role, wall: Option<&Value>) -> Vec<DataLayer> {
+        let layer = |source: &str, value: &Value| DataLayer {
+            source: source.into(),
+            value: if value.is_null() { json!({}) } else { mask(value) },
+        };
+        vec![
+            layer("role template", &self.template),
+            layer("deployment role", &self.deployment_role),
+            layer("system", &self.system),
+            layer("output", wall.unwrap_or(&Value::Null)),
+            layer("user", &self.user),
+        ]
+    }
+}
+
+fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(), String> {
+    if !actor.has_permission_in(Permission::Operator, place) {
+        return Err("You cannot retry this step without the permission operator.".into());
+    }
+    match state {
+        StepState::Error => Ok(()),
+        StepState::Active => Err("The step is done. To run it again, propose a re-run.".into()),
+        StepState::Transition => Err("A run is under way.".into()),
+        _ => Err("The step starts automatically as soon as it can.".into()),
+    }
+}
+
+fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
+    let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
+    match StepState::from_word(&parent.state)? {
+        StepState::Active => None,
+        StepState::Error => Some(format!(
+            "Blocked by the error of {name}: {}.",
+            parent.error.as_deref().unwrap_or("see its runs")
+        )),
+        state => Some(format!("Waits for {name}, which is {}.", state.word())),
+    }
+}
+
+fn to_ref(present: &Present, row: &EdgeRow) -> Result<NoderoleRef, Problem> {
+    Ok(NoderoleRef {
+        id: NoderoleId(row.noderole_id),
+        role: RoleName::parse(&row.role).map_err(corrupt)?,
+        fqdn: present.in_full(&row.fqdn),
+        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+    })
+}

@@ -1,0 +1,652 @@
+//! A node's page, and the changes of a node that need no review.
+//!
+//! Descriptive data (description, network cards, serial number) is not part of the desired state
+//! and is changed directly. Connection and hints are part of the node's document once a blueprint
+//! contains the node. From then on, only a proposal changes them, and the commit updates the
+//! record. Every field of a node in no blueprint can be changed directly.
+//!
+//! A client that changes a record states the version that it has seen. If the record has changed
+//! since, the request is refused.
+
+use api::console::{PAGE_SIZE, StepState};
+use api::listing::{Cursor, Key};
+use api::live::{Live, Topic};
+use api::nodes::{
+    Carried, CarriedPage, CarriedWanted, FactsOf, Life, LookPage, LookView, LooksWanted,
+    NodeChange, NodeToken, NodeView, OutOfService, ReportView, SshView, Way, WayChange,
+};
+use api::{Problem, limits};
+use engine::alive::Liveness;
+use engine::cluster::Connection;
+use engine::cluster::connection::fingerprint;
+use engine::data::{check_user_data, mask, secret};
+use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use store::intent::{self, MachineRow};
+use store::node_tokens::{NodeTokenRow, node_tokens};
+use store::reading::{
+    self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow,
+};
+use store::running;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::current::Present;
+use crate::nodes::records::{check_macs, check_serial, version_conflict};
+use crate::nodes::{address_policy, connection};
+use crate::people::{Actor, Permission};
+use crate::problems::{corrupt, from_store};
+use crate::runs::list::to_run;
+use crate::runs::operations::{checked, from_change};
+use crate::text::{self, at};
+use crate::{Control, cursor, done};
+
+/// Health checks per page.
+pub const LOOKS: usize = 20;
+/// Runs and reports on a node's page.
+const SHOWN: u64 = 20;
+
+impl Control {
+    /// A node with its runs, reports and noderoles, by name or id.
+    pub async fn node(&self, actor: &Actor, name: &str) -> Result<NodeView, Problem> {
+        actor.require(Permission::Viewer)?;
+        // Read the cursor first, so the live stream reports all later events.
+        let cursor = self.current_cursor().await?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let row = find_machine(&mut connection, name).await?;
+        let id = NodeId(row.id);
+        let looks = reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
+            .await
+            .map_err(from_store)?;
+        let mut carried = reading::noderoles_of_node(
+            &mut connection,
+            id,
+            CarriedFilter::default(),
+            MAX_CARRIED + 1,
+        )
+        .await
+        .map_err(from_store)?;
+        let more_noderoles = carried.len() as i64 > MAX_CARRIED;
+        carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
+        let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
+        let reports =
+            reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
+        let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
+        drop(connection);
+        let runs = reading::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
+        let deployment = DeploymentId(row.deployment_id);
+        let record = !present.blueprint.nodes.contains_key(&id);
+        let may_change =
+            actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
+        Ok(NodeView {
+            id,
+            version: row.version,
+            deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
+            deployment_id: deployment,
+            record,
+            life: life(&row),
+            way: way(&row.transport, &row.address, &row.connection),
+            added: at(row.created_at),
+            looks: looks.into_iter().map(look).collect(),
+            noderoles: carried
+                .into_iter()
+                .map(|row| carries(&present, row))
+                .collect::<Result<_, _>>()?,
+            more_noderoles,
+            runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
+            facts: facts.into_iter().map(facts_of).collect(),
+            reports: reports.into_iter().map(report).collect(),
+            tokens: tokens.into_iter().map(token).collect(),
+            may_change,
+            cursor,
+            fqdn: row.fqdn,
+            description: row.description,
+            macs: row.macs,
+            serial: row.serial,
+            hints: row.hints,
+            added_by: row.created_by,
+        })
+    }
+
+    /// The id of a node, by name or id. An id is not looked up; a later use fails if it is unknown.
+    pub async fn node_named(&self, actor: &Actor, name: &str) -> Result<NodeId, Problem> {
+        if let Ok(id) = name.parse() {
+            return Ok(id);
+        }
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        Ok(NodeId(find_machine(&mut connection, name).await?.id))
+    }
+
+    /// A page of a node's last health checks.
+    pub async fn node_looks(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &LooksWanted,
+    ) -> Result<LookPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let filter = LookFilter {
+            reached: wanted.reached,
+            text: text::asked(&wanted.text)?,
+            ascending: !wanted.sort.descending,
+            behind: health_check_cursor(wanted)?,
+        };
+        let mut connection = self.connection().await?;
+        let node = NodeId(find_machine(&mut connection, name).await?.id);
+        let limit = LOOKS as i64 + 1;
+        let mut looks =
+            reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let more = looks.len() > LOOKS;
+        looks.truncate(LOOKS);
+        let next = looks
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &[health_check_key(last.at)]));
+        Ok(LookPage { looks: looks.into_iter().map(look).collect(), next })
+    }
+
+    /// A page of a node's noderoles.
+    pub async fn node_noderoles(
+        &self,
+        actor: &Actor,
+        name: &str,
+        wanted: &CarriedWanted,
+    ) -> Result<CarriedPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let filter = CarriedFilter {
+            state: wanted.state.map(StepState::as_str),
+            role: text::asked(&wanted.role)?,
+            descending: wanted.sort.descending,
+            behind: noderole_cursor(wanted)?,
+        };
+        let mut connection = self.connection().await?;
+        let node = NodeId(find_machine(&mut connection, name).await?.id);
+        let limit = PAGE_SIZE as i64 + 1;
+        let mut rows = reading::noderoles_of_node(&mut connection, node, filter, limit)
+            .await
+            .map_err(from_store)?;
+        drop(connection);
+        let present = self.present().await?;
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|last| Cursor::behind(wanted.sort, &noderole_keys(last)));
+        let noderoles =
+            rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
+        Ok(CarriedPage { noderoles, next })
+    }
+
+    /// Changes a node's record, if it still has the given version. Returns the new version.
+    pub async fn change_node(
+        &self,
+        actor: &Actor,
+        node: NodeId,
+        version: i32,
+        change: NodeChange,
+    ) -> Result<i32, Problem> {
+        actor.require_somewhere(Permission::Operator)?;
+        let mut transaction = self.begin().await?;
+        // A change of the connection must block claims. Other changes need only the row lock.
+        if change.way.is_some() {
+            intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        }
+        let actor = actor.still(&mut transaction).await?;
+        let row = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        let before = row.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
+        let place = node_deployment(&mut transaction, node).await?;
+        actor.require_in(Permission::Operator, place)?;
+        still(Some(version), before.version, &before.fqdn)?;
+        let after = self.changed(&before, &change)?;
+        if after == before {
+            return Ok(before.version);
+        }
+        if before.meant && (is_connection_changed(&before, &after) || after.hints != before.hints) {
+            return Err(in_blueprint_problem(&before.fqdn, &change));
+        }
+        self.added.of_record(actor.person, count_new_addresses(&before, &after))?;
+        let by = (Some(actor.person), None);
+        let version = write_node(&mut transaction, node, &before, &after, by).await?;
+        done(transaction).await?;
+        // Reviews that would give the node its first document depend on its record.
+        if is_connection_changed(&before, &after) || after.hints != before.hints {
+            self.replan_after_change().await;
+        }
+        Ok(version)
+    }
+
+    /// The record with the change applied, validated as for a new node.
+    fn changed(&self, before: &MachineRow, change: &NodeChange) -> Result<MachineRow, Problem> {
+        let mut after = before.clone();
+        if let Some(description) = &change.description {
+            let description = text::plain(description)?;
+            if description.chars().count() > limits::DESCRIPTION {
+                let most = limits::DESCRIPTION;
+                return Err(Problem::invalid(format!(
+                    "description: must have at most {most} characters."
+                )));
+            }
+            after.description = description.to_owned();
+        }
+        if let Some(macs) = &change.macs {
+            after.macs = check_macs(macs)?;
+        }
+        if let Some(serial) = &change.serial {
+            after.serial = check_serial(serial)?;
+        }
+        if let Some(hints) = &change.hints {
+            check_object("hints", hints, limits::HINTS)?;
+            after.hints = hints.clone();
+        }
+        if let Some(wanted) = &change.way {
+            (after.address, after.connection) = self.other_way(before, wanted)?;
+        }
+        Ok(after)
+    }
+
+    fn other_way(
+        &self,
+        before: &MachineRow,
+        wanted: &WayChange,
+    ) -> Result<(Value, Value), Problem> {
+        let now = connection::of_record(&before.transport, &before.address, &before.connection);
+        let changes_address = wanted.addresses.is_some() || wanted.port.is_some();
+        let wanted = wanted.apply(now.as_ref()).map_err(connection::refused)?;
+        if wanted.transport() != before.transport {
+            return Err(Problem::invalid(format!(
+                "Node {} has the transport {}, which cannot change. Add a separate node with the \
+                 transport {}.",
+                before.fqdn,
+                before.transport,
+                wanted.transport()
+            )));
+        }
+        let (connection, addresses) = connection::columns(&wanted);
+        match wanted {
+            Connection::Local { root } => Ok((before.address.clone(), self.in_folder(&root)?)),
+            Connection::Ssh(ssh) => {
+                if changes_address {
+                    address_policy::check(&self.reach, &addresses, ssh.port)?;
+                }
+                Ok((json!(addresses), connection))
+            }
+        }
+    }
+
+    /// Puts a node in maintenance or ends the maintenance. Step states stay, and running steps
+    /// finish.
+    pub async fn set_available(
+        &self,
+        actor: &Actor,
+        node: impl Into<Seen>,
+        available: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
+        let Seen { node, version } = node.into();
+        actor.require_somewhere(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        let mut transaction = self.begin().await?;
+        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        let actor = actor.still(&mut transaction).await?;
+        let gone = || Problem::not_found("This node no longer exists. See the list of nodes.");
+        // Descriptive data changes without the commit lock, so only the lock of the record keeps
+        // its version stable.
+        intent::lock_node_record(&mut transaction, node)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(gone)?;
+        let row =
+            reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
+        still(version, row.version, &row.fqdn)?;
+        let maintenance = (!available).then_some((actor.person, reason));
+        let news = running::set_node_available(&mut transaction, node, maintenance)
+            .await
+            .map_err(from_change)?;
+        if !news.ok_or_else(gone)? {
+            let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
+            let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
+            let detail = match available {
+                true => format!("Node {} is not in maintenance.", row.fqdn),
+                false => format!("Node {} is already in maintenance{by}{why}", row.fqdn),
+            };
+            return Err(Problem::conflict("state", detail));
+        }
+        let action = if available { "node.available" } else { "node.unavailable" };
+        let detail = json!({"fqdn": row.fqdn, "reason": reason});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
+        tell(&mut transaction, row.fqdn).await?;
+        done(transaction).await
+    }
+}
+
+/// A node to act on, and the version of its record that the client has seen, if stated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    pub node: NodeId,
+    /// Act only if the record still has this version.
+    pub version: Option<i32>,
+}
+
+impl From<NodeId> for Seen {
+    fn from(node: NodeId) -> Self {
+        Self { node, version: None }
+    }
+}
+
+/// Returns an error if the record has another version than the one that the client has seen.
+pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), Problem> {
+    match seen {
+        Some(seen) if seen != version => Err(version_conflict(fqdn)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a changed record with its audit entry, and returns the new version. The caller has
+/// checked the permission and has the record's lock. A new connection is refused while a run is
+/// open on the node.
+pub(crate) async fn write_node(
+    on: &mut PgConnection,
+    node: NodeId,
+    before: &MachineRow,
+    after: &MachineRow,
+    (by, reason): (Option<PersonId>, Option<&str>),
+) -> Result<i32, Problem> {
+    let other_way = is_connection_changed(before, after);
+    if other_way && before.busy {
+        return Err(Problem::conflict(
+            "busy",
+            format!(
+                "The connection of node {} cannot change while a run is open on it. Put the node \
+                 in maintenance, wait for the run or cancel it, then try again.",
+                before.fqdn
+            ),
+        ));
+    }
+    let mut detail = difference(before, after);
+    if let Some(reason) = reason {
+        detail.insert("reason".into(), reason.into());
+    }
+    detail.insert("fqdn".into(), before.fqdn.clone().into());
+    let version =
+        intent::update_node_record(on, node, after, other_way).await.map_err(from_store)?;
+    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
+        .await
+        .map_err(from_store)?;
+    tell(on, before.fqdn.clone()).await?;
+    Ok(version)
+}
+
+/// The number of addresses that a change adds. With another port, each address counts as new.
+fn count_new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
+    let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
+    let (was, new) = (listed(before), listed(after));
+    let same_port = before.connection["port"] == after.connection["port"];
+    new.iter().filter(|address| !(same_port && was.contains(address))).count()
+}
+
+fn is_connection_changed(before: &MachineRow, after: &MachineRow) -> bool {
+    (&after.address, &after.connection) != (&before.address, &before.connection)
+}
+
+/// Notifies open pages of the node and of the node list.
+pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
+    intent::append_event_to_topics(on, &[Topic::Nodes], &Live::Node { fqdn })
+        .await
+        .map_err(from_store)
+}
+
+/// Validates an object from a client: small, and without a reference to a secret, because every
+/// viewer sees it.
+pub(crate) fn check_object<'v>(
+    what: &str,
+    value: &'v Value,
+    most: usize,
+) -> Result<&'v Map<String, Value>, Problem> {
+    let object = value.as_object().ok_or_else(|| {
+        Problem::invalid(format!("{what}: must be a JSON object, such as {{\"key\": \"value\"}}."))
+    })?;
+    if serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len()) > most {
+        return Err(Problem::invalid(format!(
+            "{what}: must have at most {} KiB as JSON.",
+            most / 1024
+        )));
+    }
+    check_user_data(value)
+        .map_err(|error| Problem::invalid(text::sentence(&format!("{what}: {error}"))))?;
+    if secret::contains_reference(value) {
+        return Err(Problem::invalid(format!(
+            "{what}: must not have a reference to a secret ($secret), because every viewer can \
+             read this field."
+        )));
+    }
+    Ok(object)
+}
+
+/// The refusal of a direct change to a node in a blueprint: its connection and hints change by
+/// proposal.
+pub(crate) fn in_blueprint_problem(fqdn: &str, change: &NodeChange) -> Problem {
+    let command = api::calls::propose_change(fqdn, change);
+    Problem::conflict(
+        "in_blueprint",
+        format!(
+            "Node {fqdn} is in a blueprint, so its connection and hints change only after a \
+             review. Propose the change: {command}"
+        ),
+    )
+}
+
+/// The current deployment of a node, for the permission check. The caller has the lock of the
+/// record or of commits, so the node cannot move.
+pub(crate) async fn node_deployment(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<DeploymentId, Problem> {
+    let row = reading::machine(on, node).await.map_err(from_store)?;
+    let row = row
+        .ok_or_else(|| Problem::not_found("This node no longer exists. See the list of nodes."))?;
+    Ok(DeploymentId(row.deployment_id))
+}
+
+async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::MachineRow, Problem> {
+    let found = match name.parse::<NodeId>() {
+        Ok(id) => reading::machine(on, id).await,
+        Err(_) => match Fqdn::parse(name.trim()) {
+            Ok(fqdn) => reading::node_detail_by_name(on, fqdn.as_str()).await,
+            Err(_) => Ok(None),
+        },
+    };
+    found.map_err(from_store)?.ok_or_else(|| {
+        let shown: String = engine::text::shown(name).chars().take(253).collect();
+        Problem::not_found(format!("Node {shown} does not exist. See the list of nodes."))
+    })
+}
+
+fn life(row: &reading::MachineRow) -> Life {
+    let known = row.alive_since.is_some();
+    let belief = Liveness { alive: row.alive, known, against: row.look_against.unsigned_abs() };
+    Life {
+        alive: row.alive,
+        alive_since: row.alive_since.map(at),
+        seen: row.last_seen_at.map(at),
+        against: belief.against,
+        enough: belief.enough(),
+        unavailable: (!row.available).then(|| OutOfService {
+            by: row.unavailable_by.clone(),
+            since: row.unavailable_at.map(at),
+            reason: row.unavailable_reason.clone().unwrap_or_default(),
+        }),
+        joined: row.joined.clone(),
+        joined_since: row.joined_at.map(at),
+        boot_id: row.boot_id.clone().filter(|id| !id.is_empty()),
+        bootenv: row.bootenv.clone(),
+    }
+}
+
+/// The connection of a record, as far as it can be parsed. Missing fields are empty; then workers
+/// cannot connect either.
+fn way(transport: &str, address: &Value, connection: &Value) -> Way {
+    let text =
+        |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let ssh = || {
+        let key = connection.get("key").and_then(secret::reference);
+        let host_key = text("host_key");
+        SshView {
+            addresses: address
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            port: connection
+                .get("port")
+                .and_then(Value::as_u64)
+                .and_then(|port| port.try_into().ok())
+                .unwrap_or(22),
+            user: text("user"),
+            key: key.as_ref().map(|key| key.name.clone()).unwrap_or_default(),
+            key_version: key.map_or(1, |key| key.version),
+            fingerprint: fingerprint(&host_key).unwrap_or_default(),
+            host_key,
+        }
+    };
+    Way { transport: transport.to_owned(), root: text("root"), ssh: (transport == "ssh").then(ssh) }
+}
+
+/// The changed fields for the audit, with old and new values.
+pub(crate) fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
+    let pairs = [
+        ("description", json!(before.description), json!(after.description)),
+        ("macs", json!(before.macs), json!(after.macs)),
+        ("serial", json!(before.serial), json!(after.serial)),
+        ("hints", before.hints.clone(), after.hints.clone()),
+        ("addresses", before.address.clone(), after.address.clone()),
+        ("connection", before.connection.clone(), after.connection.clone()),
+    ];
+    let changed = pairs.into_iter().filter(|(_, was, new)| was != new);
+    changed.map(|(what, was, new)| (what.to_owned(), json!({"was": was, "is": new}))).collect()
+}
+
+/// The cursor of a health check: its time in microseconds since 1970, the precision of the
+/// database.
+fn health_check_key(at: OffsetDateTime) -> Key {
+    Key::from(i64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX))
+}
+
+/// The time after which a page of health checks continues.
+fn health_check_cursor(wanted: &LooksWanted) -> Result<Option<OffsetDateTime>, Problem> {
+    let Some(keys) = cursor::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
+    let moment = match keys.as_slice() {
+        [Key::Number(micros)] => {
+            OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok()
+        }
+        _ => None,
+    };
+    // PostgreSQL has no timestamp before 4714 BC.
+    let moment = moment.filter(|moment| moment.year() >= 1);
+    moment.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.before.as_ref()))
+}
+
+/// The sort key of a noderole on its node, in run order.
+fn noderole_keys(row: &CarriedRow) -> [Key; 2] {
+    [Key::from(i64::from(row.rank)), Key::from(row.step_id.to_string().as_str())]
+}
+
+/// The rank and step after which a page of noderoles continues.
+fn noderole_cursor(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Problem> {
+    let Some(keys) = cursor::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
+    let place = match keys.as_slice() {
+        [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
+        _ => None,
+    };
+    place.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()))
+}
+
+fn look(row: LookRow) -> LookView {
+    LookView {
+        tried: row.tried.0,
+        at: at(row.at),
+        reached: row.reached,
+        address: row.address,
+        said: row.said,
+        took_ms: row.took_ms.unsigned_abs(),
+        by: row.by,
+    }
+}
+
+fn carries(present: &Present, row: CarriedRow) -> Result<Carried, Problem> {
+    let deployment = DeploymentId(row.deployment_id);
+    Ok(Carried {
+        id: NoderoleId(row.noderole_id),
+        role: RoleName::parse(&row.role).map_err(corrupt)?,
+        deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
+        deployment_id: deployment,
+        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+        since: at(row.since),
+        error: row.error,
+    })
+}
+
+fn facts_of(row: FactRow) -> FactsOf {
+    FactsOf { source: row.source, facts: mask(&row.facts), at: at(row.at), run: row.run }
+}
+
+fn report(row: ReportRow) -> ReportView {
+    ReportView {
+        at: at(row.at),
+        kind: row.kind,
+        said: row.said,
+        token: row.token,
+        address: row.address,
+    }
+}
+
+fn token(row: NodeTokenRow) -> NodeToken {
+    NodeToken {
+        id: row.id,
+        name: row.name,
+        by: row.by,
+        made: at(row.created_at),
+        expires: at(row.expires_at),
+        used: row.last_used_at.map(at),
+        revoked: row.revoked_at.map(at),
+        holds: row.holds,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::nodes::node::*;
+
+    #[test]
+    fn visible_objects_cannot_reference_secrets() {
+        let good = json!({"rack": 7, "wants": ["raid"]});
+        assert!(check_object("hints", &good, 100).is_ok());
+        for bad in [
+            json!([1]),
+            json!({"key": {"$secret": "deploy/ssh", "version": 1}}),
+            json!({"deep": [{"key": {"$secret": "x", "version": 1}}]}),
+            json!({"long": "x".repeat(100)}),
+            json!({"hidden": "a\u{202e}b"}),
+            json!({"nothing": "\0"}),
+        ] {
+            let refused = check_object("hints", &bad, 100).unwrap_err();
+            assert!(refused.status == 400 && refused.detail.starts_with("hints: "), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Reports from nodes, and the tokens that authenticate them.
+//!
+//! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
+//! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
+//! token is neither a session nor a person. No other use case accepts it: [`Itself`] is a separate
+//! type that only this module constructs. `store::running` defines the effect of a report; a
+//! worker's health check overrides it.
+
+use std::time::Duration;
+
+use api::nodes::MintedToken;
+use api::{Problem, limits};
+use serde_json::{Value, json};
+use store::intent;
+use store::node_tokens::{self, MAX_TOKENS};
+use store::running::{self, MOST_REPORTS, Report, Reported, Reporter};
+use uuid::Uuid;
+
+use crate::nodes::node::{Seen, check_object, node_deployment, still, tell};
+use crate::people::{Actor, ClientInfo, MAX_TOKEN_LENGTH, Permission, Token, hash_of};
+use crate::problems::from_store;
+use crate::text::{self, at};
+use crate::{Control, done};
+
+const DAY: u64 = 24 * 3600;
+
+/// An authenticated node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Itself(Reporter);
+
+impl Control {
+    /// Creates a token for a node's reports, valid for the given number of days.
+    pub async fn mint_node_token(
+        &self,
+        actor: &Actor,
+        node: impl Into<Seen>,
+        name: String,
+        days: u32,
+    ) -> Result<MintedToken, Problem> {
+        let Seen { node, version } = node.into();
+        actor.require_in_person()?;
+        actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
+        let name = text::plain(&name)?;
+        if name.is_empty()
+            || name.chars().count() > limits::NODE_TOKEN_NAME
+            || name.contains(['\n', '\t'])
+        {
+            let max = limits::NODE_TOKEN_NAME;
+            return Err(Problem::invalid(format!(
+                "name: must be one line of 1 to {max} characters. Describe the purpose of the \
+                 token."
+            )));
+        }
+        if days == 0 || days > limits::NODE_TOKEN_DAYS {
+            return Err(Problem::invalid(format!(
+                "days: must be from 1 to {}.",
+                limits::NODE_TOKEN_DAYS
+            )));
+        }
+        let token = Token::random()?;
+        let mut transaction = self.begin().await?;
+        let actor = &actor.still(&mut transaction).await?;
+        let machine = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        let machine = machine.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
+        let deployment = node_deployment(&mut transaction, node).await?;
+        actor
+            .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
+        still(version, machine.version, &machine.fqdn)?;
+        let lifetime = Duration::from_secs(u64::from(days) * DAY);
+        let inserted = node_tokens::insert_node_token(
+            &mut transaction,
+            node,
+            &token.hash(),
+            name,
+            lifetime,
+            actor.person,
+        )
+        .await
+        .map_err(from_store)?;
+        let Some((id, expires)) = inserted else {
+            return Err(Problem::conflict(
+                "too_many_tokens",
+                format!(
+                    "Node {} has {MAX_TOKENS} valid tokens, which is the maximum. Revoke one \
+                     first.",
+                    machine.fqdn
+                ),
+            ));
+        };
+        let detail = json!({"fqdn": machine.fqdn, "token": id, "name": name, "days": days});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "node.token",
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
+        tell(&mut transaction, machine.fqdn).await?;
+        done(transaction).await?;
+        Ok(MintedToken { id, token: token.reveal().to_owned(), expires: at(expires) })
+    }
+
+    /// Revokes a node's token. The revocation takes effect on the next request.
+    pub async fn revoke_node_token(
+        &self,
+        actor: &Actor,
+        node: impl Into<Seen>,
+        token: Uuid,
+    ) -> Result<(), Problem> {
+        let Seen { node, version } = node.into();
+        actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
+        let mut transaction = self.begin().await?;
+        let actor = &actor.still(&mut transaction).await?;
+        let machine = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        let machine = machine.ok_or_else(|| {
+            Problem::not_found("This node no longer exists. See the list of nodes.")
+        })?;
+        let deployment = node_deployment(&mut transaction, node).await?;
+        actor
+            .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
+        still(version, machine.version, &machine.fqdn)?;
+        let name = node_tokens::revoke_node_token(&mut transaction, node, token)
+            .await
+            .map_err(from_store)?;
+        let name = name.ok_or_else(|| {
+            Problem::not_found(format!(
+                "Node {} has no such token, or the token is already revoked.",
+                machine.fqdn
+            ))
+        })?;
+        let detail = json!({"fqdn": machine.fqdn, "token": token, "name": name});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            "node.token.revoke",
+            &node.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
+        tell(&mut transaction, machine.fqdn).await?;
+        done(transaction).await
+    }
+
+    /// Authenticates a node by its token.
+    ///
+    /// # Errors
+    /// 401 if the token is unknown, revoked or expired.
+    pub async fn itself(&self, token: &str, visitor: &ClientInfo) -> Result<Itself, Problem> {
+        let unknown = || {
+            Problem::new(
+                401,
+                "no_node_token",
+                "Invalid token",
+                "Send a valid token of the node: Authorization: Bearer TOKEN. An operator can \
+                 create one on the node's page.",
+            )
+        };
+        if token.is_empty() || token.len() > MAX_TOKEN_LENGTH {
+            return Err(unknown());
+        }
+        let mut connection = self.connection().await?;
+        let row = node_tokens::authenticate_node(&mut connection, &hash_of(token))
+            .await
+            .map_err(from_store)?;
+        let (node, token) = row.ok_or_else(unknown)?;
+        let address = visitor.address.map(|address| address.to_string()).unwrap_or_default();
+        Ok(Itself(Reporter { node, token, address }))
+    }
+
+    /// Reports that the node has started, with its boot id.
+    pub async fn report_startup(&self, itself: &Itself, boot_id: String) -> Result<(), Problem> {
+        self.append_report(itself, Report::Startup(word("boot_id", &boot_id)?)).await
+    }
+
+    /// Reports that the node shuts down.
+    pub async fn report_shutdown(&self, itself: &Itself) -> Result<(), Problem> {
+        self.append_report(itself, Report::Shutdown).await
+    }
+
+    /// Reports the boot environment that the node started.
+    pub async fn report_bootenv(&self, itself: &Itself, bootenv: String) -> Result<(), Problem> {
+        self.append_report(itself, Report::Bootenv(word("bootenv", &bootenv)?)).await
+    }
+
+    /// Replaces the facts that the node reported before.
+    pub async fn report_facts(&self, itself: &Itself, facts: Value) -> Result<(), Problem> {
+        self.append_report(
+            itself,
+            Report::Facts(check_object("facts", &facts, limits::FACTS)?.clone()),
+        )
+        .await
+    }
+
+    async fn append_report(&self, Itself(by): &Itself, report: Report) -> Result<(), Problem> {
+        let mut transaction = self.begin().await?;
+        match running::append_report(&mut transaction, by, &report).await.map_err(from_store)? {
+            Reported::Kept => done(transaction).await,
+            Reported::Gone => Err(Problem::not_found(
+                "The node of this token was removed. Add the node again and create a new token.",
+            )),
+            Reported::TooMany => Err(Problem::new(
+                429,
+                "too_many_reports",
+                "Too many reports",
+                format!(
+                    "A node can send at most {MOST_REPORTS} reports per minute. Try again in a \
+                     minute."
+                ),
+            )
+            .again_after(Duration::from_secs(60))),
+        }
+    }
+}
+
+/// Validates a short value of printable ASCII characters.
+fn word(what: &str, text: &str) -> Result<String, Problem> {
+    let text = text.trim();
+    let plain = |c: char| c.is_ascii_graphic() || c == ' ';
+    match !text.is_empty() && text.len() <= limits::BOOT_NAME && text.chars().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err(Problem::invalid(format!(
+            "{what}: must be one line of 1 to {} printable ASCII characters.",
+            limits::BOOT_NAME
+        ))),
+    }
+}

@@ -1,0 +1,41 @@
+//! The data of the frame around every page: the person, waiting reviews and the execution switch.
+
+use api::Problem;
+use api::console::{Frame, Me};
+use api::reviews::Waiting;
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+
+impl Control {
+    /// The data for the frame around every page. Without Viewer it contains only the person's
+    /// identity, so that they can sign out.
+    pub async fn frame(&self, actor: &Actor) -> Result<Frame, Problem> {
+        let me = Me {
+            id: actor.person,
+            name: actor.name.clone(),
+            permissions: actor.permission_names(),
+            session: actor.session.as_ref().map(|session| session.id),
+        };
+        if !actor.may(Permission::Viewer) {
+            let reviews_waiting = Waiting::default();
+            return Ok(Frame { me, reviews_waiting, execution: None, cursor: None, reset: None });
+        }
+        let cursor = self.current_cursor().await?;
+        let reset = match &actor.session {
+            Some(_) => crate::people::notices(&mut *self.connection().await?, actor.person)
+                .await?
+                .into_iter()
+                .next(),
+            None => None,
+        };
+        let present = self.present().await?;
+        Ok(Frame {
+            me,
+            reviews_waiting: self.waiting_for(actor, &present).await?,
+            execution: Some(present.head.enabled),
+            cursor: Some(cursor),
+            reset,
+        })
+    }
+}

@@ -1,0 +1,257 @@
+//! The cluster state in a few queries (for pages, API clients and metrics), the policy in force,
+//! and the progress of targets.
+//!
+//! Nothing is cached here: all numbers are current. Callers that ask often (metrics) cache the
+//! result for a moment.
+
+pub(crate) mod first_steps;
+pub(crate) mod frame;
+
+use std::time::Duration;
+
+use api::Problem;
+use api::console::StateCounts;
+use api::listing::{BlueprintSort, Sort};
+use api::overview::{
+    DeploymentTally, DeploymentWay, Hour, MAX_COMMITS, NodeTally, Overview, PolicyView, QueueTally,
+    TargetView, Way, WorkerTally,
+};
+use api::waiting::WaitingWanted;
+use engine::ids::BlueprintNumber;
+use store::reading::{self, InTheWay, Tally, Whose};
+
+use crate::blueprints::to_blueprint_summary;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::runs::pending::DEFAULT_LIMITS;
+use crate::text::at;
+use crate::{Control, done};
+
+/// Runs of the last 24 hours are counted up to this limit.
+const MAX_COUNTED_RUNS: i64 = 50_000;
+
+/// Numbers for metrics.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Numbers {
+    /// All numbers except step counts.
+    pub tally: Tally,
+    pub steps: StateCounts,
+}
+
+impl Control {
+    pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
+        actor.require(Permission::Viewer)?;
+        let stuck = self.waiting(actor, &WaitingWanted::default()).await?.groups;
+        let present = self.present().await?;
+        let reviews = self.waiting_for(actor, &present).await?;
+        let Numbers { tally, steps } = self.numbers().await?;
+        let first_steps = self.first_steps(actor, &present).await?;
+        let mut connection = self.connection().await?;
+        let hours = reading::hours(&mut connection, MAX_COUNTED_RUNS).await.map_err(from_store)?;
+        let hour =
+            |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
+        let rows = reading::targets(&mut connection, None, BlueprintSort::USUAL, None)
+            .await
+            .map_err(from_store)?;
+        let commits = rows
+            .into_iter()
+            .take(MAX_COMMITS)
+            .map(to_blueprint_summary)
+            .collect::<Result<_, _>>()?;
+        Ok(Overview {
+            target: present.head.number,
+            enabled: present.head.enabled,
+            deployments: DeploymentTally {
+                all: tally.deployments,
+                held: tally.held,
+                proposed: tally.proposed,
+            },
+            nodes: NodeTally { all: tally.nodes, dead: tally.dead, unavailable: tally.unavailable },
+            steps,
+            stuck,
+            reviews,
+            open_reviews: tally.open_reviews,
+            commits,
+            queue: QueueTally {
+                queued: tally.queued,
+                running: tally.running,
+                oldest: tally.oldest.map(at),
+            },
+            workers: WorkerTally { alive: tally.workers, capacity: tally.capacity },
+            hours: hours.into_iter().map(hour).collect(),
+            first_steps,
+        })
+    }
+
+    /// Numbers for monitoring. They contain no names of people or nodes, so they need no
+    /// permission.
+    pub async fn numbers(&self) -> Result<Numbers, Problem> {
+        let mut connection = self.connection().await?;
+        let tally = reading::tally(&mut connection).await.map_err(from_store)?;
+        let steps = reading::step_counts(&mut connection).await.map_err(from_store)?;
+        Ok(Numbers { tally, steps })
+    }
+
+    /// The approval policy in force.
+    pub async fn policy_in_force(&self, actor: &Actor) -> Result<PolicyView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let number = present.head.policy;
+        let mut connection = self.connection().await?;
+        let policy = self.policy(&mut connection, &present).await?;
+        let made = reading::policy_origin(&mut connection, number.0).await.map_err(from_store)?;
+        let (since, by, target) = made.ok_or_else(Problem::internal)?;
+        Ok(PolicyView { number, policy, since: at(since), by, target: BlueprintNumber(target) })
+    }
+
+    /// A target and its progress.
+    pub async fn target(
+        &self,
+        actor: &Actor,
+        number: BlueprintNumber,
+    ) -> Result<TargetView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut view = self.begin().await?;
+        // The progress and the obstacles must come from the same snapshot.
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *view)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        let row = reading::target(&mut view, number).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| {
+            Problem::not_found(format!("Target {number} does not exist. See the list of targets."))
+        })?;
+        let (steps, applied) =
+            reading::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
+        let in_the_way = match applied == all(&steps) {
+            true => InTheWay::default(),
+            false => reading::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Target(number))
+                .await
+                .map_err(from_store)?,
+        };
+        done(view).await?;
+        Ok(TargetView {
+            way: way(&steps, applied, in_the_way),
+            steps,
+            applied,
+            target: to_blueprint_summary(row)?,
+        })
+    }
+
+    /// The progress of a deployment, by the same rule as for a target.
+    pub async fn deployment_progress(
+        &self,
+        actor: &Actor,
+        name: &str,
+    ) -> Result<DeploymentWay, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let id = present.named(name)?;
+        let deployment = present.skeleton.deployments.get(&id).map(|found| found.name.clone());
+        let deployment = deployment.ok_or_else(Problem::internal)?;
+        let mut view = self.begin().await?;
+        // The progress and the obstacles must come from the same snapshot.
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *view)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        let steps = reading::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
+        let in_the_way = match steps.active == all(&steps) {
+            true => InTheWay::default(),
+            false => reading::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Deployment(id))
+                .await
+                .map_err(from_store)?,
+        };
+        done(view).await?;
+        Ok(DeploymentWay { deployment, way: way(&steps, steps.active, in_the_way), steps })
+    }
+
+    /// Like [`Self::target`], but waits until the target converges or is stuck, or until the
+    /// timeout.
+    pub async fn wait_for_blueprint(
+        &self,
+        actor: &Actor,
+        number: BlueprintNumber,
+        timeout: Duration,
+    ) -> Result<TargetView, Problem> {
+        let end = tokio::time::Instant::now() + timeout;
+        loop {
+            let started = tokio::time::Instant::now();
+            let view = self.target(actor, number).await?;
+            let now = tokio::time::Instant::now();
+            if view.way != Way::UnderWay || now >= end {
+                return Ok(view);
+            }
+            // Poll less often if counting takes long.
+            let pause = POLL_INTERVAL.max((now - started) * 10);
+            tokio::time::sleep_until((now + pause).min(end)).await;
+        }
+    }
+}
+
+/// How often to poll a target while waiting.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+fn all(steps: &StateCounts) -> i64 {
+    steps.blocked + steps.todo + steps.transition + steps.active + steps.error
+}
+
+/// Whether a target has converged, is stuck or is under way. It is stuck if every obstacle needs a
+/// person. Blocked steps alone do not prove that: their parents may belong to another target and
+/// run. If not all ancestors were examined (`more`), one of them may run.
+fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Way {
+    match in_the_way {
+        _ if applied == all(steps) => Way::Converged,
+        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
+            Way::Stuck
+        }
+        _ => Way::UnderWay,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_is_stuck_when_only_people_can_help() {
+        let steps = |blocked, todo, transition, active, error| StateCounts {
+            blocked,
+            todo,
+            transition,
+            active,
+            error,
+        };
+        let way = |steps, applied, moving, resting| {
+            way(&steps, applied, InTheWay { moving, resting, more: false })
+        };
+        assert_eq!(
+            way(steps(0, 0, 0, 0, 0), 0, 0, 0),
+            Way::Converged,
+            "it changed no steps, or later ones did"
+        );
+        assert_eq!(way(steps(0, 0, 0, 3, 0), 3, 0, 0), Way::Converged);
+        assert_eq!(
+            way(steps(2, 0, 0, 3, 0), 3, 1, 0),
+            Way::UnderWay,
+            "the running parent belongs to another target"
+        );
+        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 0), Way::UnderWay, "the parents are done");
+        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 1, 0), Way::UnderWay);
+        assert_eq!(way(steps(0, 0, 1, 3, 1), 3, 1, 1), Way::UnderWay);
+        assert_eq!(way(steps(2, 0, 0, 3, 1), 3, 0, 1), Way::Stuck);
+        assert_eq!(way(steps(2, 0, 0, 3, 0), 3, 0, 1), Way::Stuck, "another target's step failed");
+        assert_eq!(way(steps(2, 1, 0, 3, 0), 3, 0, 1), Way::Stuck, "the deployment is on hold");
+        assert_eq!(
+            way(steps(0, 0, 0, 3, 0), 2, 0, 0),
+            Way::Stuck,
+            "no run is open, but one step has not applied the target"
+        );
+        let far = InTheWay { moving: 0, resting: 10_000, more: true };
+        assert_eq!(
+            super::way(&steps(90_000, 0, 0, 3, 1), 3, far),
+            Way::UnderWay,
+            "steps outside of the hold can run"
+        );
+    }
+}

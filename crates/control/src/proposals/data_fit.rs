@@ -1,0 +1,165 @@
+//! Checks that data fits its role before an edit is accepted.
+//!
+//! Forms apply the same rule during input ([`engine::data::fit`]). Lint checks the whole change
+//! again, because data that fits one version of a role need not fit the next version.
+
+use api::Problem;
+use api::problem::Finding;
+use engine::Hash;
+use engine::catalog::Role;
+use engine::cluster::NoderoleKey;
+use engine::data::fit::{Expected, unfit};
+use engine::data::{OwnData, layers};
+use engine::ids::{ActionName, DeploymentId, NodeId, RoleName, StepId};
+use engine::plan::{Edit, Effects, NumberedEdit};
+use serde_json::Value;
+use store::intent::EditRow;
+
+use crate::Control;
+use crate::compute::Beside;
+use crate::current::Present;
+use crate::proposals::change::{counting, plan_on_pool};
+
+/// Maximum number of findings in one response.
+const NAMED: usize = 50;
+
+impl Control {
+    /// Refuses edits whose data does not fit the role.
+    pub(crate) async fn check_edit_data(
+        &self,
+        compute: &Beside,
+        present: &Present,
+        rows: &[EditRow],
+        edits: &[Edit],
+    ) -> Result<(), Problem> {
+        if !edits
+            .iter()
+            .any(|edit| matches!(edit, Edit::SetRoleData { .. } | Edit::SetNoderoleData { .. }))
+        {
+            return Ok(());
+        }
+        let first = rows.last().map_or(1, |row| row.edit.seq + 1);
+        let mut all = counting(rows);
+        all.extend(
+            (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
+        );
+        let planned = plan_on_pool(compute, present, all).await?;
+        let meant = Meant { present, effects: &planned.effects };
+        let found: Vec<Finding> = edits
+            .iter()
+            .enumerate()
+            .flat_map(|(n, edit)| meant.misfits(n, edit))
+            .take(NAMED)
+            .collect();
+        let Some(worst_state) = found.first() else { return Ok(()) };
+        let detail = format!(
+            "Value {} {}. Use data that matches the role's schema. See GET /api/v1/barclamps.",
+            worst_state.at, worst_state.detail
+        );
+        let mut problem =
+            Problem::new(422, "data_unfit", "The data does not match the role's schema", detail);
+        problem.errors = found;
+        Err(problem)
+    }
+}
+
+/// The desired state with the edits applied.
+struct Meant<'a> {
+    present: &'a Present,
+    effects: &'a Effects,
+}
+
+impl Meant<'_> {
+    /// Findings with JSON pointers into the request body.
+    fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
+        let found = match edit {
+            Edit::SetRoleData { deployment, role, data } => self
+                .role_in(*deployment, role)
+                .map(|role| misfits(data, &role.template, role, false)),
+            Edit::SetNoderoleData { node, noderole, data } => {
+                self.noderole(*node, noderole).map(|(role, deployment)| {
+                    misfits(data, &self.below(*node, noderole, role, deployment), role, true)
+                })
+            }
+            _ => None,
+        };
+        let finding = |(path, what): (String, String)| Finding {
+            at: format!("/edits/{n}/data{path}"),
+            detail: what,
+        };
+        found.unwrap_or_default().into_iter().map(finding).collect()
+    }
+
+    /// `None` if the edit cannot take effect; other checks report that.
+    fn role(&self, content: Hash) -> Option<&Role> {
+        self.present.catalog.role(content).ok().map(AsRef::as_ref)
+    }
+
+    fn role_in(&self, deployment: DeploymentId, role: &RoleName) -> Option<&Role> {
+        let added = self
+            .effects
+            .roles
+            .iter()
+            .rfind(|new| new.deployment == deployment && new.role == *role);
+        let known =
+            self.present.blueprint.deployments.get(&deployment).and_then(|d| d.doc.roles.get(role));
+        self.role(added.map(|new| new.content).or(known.map(|known| known.role))?)
+    }
+
+    fn noderole(&self, node: NodeId, noderole: &NoderoleKey) -> Option<(&Role, DeploymentId)> {
+        let bound = self
+            .effects
+            .bound
+            .iter()
+            .find(|bound| bound.node == node && bound.noderole == *noderole);
+        let known = self
+            .present
+            .blueprint
+            .noderole(node, noderole)
+            .map(|(_, known)| (known.role, known.deployment));
+        let (content, deployment) = bound.map(|bound| (bound.role, bound.deployment)).or(known)?;
+        Some((self.role(content)?, deployment))
+    }
+
+    fn below(
+        &self,
+        node: NodeId,
+        noderole: &NoderoleKey,
+        role: &Role,
+        deployment: DeploymentId,
+    ) -> Value {
+        let set = self
+            .effects
+            .role_data
+            .iter()
+            .rfind(|set| set.deployment == deployment && set.role == noderole.role);
+        let known = self
+            .present
+            .blueprint
+            .deployments
+            .get(&deployment)
+            .and_then(|d| d.doc.roles.get(&noderole.role));
+        let of_role =
+            set.map(|set| &set.data).or(known.map(|known| &known.data)).unwrap_or(&Value::Null);
+        let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
+        let step = StepId::of(noderole.id(node), &ActionName::run());
+        layers(step, below, None).map(|layered| layered.value).unwrap_or_default()
+    }
+}
+
+fn misfits(data: &Value, below: &Value, role: &Role, is_last: bool) -> Vec<(String, String)> {
+    let attribs: Vec<(String, &str, &Value)> = role
+        .attribs
+        .iter()
+        .filter_map(|attrib| {
+            Some((
+                crate::catalog::roles::pointer(&attrib.map),
+                attrib.name.as_str(),
+                attrib.schema.as_ref()?,
+            ))
+        })
+        .collect();
+    let expected = attribs.iter().map(|(path, name, schema)| Expected { name, path, schema });
+    let found = unfit(data, below, expected, is_last).unwrap_or_default();
+    found.into_iter().map(|misfit| (misfit.path, misfit.what)).collect()
+}

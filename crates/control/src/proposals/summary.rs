@@ -1,0 +1,517 @@
+//! The summary of a change in lines, for the top of a review.
+//!
+//! Severe effects come first: irreversible changes, removals, disabled jigs, the approval policy,
+//! and moved nodes. These lines are never cut. Instead, each kind has a few lines that name the
+//! first items and count the rest. All other lines may be cut, because the list of changes below is
+//! complete. Changes that another commit has made since the edit are left out. A node that moves
+//! down with its first binding is not severe, because every new node does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
+use engine::blueprint::secret_uses::SecretChange;
+use engine::cluster::NodeDoc;
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
+use engine::plan::effects::{NodeMove, Why};
+use engine::plan::{Effects, NumberedEdit};
+
+use crate::current::Present;
+use crate::proposals::change::Planned;
+use crate::proposals::edit_text::Names;
+use crate::text::{self, some_of};
+
+/// Maximum number of reasons for re-runs in a summary.
+const MAX_REASONS: usize = 5;
+/// Maximum number of lines in a summary.
+const MAX_LINES: usize = 40;
+/// Maximum number of lines per severe kind. One further line counts the rest.
+const MAX_GROUPS: usize = 4;
+
+/// The lines of a change.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// Severe lines. Their number is bounded for every change.
+    grave: Vec<String>,
+    rest: Vec<String>,
+}
+
+impl Said {
+    /// How many of the first lines are severe.
+    pub fn severe_count(&self) -> usize {
+        self.grave.len()
+    }
+
+    /// A short form for lists: the first line, and the number of further requested changes.
+    pub fn short(&self, asked: &Self) -> String {
+        let Some(first) = self.grave.first().or_else(|| self.rest.first()) else {
+            return String::new();
+        };
+        match asked.grave.iter().chain(&asked.rest).filter(|line| *line != first).count() {
+            0 => first.clone(),
+            1 => format!("{first} And 1 more change."),
+            more => format!("{first} And {more} more changes."),
+        }
+    }
+
+    /// The severe lines, and the others up to the limit.
+    pub fn bounded(self) -> Vec<String> {
+        let Self { grave: mut lines, mut rest } = self;
+        let limit = MAX_LINES.saturating_sub(lines.len());
+        let more = rest.len().saturating_sub(limit);
+        rest.truncate(limit);
+        lines.extend(rest);
+        if more > 0 {
+            lines.push(format!("And {more} more. The list of changes shows all of them."));
+        }
+        lines
+    }
+}
+
+/// The preview of further edits, as lines.
+pub(crate) fn lines_of(
+    present: &Present,
+    edits: &[NumberedEdit],
+    planned: &Planned,
+) -> Vec<String> {
+    let names = Names::of(present, edits.iter().map(|e| &e.edit));
+    all(&names, &planned.effects, &consequences::consequences(&planned.from(present), None))
+        .bounded()
+}
+
+/// The requested changes and their consequences.
+pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequences) -> Said {
+    let named = |touched: &Touched| touched.to_string();
+    let destructive: Vec<String> = consequences.irreversible.first.iter().map(named).collect();
+    let mut severe = Vec::new();
+    if !destructive.is_empty() {
+        let named = text::first_of(&destructive, consequences.irreversible.count);
+        severe.push(format!("Can’t be undone: {named}."));
+    }
+    severe.extend(grave(names, effects));
+    severe.extend(secrets(consequences));
+    let mut rest = comes(names, effects);
+    let reruns: Vec<String> =
+        consequences.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
+    if !reruns.is_empty() {
+        rest.push(format!("Runs again: {}.", text::first_of(&reruns, consequences.restarts.count)));
+    }
+    let downstream: usize = consequences.downstream.iter().map(|d| d.noderoles.count).sum();
+    if downstream > 0 {
+        rest.push(format!("Affects downstream: {}.", text::count(downstream, "noderole")));
+    }
+    rest.extend(waits(effects));
+    let kept: Vec<String> = consequences.kept.first.iter().map(named).collect();
+    if !kept.is_empty() {
+        let named = text::first_of(&kept, consequences.kept.count);
+        rest.push(format!(
+            "Does not run again now, but uses the new content or data in its next run: {named}."
+        ));
+    }
+    rest.extend(lacks(consequences));
+    if consequences.lost.count == 0 && !has_removals(effects) {
+        rest.push("Nothing is removed.".into());
+    }
+    Said { grave: severe, rest }
+}
+
+/// The requested changes without consequences, because these depend on the current step states.
+pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
+    let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
+    let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
+    let mut rest = comes(names, effects);
+    rest.extend(
+        reasons
+            .take(MAX_REASONS)
+            .map(|reason| format!("Runs steps again: {}", text::sentence(reason))),
+    );
+    rest.extend(waits(effects));
+    Said { grave: grave(names, effects), rest }
+}
+
+/// The severe lines among the requested changes, the most severe first.
+fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut lines = removals(names, effects);
+    let off: Vec<String> =
+        effects.jigs.iter().filter(|switch| !switch.active).map(|s| s.jig.to_string()).collect();
+    match off.as_slice() {
+        [] => {}
+        [jig] => lines.push(format!(
+            "Switches jig {jig} off: no step that needs it starts in any deployment."
+        )),
+        jigs => lines.push(format!(
+            "Switches jigs {} off: no step that needs one of them starts in any deployment.",
+            some_of(jigs)
+        )),
+    }
+    let changed = effects.connections.iter().filter(|set| {
+        let is_unchanged =
+            |doc: &NodeDoc| set.connection.apply(doc.connection.as_ref()).ok() == doc.connection;
+        names.changes_node(set.node, is_unchanged)
+    });
+    let changed: Vec<String> = changed.map(|set| names.node(set.node)).collect();
+    if !changed.is_empty() {
+        let possessive = if changed.len() == 1 { "its" } else { "their" };
+        let nodes = some_nodes(&changed);
+        lines.push(format!(
+            "Changes the connection of {nodes}: {possessive} steps run on the machine of the new \
+             connection."
+        ));
+    }
+    lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
+    lines.extend(moves(
+        names,
+        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. })),
+    ));
+    lines
+}
+
+/// Names for one line, grouped by the property they share.
+type Grouped<K> = BTreeMap<K, Vec<String>>;
+
+/// The first nodes by name, and the number of others.
+fn some_nodes(nodes: &[String]) -> String {
+    some_of(&text::in_order(nodes.iter().cloned()))
+}
+
+/// One line for each of the first groups, and one for the rest.
+fn told<K: Ord>(
+    groups: Grouped<K>,
+    line: impl Fn(&K, &[String]) -> String,
+    rest: impl Fn(&[K], &[String]) -> String,
+) -> Vec<String> {
+    let all = groups.len();
+    // A line for a single remaining group would save nothing.
+    let listed = if all > MAX_GROUPS + 1 { MAX_GROUPS } else { all };
+    let mut groups = groups.into_iter();
+    let mut lines: Vec<String> =
+        groups.by_ref().take(listed).map(|(key, named)| line(&key, &named)).collect();
+    let (keys, named): (Vec<K>, Vec<Vec<String>>) = groups.unzip();
+    if !keys.is_empty() {
+        let named: BTreeSet<String> = named.into_iter().flatten().collect();
+        lines.push(rest(&keys, &named.into_iter().collect::<Vec<_>>()));
+    }
+    lines
+}
+
+/// Removals, the most severe first.
+fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut expunged: Grouped<&str> = BTreeMap::new();
+    for gone in &effects.expunged {
+        expunged.entry(gone.reason.as_str()).or_default().push(gone.fqdn.short().to_owned());
+    }
+    let on = |nodes: &[String]| if nodes.len() == 1 { "it" } else { "them" };
+    let mut lines = told(
+        expunged,
+        |reason, nodes| {
+            let reason = text::sentence(reason);
+            format!(
+                "Expunges {}: everything on {} counts as removed immediately. Reason: {reason}",
+                some_nodes(nodes),
+                on(nodes)
+            )
+        },
+        |_, nodes| {
+            format!(
+                "Expunges {} for other reasons: everything on {} counts as removed immediately.",
+                some_nodes(nodes),
+                on(nodes)
+            )
+        },
+    );
+    let removed: Vec<String> =
+        effects.removed_deployments.iter().map(|gone| gone.name.to_string()).collect();
+    match removed.as_slice() {
+        [] => {}
+        [one] => lines.push(format!("Removes deployment {one}.")),
+        several => lines.push(format!("Removes deployments {}.", some_of(several))),
+    }
+    let mut roles: Grouped<DeploymentId> = BTreeMap::new();
+    for gone in &effects.removed_roles {
+        roles.entry(gone.deployment).or_default().push(gone.role.to_string());
+    }
+    let deployments =
+        |ids: &[DeploymentId]| ids.iter().map(|id| names.deployment(*id)).collect::<Vec<_>>();
+    lines.extend(told(
+        roles,
+        |deployment, roles| {
+            let (word, whose) = if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
+            format!(
+                "Removes {word} {} and {whose} data from {}.",
+                some_of(roles),
+                names.deployment(*deployment)
+            )
+        },
+        |ids, roles| {
+            format!(
+                "Removes roles {} and their data from {}.",
+                some_of(roles),
+                some_of(&deployments(ids))
+            )
+        },
+    ));
+    for gone in effects.unpinned.iter().filter(|gone| gone.to.is_none()) {
+        lines.push(format!(
+            "Stops using barclamp {} in {}.",
+            gone.barclamp,
+            names.deployment(gone.deployment)
+        ));
+    }
+    let mut unbound: Grouped<&RoleName> = BTreeMap::new();
+    for gone in &effects.unbound {
+        unbound.entry(&gone.noderole.role).or_default().push(names.node(gone.node));
+    }
+    lines.extend(told(
+        unbound,
+        |role, nodes| format!("Removes {role} from {}.", some_nodes(nodes)),
+        |roles, nodes| {
+            let roles: Vec<String> = roles.iter().map(ToString::to_string).collect();
+            format!("Removes {} from {}.", some_of(&roles), some_nodes(nodes))
+        },
+    ));
+    lines
+}
+
+fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e NodeMove>) -> Vec<String> {
+    let mut moves: Grouped<(DeploymentId, DeploymentId)> = BTreeMap::new();
+    for moved in all {
+        moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
+    }
+    told(
+        moves,
+        |(from, to), nodes| {
+            let verb = if nodes.len() == 1 { "moves" } else { "move" };
+            format!(
+                "{} {verb} from {} to {}.",
+                some_nodes(nodes),
+                names.deployment(*from),
+                names.deployment(*to)
+            )
+        },
+        |_, nodes| format!("{} move between other deployments.", some_nodes(nodes)),
+    )
+}
+
+fn has_removals(effects: &Effects) -> bool {
+    let gone = [
+        effects.expunged.len(),
+        effects.removed_deployments.len(),
+        effects.removed_roles.len(),
+        effects.unbound.len(),
+    ];
+    gone.iter().any(|n| *n > 0) || effects.unpinned.iter().any(|gone| gone.to.is_none())
+}
+
+/// Additions and changes.
+fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
+    for deployment in &effects.deployments {
+        lines.push(format!(
+            "Creates {} below {}.",
+            deployment.name,
+            names.deployment(deployment.parent)
+        ));
+    }
+    for pin in &effects.barclamps {
+        let (barclamp, version) = (&pin.barclamp, names.version(pin.version));
+        lines.push(format!("Uses {barclamp} {version} in {}.", names.deployment(pin.deployment)));
+    }
+    for gone in &effects.unpinned {
+        let Some(to) = gone.to else { continue };
+        let (barclamp, to, from) = (&gone.barclamp, names.version(to), names.version(gone.from));
+        let place = names.deployment(gone.deployment);
+        lines.push(format!(
+            "Uses {barclamp} {to} instead of {from} in {place}, as the parent deployment does."
+        ));
+    }
+    let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
+    for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Asked { .. })) {
+        bindable.entry(new.deployment).or_default().push(new.role.to_string());
+    }
+    for (deployment, roles) in &bindable {
+        lines.push(format!(
+            "Makes {} available in {}.",
+            some_of(roles),
+            names.deployment(*deployment)
+        ));
+    }
+    let mut asked: Grouped<&RoleName> = BTreeMap::new();
+    let mut implicit: BTreeSet<&RoleName> = BTreeSet::new();
+    for bound in &effects.bound {
+        match &bound.why {
+            Why::Asked { .. } => {
+                asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
+            }
+            Why::Brought { .. } => drop(implicit.insert(&bound.noderole.role)),
+        }
+    }
+    for (role, nodes) in &asked {
+        lines.push(format!("Adds {role} on {}.", some_nodes(nodes)));
+    }
+    if !implicit.is_empty() {
+        let implicit_count = effects.bound.len() - asked.values().map(Vec::len).sum::<usize>();
+        let roles: Vec<String> = implicit.iter().map(|r| r.to_string()).collect();
+        lines.push(format!(
+            "Also adds {}: {}.",
+            text::count(implicit_count, "noderole"),
+            some_of(&roles)
+        ));
+    }
+    lines.extend(moves(
+        names,
+        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. })),
+    ));
+    for set in effects.role_data.iter().filter(|set| names.changes_role_data(set)) {
+        lines.push(format!(
+            "Sets the data of {} in {}.",
+            set.role,
+            names.deployment(set.deployment)
+        ));
+    }
+    let hints = effects
+        .hints
+        .iter()
+        .filter(|set| names.changes_node(set.node, |doc| doc.hints == set.hints));
+    let hints: Vec<String> = hints.map(|set| names.node(set.node)).collect();
+    if !hints.is_empty() {
+        lines.push(format!("Sets the hints of {}.", some_nodes(&hints)));
+    }
+    let mut own: Grouped<&RoleName> = BTreeMap::new();
+    for set in &effects.noderole_data {
+        let is_unchanged = |doc: &NodeDoc| {
+            doc.noderoles.get(&set.noderole).is_some_and(|known| known.data == set.data)
+        };
+        if !names.changes_node(set.node, is_unchanged) {
+            continue;
+        }
+        own.entry(&set.noderole.role).or_default().push(names.node(set.node));
+    }
+    for (role, nodes) in &own {
+        lines.push(format!("Sets the data of {role} on {}.", some_nodes(nodes)));
+    }
+    lines
+}
+
+/// The secrets that the change begins to use. The review's list of secrets has the others, and
+/// those no longer used.
+fn secrets(consequences: &Consequences) -> Vec<String> {
+    let used = consequences.secrets.iter().filter(|secret| secret.is_new_to_runs());
+    let used: Vec<&SecretChange> = used.collect();
+    let listed = if used.len() > MAX_GROUPS + 1 { MAX_GROUPS } else { used.len() };
+    let mut lines: Vec<String> =
+        used.iter().take(listed).map(|secret| text::capitalize(&format!("{secret}."))).collect();
+    if used.len() > listed {
+        lines.push(format!(
+            "Adds or replaces {} more uses of secrets. The list of effects shows all of them.",
+            used.len() - listed
+        ));
+    }
+    lines
+}
+
+/// Items of barclamp versions that the replacing versions lack.
+fn lacks(consequences: &Consequences) -> Vec<String> {
+    let mut lacking: Grouped<(&BarclampName, &DeploymentName)> = BTreeMap::new();
+    for loss in &consequences.lost.first {
+        if let Loss::Content { what, barclamp, deployment } = loss {
+            lacking.entry((barclamp, deployment)).or_default().push(what.clone());
+        }
+    }
+    told(
+        lacking,
+        |(barclamp, deployment), lines| {
+            format!("In {deployment}, {barclamp} no longer has: {}.", some_of(lines))
+        },
+        |_, lines| format!("Other barclamps no longer have: {}.", some_of(lines)),
+    )
+}
+
+/// Noderoles whose parents change, and those that no longer wait for a jig.
+fn waits(effects: &Effects) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !effects.rewired.is_empty() {
+        lines.push(format!("{} for other parents than before.", text::wait(effects.rewired.len())));
+    }
+    let on = effects.jigs.iter().filter(|switch| switch.active);
+    lines.extend(on.map(|switch| {
+        format!(
+            "Switches jig {} on: steps that wait for it can start in any deployment.",
+            switch.jig
+        )
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::proposals::summary::*;
+
+    fn lines(n: usize) -> Vec<String> {
+        (1..=n).map(|n| format!("line {n}")).collect()
+    }
+
+    #[test]
+    fn severe_lines_are_never_cut() {
+        let said = Said { grave: lines(3), rest: lines(100) }.bounded();
+        assert_eq!(
+            (said.len(), said[MAX_LINES].as_str()),
+            (MAX_LINES + 1, "And 63 more. The list of changes shows all of them.")
+        );
+        assert_eq!(said[..3], lines(3));
+        let said = Said { grave: lines(60), rest: lines(2) };
+        assert_eq!(said.severe_count(), 60);
+        let said = said.bounded();
+        assert_eq!(
+            (&said[..60], said[60].as_str()),
+            (&lines(60)[..], "And 2 more. The list of changes shows all of them.")
+        );
+        assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
+    }
+
+    #[test]
+    fn short_form_has_first_line_and_count() {
+        let said = |grave: &[&str], rest: &[&str]| {
+            let owned =
+                |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+            Said { grave: owned(grave), rest: owned(rest) }
+        };
+        let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
+        let grave = said(
+            &["Can’t be undone: x.", "Removes a."],
+            &["Adds b.", "Adds c.", "Affects downstream: 3."],
+        );
+        assert_eq!(
+            grave.short(&asked),
+            "Can’t be undone: x. And 3 more changes.",
+            "its impact is not one of them"
+        );
+        assert_eq!(asked.short(&asked), "Removes a. And 2 more changes.");
+        let two = said(&[], &["Adds b.", "Adds c."]);
+        assert_eq!(two.short(&two), "Adds b. And 1 more change.");
+        let one = said(&[], &["Adds b."]);
+        assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).short(&one), "Adds b.");
+        assert_eq!(said(&[], &[]).short(&said(&[], &[])), "");
+        let long = Said { grave: Vec::new(), rest: lines(100) };
+        assert_eq!(
+            long.short(&long),
+            "line 1 And 99 more changes.",
+            "also of the lines that a review omits"
+        );
+    }
+
+    #[test]
+    fn each_kind_has_bounded_lines() {
+        let groups = |n: usize| {
+            (1..=n).map(|n| (n, vec![format!("a{n}"), "b".to_owned()])).collect::<Grouped<usize>>()
+        };
+        let line = |key: &usize, named: &[String]| format!("{key}: {}", named.len());
+        let rest =
+            |keys: &[usize], named: &[String]| format!("{} more: {}", keys.len(), named.len());
+        assert_eq!(told(groups(0), line, rest), Vec::<String>::new());
+        assert_eq!(told(groups(5), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "5: 2"]);
+        assert_eq!(
+            told(groups(40), line, rest),
+            ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"],
+            "b is listed once"
+        );
+    }
+}

@@ -1,0 +1,446 @@
+//! Review discussion: threads on single changes, and the differences since the person last viewed
+//! the proposal.
+//!
+//! Threads belong to the proposal. They refer to changes by stable names, so they follow a change
+//! from one review to the next. The module [`engine::gate::discussion`] decides who may write and
+//! resolve.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::console::{CommentView, Discussion, SinceLook, ThreadView};
+use api::live::{Live, Topic};
+use api::{Problem, limits};
+use engine::blueprint::difference::Sides;
+use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
+use engine::cluster::RootDoc;
+use engine::cluster::document::parse;
+use engine::gate::discussion::{DiscussionAccess, NoVoice, may_resolve, may_write};
+use engine::gate::{Policy, may_judge};
+use engine::ids::{CommentId, NodeId, ReviewId};
+use serde_json::json;
+use sqlx::PgConnection;
+use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
+
+use crate::catalog::version_difference;
+use crate::current::{Present, load_deployments};
+use crate::people::{Actor, Permission};
+use crate::problems::{from_store, no_review};
+use crate::reviews::review::{Case, changed, load_pins, policies, require_no_token, shown};
+use crate::text::{self, at};
+use crate::{Control, done};
+
+impl Control {
+    /// The discussion of a review's proposal, as seen from this review.
+    pub async fn discussion(&self, actor: &Actor, id: ReviewId) -> Result<Discussion, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let mut connection = self.connection().await?;
+        let case = self.case(&mut connection, &present, id, false).await?;
+        drop(connection);
+        let difference = changed(self, &self.beside(actor), &case.row, &case.documents).await?;
+        let mut connection = self.connection().await?;
+        let rows =
+            intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
+        let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
+        for row in &rows {
+            answers.entry(row.thread.unwrap_or(row.id)).or_default().push(comment(row));
+        }
+        let thread = |row: &CommentRow| {
+            let anchor = row.anchor.parse().unwrap_or(Anchor::Whole);
+            ThreadView {
+                id: row.id,
+                submission: row.submission,
+                about: about(&present, &anchor),
+                stands: anchor.exists_in(&difference),
+                anchor,
+                comments: answers.remove(&row.id).unwrap_or_default(),
+                resolved: row
+                    .resolved
+                    .as_ref()
+                    .map(|(compute, moment)| (compute.clone(), at(*moment))),
+                may_resolve: may_resolve(voice, row.person, open).map_err(|no| no.to_string()),
+            }
+        };
+        let threads: Vec<ThreadView> =
+            rows.iter().filter(|row| row.thread.is_none()).map(thread).collect();
+        Ok(Discussion {
+            submission: id,
+            open: threads.iter().filter(|t| t.resolved.is_none()).count(),
+            threads,
+            may_write: may_write(voice, open).map_err(|no| no.to_string()),
+        })
+    }
+
+    /// Opens a thread on a change of a review.
+    pub async fn open_thread(
+        &self,
+        actor: &Actor,
+        id: ReviewId,
+        anchor: Anchor,
+        body: String,
+    ) -> Result<CommentId, Problem> {
+        let body = text(&body)?;
+        // The changes of a review are immutable, so this check does not need the lock.
+        let stands = self.stands(actor, id, &anchor).await?;
+        let present = self.present().await?;
+        let mut transaction = self.begin().await?;
+        let (actor, case) =
+            self.lock_review_to_discuss(&mut transaction, &present, actor, id).await?;
+        may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
+        if !stands {
+            return Err(Problem::invalid(format!(
+                "Review {id} has no change {anchor}. Omit the anchor to comment on the whole \
+                 review."
+            )));
+        }
+        let new = NewComment {
+            submission: id,
+            thread: None,
+            anchor: &anchor.to_string(),
+            person: actor.person,
+            body,
+        };
+        let thread = self.say(&mut transaction, &case, &new, "thread.open").await?;
+        done(transaction).await?;
+        Ok(thread)
+    }
+
+    /// Replies in a thread.
+    pub async fn reply(
+        &self,
+        actor: &Actor,
+        thread: CommentId,
+        body: String,
+    ) -> Result<CommentId, Problem> {
+        let body = text(&body)?;
+        let present = self.present().await?;
+        let mut transaction = self.begin().await?;
+        let (row, actor, case) =
+            self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+        may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
+        let new = NewComment {
+            submission: row.submission,
+            thread: Some(thread),
+            anchor: "",
+            person: actor.person,
+            body,
+        };
+        let id = self.say(&mut transaction, &case, &new, "thread.reply").await?;
+        done(transaction).await?;
+        Ok(id)
+    }
+
+    /// Resolves or reopens a thread.
+    pub async fn resolve_thread(
+        &self,
+        actor: &Actor,
+        thread: CommentId,
+        resolved: bool,
+    ) -> Result<(), Problem> {
+        let present = self.present().await?;
+        let mut transaction = self.begin().await?;
+        let (row, actor, case) =
+            self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
+        let (voice, open) = (voice(&actor, &case), case.proposal.state == "open");
+        let (allowed, action) = if resolved {
+            (may_resolve(voice, row.person, open), "thread.resolve")
+        } else {
+            (may_write(voice, open), "thread.reopen")
+        };
+        allowed.map_err(refused)?;
+        let compute = resolved.then_some(actor.person);
+        if !intent::set_resolved(&mut transaction, thread, compute).await.map_err(from_store)? {
+            return Ok(());
+        }
+        let detail = json!({"submission": row.submission, "proposal": case.row.proposal});
+        intent::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            action,
+            &thread.to_string(),
+            &detail,
+        )
+        .await
+        .map_err(from_store)?;
+        tell(&mut transaction, &case).await?;
+        done(transaction).await
+    }
+
+    async fn say(
+        &self,
+        on: &mut PgConnection,
+        case: &Case,
+        new: &NewComment<'_>,
+        action: &str,
+    ) -> Result<CommentId, Problem> {
+        let said = intent::comments(on, case.row.proposal).await.map_err(from_store)?.len();
+        if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
+            return Err(Problem::conflict(
+                "too_many_comments",
+                format!(
+                    "This discussion already has {MAX_COMMENTS} comments, which is the maximum. \
+                     Discard the proposal and open a new one."
+                ),
+            ));
+        }
+        let id = intent::append_comment(on, new).await.map_err(from_store)?;
+        let detail =
+            json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
+        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(on, case).await?;
+        Ok(id)
+    }
+
+    /// Whether the review contains the change that `anchor` names.
+    async fn stands(&self, actor: &Actor, id: ReviewId, anchor: &Anchor) -> Result<bool, Problem> {
+        if *anchor == Anchor::Whole {
+            return Ok(true);
+        }
+        let mut connection = self.connection().await?;
+        let row = found(&mut connection, id).await?;
+        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+        drop(connection);
+        Ok(anchor.exists_in(&changed(self, &self.beside(actor), &row, &documents).await?))
+    }
+
+    /// Locks the proposal and loads its review and the current permissions of the actor. `present`
+    /// is read earlier, so that its computation does not block the proposal. The permission to
+    /// write does not depend on it.
+    async fn lock_review_to_discuss(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        actor: &Actor,
+        id: ReviewId,
+    ) -> Result<(Actor, Case), Problem> {
+        let row = intent::submission(on, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| no_review(id))?;
+        intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
+        let actor = actor.still(on).await?;
+        let case = self.case(on, present, id, false).await?;
+        Ok((actor, case))
+    }
+
+    async fn lock_thread_to_discuss(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        actor: &Actor,
+        thread: CommentId,
+    ) -> Result<(CommentRow, Actor, Case), Problem> {
+        let found = intent::thread(on, thread).await.map_err(from_store)?;
+        let (row, _) = found.ok_or_else(|| {
+            Problem::not_found(format!(
+                "Thread {thread} does not exist. Open the review to see its threads."
+            ))
+        })?;
+        let (actor, case) = self.lock_review_to_discuss(on, present, actor, row.submission).await?;
+        Ok((row, actor, case))
+    }
+
+    /// The difference between this review and the one that the person viewed before.
+    pub async fn since_look(&self, actor: &Actor, id: ReviewId) -> Result<SinceLook, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let row = found(&mut connection, id).await?;
+        let look =
+            intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
+        let before =
+            look.and_then(
+                |look| if look.submission < id { Some(look.submission) } else { look.before },
+            );
+        let Some(before) = before.filter(|before| *before < id) else {
+            return Ok(SinceLook {
+                submission: id,
+                before: None,
+                same_effect: false,
+                difference: Difference::default(),
+                noderoles: BTreeMap::new(),
+                contents: Vec::new(),
+                pins: Vec::new(),
+                more: 0,
+                next: None,
+            });
+        };
+        let old = found(&mut connection, before).await?;
+        let changed = between(&mut connection, &old, &row).await?;
+        let policy = policy_between(&mut connection, &old, &row).await?;
+        drop(connection);
+        let (present, compute) = (self.present().await?, self.beside(actor));
+        let difference = Difference { policy, ..shown(self, &compute, &changed).await? };
+        let mut connection = self.connection().await?;
+        // The ancestors' deployments, as each of the two reviews would leave them.
+        let old_deployments = load_deployments(&mut connection, old.root, &present.blueprint)
+            .await
+            .map_err(from_store)?;
+        let new_deployments = load_deployments(&mut connection, row.root, &present.blueprint)
+            .await
+            .map_err(from_store)?;
+        drop(connection);
+        let others = (Arc::new(old_deployments), Arc::new(new_deployments));
+        let (difference, pins) =
+            load_pins(self, &compute, difference, &changed, others, &present).await?;
+        let contents =
+            version_difference::changes(self, &compute, &difference, &pins, &present.catalog)
+                .await?;
+        Ok(SinceLook {
+            submission: id,
+            before: Some(before),
+            same_effect: old.effects == row.effects && difference.policy.is_none(),
+            noderoles: present.parents([&difference]),
+            difference,
+            contents,
+            pins,
+            more: 0,
+            next: None,
+        })
+    }
+
+    /// Records that the person viewed a review.
+    pub async fn look(&self, actor: &Actor, id: ReviewId) -> Result<(), Problem> {
+        actor.require(Permission::Viewer)?;
+        actor.require_in_person()?;
+        let mut transaction = self.begin().await?;
+        let row = found(&mut transaction, id).await?;
+        actor.still(&mut transaction).await?.require(Permission::Viewer)?;
+        intent::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
+            .await
+            .map_err(from_store)?;
+        done(transaction).await
+    }
+}
+
+async fn found(on: &mut PgConnection, id: ReviewId) -> Result<SubmissionRow, Problem> {
+    let row = intent::submission(on, id).await.map_err(from_store)?;
+    row.ok_or_else(|| no_review(id))
+}
+
+/// The differences between the results of two reviews, in all documents that either of them
+/// changes.
+async fn between(
+    on: &mut PgConnection,
+    old: &SubmissionRow,
+    new: &SubmissionRow,
+) -> Result<Vec<DocumentChange>, Problem> {
+    let mut touched = intent::documents(on, old.id).await.map_err(from_store)?;
+    touched.extend(intent::documents(on, new.id).await.map_err(from_store)?);
+    let bodies = intent::bodies(on, &[old.root, new.root]).await.map_err(from_store)?;
+    let root = |hash| {
+        let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
+        parse::<RootDoc>("root", hash, body).map_err(|error| {
+            tracing::error!(%error, "cannot read the root of a submission");
+            Problem::internal()
+        })
+    };
+    let touched: BTreeSet<Anchor> = touched.iter().map(document).collect();
+    let mut changed = changes(&root(old.root)?, &root(new.root)?);
+    changed.retain(|change| touched.contains(&document(change)));
+    Ok(changed)
+}
+
+/// The policies that the two reviews would leave in force, if they differ.
+async fn policy_between(
+    on: &mut PgConnection,
+    old: &SubmissionRow,
+    new: &SubmissionRow,
+) -> Result<Option<Sides<Policy>>, Problem> {
+    let (old_policy, new_policy) =
+        (resulting_policy(on, old).await?, resulting_policy(on, new).await?);
+    Ok(Sides::differing(old_policy.as_ref(), new_policy.as_ref()))
+}
+
+async fn resulting_policy(
+    on: &mut PgConnection,
+    row: &SubmissionRow,
+) -> Result<Option<Policy>, Problem> {
+    match policies(on, row).await? {
+        Some(sides) => Ok(Some(sides.new)),
+        None => intent::policy(on, row.policy).await.map_err(from_store),
+    }
+}
+
+fn document(change: &DocumentChange) -> Anchor {
+    match change {
+        DocumentChange::Deployment { id, .. } => Anchor::Deployment(*id),
+        DocumentChange::Node { id, .. } => Anchor::Node(*id),
+    }
+}
+
+fn voice(actor: &Actor, case: &Case) -> DiscussionAccess {
+    DiscussionAccess {
+        person: actor.person,
+        writes: [Permission::Operator, Permission::Reviewer]
+            .iter()
+            .any(|p| actor.has_permission_in(*p, case.proposal.deployment)),
+        // The same people may resolve threads of a replaced review, so only their identity matters
+        // here. Hence `newest: true`.
+        reviews: require_no_token(actor).is_ok()
+            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
+                .is_ok(),
+    }
+}
+
+fn refused(no: NoVoice) -> Problem {
+    match no {
+        NoVoice::Viewer => Problem::permission_missing(no.to_string()),
+        NoVoice::NotYours => {
+            Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) }
+        }
+        NoVoice::Closed => Problem::conflict("closed", text::sentence(&no.to_string())),
+    }
+}
+
+fn text(body: &str) -> Result<&str, Problem> {
+    let body = text::plain(body)?;
+    match body.chars().count() {
+        0 => Err(Problem::invalid("The comment is empty. Enter a text.")),
+        n if n > limits::COMMENT => Err(Problem::invalid(format!(
+            "The comment is too long. Use at most {} characters.",
+            limits::COMMENT
+        ))),
+        _ => Ok(body),
+    }
+}
+
+fn comment(row: &CommentRow) -> CommentView {
+    CommentView { id: row.id, person: row.name.clone(), body: row.body.clone(), at: at(row.at) }
+}
+
+fn about(present: &Present, anchor: &Anchor) -> String {
+    let node = |id: &NodeId| present.called(*id).unwrap_or_else(|| id.to_string());
+    let what = match anchor {
+        Anchor::Whole => "the whole change".to_owned(),
+        Anchor::Policy(_) => "the policy".to_owned(),
+        Anchor::Deployment(id) => format!("deployment {}", present.name_of(*id)),
+        Anchor::Barclamp(id, barclamp) => format!("{barclamp} in {}", present.name_of(*id)),
+        Anchor::Role(id, role, _) => format!("{role} in {}", present.name_of(*id)),
+        Anchor::Node(id) => format!("node {}", node(id)),
+        Anchor::Noderole(id, key, _) => format!("{key} on {}", node(id)),
+    };
+    match anchor.value() {
+        Some(path) if !path.is_empty() => format!("{what}, {path}"),
+        _ => what,
+    }
+}
+
+async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
+    let newest = intent::review_of_version(on, case.row.proposal, case.proposal.version)
+        .await
+        .map_err(from_store)?;
+    let newest = newest.unwrap_or(case.row.id);
+    let topics = [
+        Topic::Reviews,
+        Topic::Submission(case.row.id),
+        Topic::Submission(newest),
+        Topic::Proposal(case.row.proposal),
+    ];
+    let topics: BTreeSet<Topic> = topics.into();
+    let topics: Vec<Topic> = topics.into_iter().collect();
+    intent::append_event_to_topics(on, &topics, &Live::Submission { submission: newest })
+        .await
+        .map_err(from_store)
+}

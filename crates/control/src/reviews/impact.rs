@@ -1,0 +1,554 @@
+//! Impact: plans an open review on the current target, to find its impact.
+//!
+//! Only a new plan shows whether lint finds errors and whether the edits still have the reviewed
+//! effects. The commit does this under its locks ([`settle`]). Pages that show the gate use the
+//! same function, so a button never promises what the commit refuses.
+//!
+//! Planning is CPU-bound and expensive in a large cluster. Page views are more frequent than
+//! commits, and after each commit many people reload at once. Therefore:
+//!
+//! * Results are cached while all their inputs ([`Ground`]) are unchanged; weighing is a pure
+//!   function of these. For most submissions only the small part for lists ([`Said`]) is cached;
+//!   complete plans are cached only for a few.
+//! * Plans run on blocking threads, never on threads that answer requests.
+//! * One plan runs at a time, with fair shares per person as in [`beside`](crate::compute), but
+//!   separate permits. A request for the same submission finds the result in the cache when its
+//!   turn comes. A plan finishes even if its client disconnects, because the next one would need it
+//!   again.
+//! * A request that waits for its turn has no connection, so it does not block the database for
+//!   others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use api::Problem;
+use api::console::StepState as Shown;
+use engine::anneal::StepState;
+use engine::blueprint::consequences::{Consequences, below, consequences, kept, running};
+use engine::blueprint::projection::StepChange;
+use engine::blueprint::{DocumentChange, change_hash};
+use engine::data::secret::KnownSecret;
+use engine::gate::{Facts, Policy};
+use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, ReviewId, StepId};
+use engine::lint::{Finding, Reviewers};
+use sqlx::PgConnection;
+use store::intent::{self, EditRow, SubmissionRow};
+use store::reading;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::Control;
+use crate::compute::{MAX_WAIT, Place, Places, WAITING};
+use crate::current::Present;
+use crate::people::Actor;
+use crate::problems::from_store;
+use crate::proposals::change::{self, Planned, counting, plan};
+use crate::proposals::lint::{self, Jigs, On};
+use crate::reviews::review::{Case, moved_documents, review_risks};
+
+/// Maximum number of noderoles whose states are loaded. Larger changes show no information about
+/// interruptions.
+const MAX_AFFECTED: usize = 50_000;
+/// Cached plans.
+const KEPT: usize = 64;
+/// Maximum total number of steps in the cached plans.
+const MAX_PLAN_STEPS: usize = 100_000;
+
+/// Submissions for which the part for lists is cached.
+const MAX_PLAN_FACTS: usize = 5_000;
+/// Lint errors per submission that are cached for lists.
+const MAX_LINT_ERRORS: usize = 20;
+
+/// The input of weighing except the submission itself, which is immutable.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub present: Present,
+    pub jigs: Jigs,
+    /// The secrets that workers have. `None` if no worker reports any.
+    pub secrets: Option<BTreeMap<String, KnownSecret>>,
+    pub policy: Policy,
+    /// All people who may review in any deployment. The gate counts those who may review this
+    /// change.
+    pub reviewers: BTreeSet<PersonId>,
+}
+
+impl Ground {
+    /// Whether weighing has the same result on both. The skeleton and the catalog are shared, so
+    /// pointer equality is enough.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.present.skeleton, &other.present.skeleton)
+            && Arc::ptr_eq(&self.present.catalog, &other.present.catalog)
+            && self.present.head.policy == other.present.head.policy
+            && self.jigs == other.jigs
+            && self.secrets == other.secrets
+            && self.reviewers == other.reviewers
+    }
+
+    /// The input for lint of a change with these authors.
+    pub fn lint(&self, authors: &BTreeSet<PersonId>) -> On<'_> {
+        let reviewers = Reviewers::of(&self.reviewers, authors);
+        On { jigs: &self.jigs, secrets: self.secrets.as_ref(), policy: &self.policy, reviewers }
+    }
+}
+
+/// The facts for the gate that require a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    moved_documents: Vec<String>,
+    unresolved: Option<String>,
+    lint: Vec<String>,
+}
+
+impl Said {
+    fn of(
+        ground: &Ground,
+        row: &SubmissionRow,
+        documents: &[DocumentChange],
+        authors: &BTreeSet<PersonId>,
+        planned: Option<&Planned>,
+    ) -> Self {
+        let errors = |planned| lint::errors(&ground.present, planned, ground.lint(authors));
+        Self {
+            moved_documents: Vec::new(),
+            unresolved: unlike(row, documents, planned),
+            lint: planned.into_iter().flat_map(errors).collect(),
+        }
+    }
+
+    /// Adds these facts to the facts of a list.
+    pub fn tell(&self, facts: &mut Facts) {
+        facts.moved_documents.clone_from(&self.moved_documents);
+        facts.unresolved.clone_from(&self.unresolved);
+        facts.lint.clone_from(&self.lint);
+    }
+}
+
+/// A submission, planned on the present.
+pub(crate) struct PlannedReview {
+    /// `None` if the edits cannot be planned any more.
+    pub planned: Option<Planned>,
+    /// Lint findings.
+    pub findings: Vec<Finding>,
+    /// Noderoles whose states determine what the change interrupts.
+    pub concerned: Vec<NoderoleId>,
+    said: Said,
+}
+
+impl PlannedReview {
+    fn of(
+        ground: &Ground,
+        row: &SubmissionRow,
+        documents: &[DocumentChange],
+        edits: &[EditRow],
+    ) -> Self {
+        let present = &ground.present;
+        let authors = authors(row, edits);
+        let planned = plan(present, &counting(edits)).ok();
+        let findings =
+            planned.as_ref().map(|planned| lint::all(present, planned, ground.lint(&authors)));
+        Self {
+            findings: findings.unwrap_or_default(),
+            concerned: planned
+                .as_ref()
+                .map(|planned| concerned(present, planned))
+                .unwrap_or_default(),
+            said: Said::of(ground, row, documents, &authors, planned.as_ref()),
+            planned,
+        }
+    }
+}
+
+/// All authors of a submission.
+fn authors(row: &SubmissionRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
+    let mut authors = change::authors(edits);
+    authors.insert(row.by);
+    authors
+}
+
+impl Case {
+    /// Whether the submission could still be committed unchanged, so that a plan is useful. If the
+    /// base has moved, the plan differs anyway and the gate reports the moved base.
+    pub fn is_fresh(&self) -> bool {
+        self.row.target.is_none()
+            && self.facts.newest
+            && self.facts.moved_base.is_empty()
+            && self.facts.moved_documents.is_empty()
+            && self.facts.moved_records.is_empty()
+    }
+}
+
+/// Adds the facts that require a plan on the present.
+pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground) {
+    if !case.is_fresh() {
+        return;
+    }
+    let said = Said::of(ground, &case.row, &case.documents, &case.facts.authors, planned);
+    case.facts.unresolved = said.unresolved;
+    case.facts.lint = said.lint;
+}
+
+impl Control {
+    /// The current input of weighing.
+    pub(crate) async fn ground(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+    ) -> Result<Arc<Ground>, Problem> {
+        Ok(Arc::new(Ground {
+            present: present.clone(),
+            jigs: intent::jigs(on).await.map_err(from_store)?,
+            secrets: store::running::known_secrets(on).await.map_err(from_store)?,
+            policy: self.policy(on, present).await?,
+            reviewers: intent::reviewers(on).await.map_err(from_store)?.into_iter().collect(),
+        }))
+    }
+
+    /// Adds the facts that a commit would find. `None` if the submission can no longer be
+    /// committed. The caller must not have a connection.
+    pub(crate) async fn plan_review(
+        &self,
+        actor: &Actor,
+        ground: &Arc<Ground>,
+        case: &mut Case,
+    ) -> Result<Option<Arc<PlannedReview>>, Problem> {
+        if !case.is_fresh() {
+            return Ok(None);
+        }
+        let weighed = self.weighed(actor, ground, case).await?;
+        case.facts.unresolved.clone_from(&weighed.said.unresolved);
+        case.facts.lint.clone_from(&weighed.said.lint);
+        Ok(Some(weighed))
+    }
+
+    async fn weighed(
+        &self,
+        actor: &Actor,
+        ground: &Arc<Ground>,
+        case: &Case,
+    ) -> Result<Arc<PlannedReview>, Problem> {
+        let id = case.row.id;
+        if let Some(kept) = self.plans.plan(ground, id) {
+            return Ok(kept);
+        }
+        let turn = self.plans.turn(Some(actor.person)).await?;
+        if let Some(kept) = self.plans.plan(ground, id) {
+            return Ok(kept);
+        }
+        let mut connection = self.connection().await?;
+        let edits = intent::edits(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        drop(connection);
+        let (row, documents) = (case.row.clone(), case.documents.clone());
+        let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
+        turn.work(move || {
+            plans.worked_out.fetch_add(1, Ordering::Relaxed);
+            let weighed = Arc::new(PlannedReview::of(&ground, &row, &documents, &edits));
+            plans.insert_plan(&ground, id, &weighed);
+            plans.insert_facts(&ground, id, weighed.said.clone());
+            weighed
+        })
+        .await
+    }
+
+    /// The facts for lists, for the newest version of an open proposal whose base has not moved.
+    /// `who` is `None` if the work counts for no person.
+    pub(crate) async fn said(
+        &self,
+        who: Option<PersonId>,
+        ground: &Arc<Ground>,
+        id: ReviewId,
+    ) -> Result<Arc<Said>, Problem> {
+        if let Some(kept) = self.plans.said(ground, id) {
+            return Ok(kept);
+        }
+        let turn = self.plans.turn(who).await?;
+        if let Some(kept) = self.plans.said(ground, id) {
+            return Ok(kept);
+        }
+        let mut connection = self.connection().await?;
+        let row = intent::submission(&mut connection, id)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
+        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+        let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
+        drop(connection);
+        let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
+        turn.work(move || {
+            let moved_documents = moved_documents(&ground.present, &documents);
+            plans.worked_out.fetch_add(1, Ordering::Relaxed);
+            let said = match moved_documents.is_empty() {
+                true => {
+                    let planned = plan(&ground.present, &counting(&edits)).ok();
+                    Said::of(&ground, &row, &documents, &authors(&row, &edits), planned.as_ref())
+                }
+                false => Said { moved_documents, ..Said::default() },
+            };
+            plans.insert_facts(&ground, id, said)
+        })
+        .await
+    }
+
+    /// The number of submissions planned for pages since the start of the process. Used for
+    /// metrics.
+    pub fn worked_out(&self) -> u64 {
+        self.plans.count()
+    }
+
+    /// The cached facts of a submission, without planning.
+    pub(crate) fn cached_plan_facts(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
+        self.plans.said(ground, id)
+    }
+
+    /// Weighs these submissions in the background and waits until `end` at most. Only one call does
+    /// this at a time; another call waits for it and then handles the rest.
+    pub(crate) async fn plan_reviews(&self, ground: &Arc<Ground>, ids: &[ReviewId], end: Instant) {
+        loop {
+            let unknown = |id: &ReviewId| self.cached_plan_facts(ground, *id).is_none();
+            let missing: Vec<ReviewId> = ids.iter().copied().filter(unknown).collect();
+            if missing.is_empty() {
+                return;
+            }
+            let Ok(walk) = Arc::clone(&self.plans.walk).try_lock_owned() else {
+                match timeout_at(end, self.plans.walk.lock()).await {
+                    Ok(_) => continue,
+                    Err(_) => return,
+                }
+            };
+            let (control, ground) = (self.clone(), Arc::clone(ground));
+            let task = tokio::spawn(async move {
+                let _lock = walk;
+                for id in missing {
+                    if control.plans.is_over(&ground) {
+                        break;
+                    }
+                    if let Err(problem) = control.said(None, &ground, id).await {
+                        tracing::warn!(%problem, submission = %id, "cannot preview a submission");
+                        break;
+                    }
+                }
+            });
+            let _ = timeout_at(end, task).await;
+            return;
+        }
+    }
+
+    /// The consequences of a submission: current ones while it can be committed unchanged,
+    /// otherwise those at its submission.
+    pub async fn consequences(&self, actor: &Actor, id: ReviewId) -> Result<Consequences, Problem> {
+        Ok(self.review(actor, id).await?.consequences)
+    }
+
+    /// The consequences of a plan with the current step states.
+    pub(crate) async fn current_impact(
+        &self,
+        on: &mut PgConnection,
+        present: &Present,
+        planned: &Planned,
+        concerned: &[NoderoleId],
+    ) -> Result<Consequences, Problem> {
+        if concerned.len() > MAX_AFFECTED {
+            return Ok(consequences(&planned.from(present), None));
+        }
+        let states = reading::step_states(on, concerned).await.map_err(from_store)?;
+        let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
+        let active: BTreeSet<StepId> =
+            active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
+        let progress = |step: StepId| active.contains(&step).then_some(StepState::Active);
+        Ok(consequences(&planned.from(present), Some(&progress)))
+    }
+
+    /// The reasons why the steps of a change would not start right after its commit, as text.
+    pub(crate) fn pending_after_commit(
+        &self,
+        present: &Present,
+        case: &Case,
+        weighed: Option<&PlannedReview>,
+    ) -> Vec<String> {
+        if !case.is_fresh() {
+            return Vec::new();
+        }
+        let mut reasons = Vec::new();
+        if !present.head.enabled {
+            reasons.push(
+                "Execution is off. You can commit this review, but no step starts until execution \
+                 is on."
+                    .into(),
+            );
+        }
+        let planned = weighed.and_then(|weighed| weighed.planned.as_ref());
+        let runs = planned
+            .into_iter()
+            .flat_map(|planned| running(&planned.projection))
+            .map(|step| step.deployment);
+        let deployments: BTreeSet<DeploymentId> = runs.chain([case.proposal.deployment]).collect();
+        // A hold also applies to descendants.
+        let chain: BTreeSet<DeploymentId> =
+            deployments.iter().flat_map(|id| present.skeleton.chain(*id)).collect();
+        let held = present.rows.iter().filter(|row| chain.contains(&row.id));
+        reasons.extend(held.filter_map(|row| {
+            let (by, reason) = row.held.as_ref()?;
+            Some(format!(
+                "Deployment {} is on hold by {by} ({reason}). You can commit this review, and its \
+                 steps start when the hold ends.",
+                row.name
+            ))
+        }));
+        reasons
+    }
+}
+
+/// Noderoles that run again, are removed or are downstream. Whether these are active determines
+/// what the change interrupts.
+fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
+    let rerunning = running(&planned.projection)
+        .filter(|step| step.change != StepChange::New)
+        .map(|step| step.noderole);
+    let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
+    let source = planned.from(present);
+    let kept = kept(&source).map(|step| step.noderole);
+    rerunning.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
+}
+
+/// The cached results for one ground.
+pub(crate) struct Kept {
+    under: RwLock<Option<Under>>,
+    worked_out: AtomicU64,
+    /// One permit for planning a submission.
+    turns: Places,
+    /// Locked by the task that weighs many submissions in sequence.
+    walk: Arc<Mutex<()>>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            under: RwLock::default(),
+            worked_out: AtomicU64::default(),
+            turns: Places::new(1, WAITING, MAX_WAIT),
+            walk: Arc::default(),
+        }
+    }
+}
+
+/// A ground and its results.
+struct Under {
+    ground: Arc<Ground>,
+    plans: BTreeMap<ReviewId, Arc<PlannedReview>>,
+    said: BTreeMap<ReviewId, Arc<Said>>,
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    /// The number of submissions planned.
+    fn count(&self) -> u64 {
+        self.worked_out.load(Ordering::Relaxed)
+    }
+
+    /// The permit to plan a submission. It is separate from the permits of [`Control`], so other
+    /// work does not delay it.
+    async fn turn(&self, who: Option<PersonId>) -> Result<Place, Problem> {
+        self.turns.place(who).await
+    }
+
+    fn look<T>(&self, ground: &Ground, select: impl FnOnce(&Under) -> Option<T>) -> Option<T> {
+        let under = self.under.read().ok()?;
+        under.as_ref().filter(|under| under.ground.is(ground)).and_then(select)
+    }
+
+    fn plan(&self, ground: &Ground, id: ReviewId) -> Option<Arc<PlannedReview>> {
+        self.look(ground, |under| under.plans.get(&id).cloned())
+    }
+
+    fn said(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
+        self.look(ground, |under| under.said.get(&id).cloned())
+    }
+
+    /// Whether the cache already belongs to a newer target.
+    fn is_over(&self, ground: &Ground) -> bool {
+        let Ok(under) = self.under.read() else { return true };
+        under
+            .as_ref()
+            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+    }
+
+    fn put(&self, ground: &Arc<Ground>, put: impl FnOnce(&mut Under)) {
+        let Ok(mut under) = self.under.write() else { return };
+        if let Some(under) = under.as_mut().filter(|under| under.ground.is(ground)) {
+            return put(under);
+        }
+        // A request that began before a newer target keeps its result. Do not cache it, because no
+        // other request needs it.
+        if under
+            .as_ref()
+            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+        {
+            return;
+        }
+        let new =
+            Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
+        put(under.insert(new));
+    }
+
+    fn insert_facts(&self, ground: &Arc<Ground>, id: ReviewId, mut said: Said) -> Arc<Said> {
+        said.lint.truncate(MAX_LINT_ERRORS);
+        let said = Arc::new(said);
+        self.put(ground, |under| {
+            under.said.insert(id, Arc::clone(&said));
+            while under.said.len() > MAX_PLAN_FACTS {
+                under.said.pop_first();
+            }
+        });
+        said
+    }
+
+    fn insert_plan(&self, ground: &Arc<Ground>, id: ReviewId, weighed: &Arc<PlannedReview>) {
+        self.put(ground, |under| {
+            let plans = &mut under.plans;
+            plans.insert(id, Arc::clone(weighed));
+            let size = |weighed: &PlannedReview| {
+                weighed.planned.as_ref().map_or(0, |planned| planned.projection.steps.len())
+            };
+            let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
+            // Evict the oldest submissions first, but keep the requested one.
+            while (plans.len() > KEPT || steps > MAX_PLAN_STEPS) && plans.len() > 1 {
+                let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
+                steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));
+            }
+        });
+    }
+}
+
+/// The differences between the plan and the approved review; `None` if their hashes are equal.
+pub(crate) fn unlike(
+    row: &SubmissionRow,
+    documents: &[DocumentChange],
+    planned: Option<&Planned>,
+) -> Option<String> {
+    let again = || {
+        Some(
+            "On the current target, the change differs from the reviewed one. Submit it again"
+                .to_owned(),
+        )
+    };
+    let Some(planned) = planned else { return again() };
+    if let Some(refused) = planned.effects.refused.first() {
+        return Some(format!(
+            "Edit {} can no longer take effect: {}",
+            refused.edit, refused.reason
+        ));
+    }
+    if planned.effects.is_empty() {
+        return Some("The proposal changes nothing".to_owned());
+    }
+    let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
+        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)
+        && planned.materialised.changes == documents
+        && planned.risks == review_risks(row);
+    if same { None } else { again() }
+}

@@ -1,0 +1,326 @@
+//! Lists of reviews and proposals, and the number of reviews that wait for a person.
+//!
+//! A list takes a fixed number of queries. Each row is evaluated by the engine's gate, as on the
+//! review's own page. Facts that require a plan come last, from [`crate::reviews::impact`], and only where
+//! they matter. A plan can block an open gate but never open a blocked one. So a review that does
+//! not wait for the reader without a plan does not wait for them with it either.
+//!
+//! Every page has a badge with the number of reviews that wait for its reader. It is the most
+//! frequent request. Therefore it waits for plans only for a moment, counts at most [`MAX_COUNT`],
+//! and says when there may be more. It never counts too many.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::Problem;
+use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
+use api::listing::Cursor;
+use api::reviews::{
+    Fate, MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Waiting, Whose,
+};
+use engine::gate::access::Access;
+use engine::gate::standing::{ReviewAction, turn};
+use engine::gate::who::Helpers;
+use engine::gate::{Facts, Reviewer, Signing, evaluate};
+use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
+use sqlx::PgConnection;
+use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
+use tokio::time::Instant;
+
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::proposals::proposal::scope_view;
+use crate::reviews::impact::Ground;
+use crate::reviews::review::{commits, parse_risks, require_no_token, state_of};
+use crate::text::{self, at};
+use crate::{Control, cursor};
+
+/// The badge counts up to this number.
+pub const MAX_COUNT: usize = 100;
+/// Open submissions that one count or one page examines.
+const LOOKED: usize = 1_000;
+/// How long the badge waits for plans.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// The reader of a list.
+struct Reader<'a> {
+    actor: &'a Actor,
+    /// All people who gave a verdict, and the reader, with their current permissions.
+    people: Vec<JudgeRow>,
+    /// The admins who gave these people their access.
+    access: Access,
+    /// Those of these people who have a confirmed passkey.
+    able: BTreeSet<PersonId>,
+    /// The deployments that each submission touches. Filled only if a person's permission depends
+    /// on them.
+    places: BTreeMap<ReviewId, BTreeSet<DeploymentId>>,
+}
+
+impl Reader<'_> {
+    /// The facts that need no plan. They contain only the reader and the people with a verdict,
+    /// because a list names no other people who could act.
+    fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
+        let judges: BTreeSet<PersonId> =
+            row.verdicts.iter().map(|verdict| verdict.person).collect();
+        let is_relevant =
+            |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
+        let places = self.places(row.id);
+        let covers = |p: &JudgeRow| {
+            !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside)
+        };
+        let reviewer = |p: &JudgeRow| Reviewer {
+            id: p.id,
+            name: p.name.clone(),
+            eligible: p.everywhere || covers(p),
+        };
+        let asked = ground.policy.approvals_for(&parse_risks(&row.risks));
+        Facts {
+            submission: row.id,
+            newest: row.newest,
+            unresolved: None,
+            lint: Vec::new(),
+            moved_base: row.moved_base.clone(),
+            moved_documents: Vec::new(),
+            moved_records: Vec::new(),
+            same_epoch: row.epoch == ground.present.head.epoch,
+            policy: (row.policy, ground.present.head.policy),
+            approvals_needed: asked.max(row.approvals.unsigned_abs()),
+            authors: row.authors.clone(),
+            verdicts: row.verdicts.clone(),
+            people: self.people.iter().filter(is_relevant).map(reviewer).collect(),
+            access: Access {
+                cooling_hours: ground.policy.cooling_hours,
+                submitted: row.submitted,
+                ..self.access.clone()
+            },
+            signing: row.signed.clone().map(|signed| Signing { signed, able: self.able.clone() }),
+            open_threads: row.threads.clone(),
+            helpers: Helpers::default(),
+        }
+    }
+
+    fn places(&self, id: ReviewId) -> &BTreeSet<DeploymentId> {
+        const NOWHERE: &BTreeSet<DeploymentId> = &BTreeSet::new();
+        self.places.get(&id).unwrap_or(NOWHERE)
+    }
+
+    fn turn(&self, facts: &Facts) -> Option<ReviewAction> {
+        let commits = commits(self.actor, self.places(facts.submission));
+        let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
+        turn.filter(|turn| *turn != ReviewAction::Judge || require_no_token(self.actor).is_ok())
+    }
+}
+
+impl Control {
+    async fn reader<'a>(
+        &self,
+        on: &mut PgConnection,
+        actor: &'a Actor,
+        rows: &[FactsRow],
+    ) -> Result<Reader<'a>, Problem> {
+        let judges = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
+        let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
+        let people: Vec<PersonId> = people.into_iter().collect();
+        let access = store::access::load_access(on, &people).await.map_err(from_store)?;
+        let able = store::passkeys::able(on, &people).await.map_err(from_store)?;
+        let people = intent::judges(on, &people).await.map_err(from_store)?;
+        let needs_deployments =
+            !actor.is_unrestricted() || people.iter().any(|person| !person.inside.is_empty());
+        let ids: Vec<ReviewId> =
+            if needs_deployments { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
+        let places = match ids.is_empty() {
+            true => BTreeMap::new(),
+            false => intent::affected_deployments_by_review(on, &ids).await.map_err(from_store)?,
+        };
+        Ok(Reader { actor, people, access, able, places })
+    }
+
+    /// The number of submissions that this person can judge or commit now. The caller must not have
+    /// a connection.
+    pub(crate) async fn waiting_for(
+        &self,
+        actor: &Actor,
+        present: &Present,
+    ) -> Result<Waiting, Problem> {
+        let mut connection = self.connection().await?;
+        let mut rows = intent::open_review_facts(&mut connection, LOOKED as i64 + 1)
+            .await
+            .map_err(from_store)?;
+        if rows.is_empty() {
+            return Ok(Waiting::default());
+        }
+        let has_more = rows.len() > LOOKED;
+        rows.truncate(LOOKED);
+        let ground = self.ground(&mut connection, present).await?;
+        let reader = self.reader(&mut connection, actor, &rows).await?;
+        drop(connection);
+        let facts = rows.iter().map(|row| reader.facts(&ground, row));
+        let mut turns: Vec<Facts> = facts.filter(|facts| reader.turn(facts).is_some()).collect();
+        let (end, mut asked) = (Instant::now() + MOMENT, Vec::new());
+        loop {
+            let (mut count, mut unknown) = (0, Vec::new());
+            for facts in &mut turns {
+                match self.cached_plan_facts(&ground, facts.submission) {
+                    None => unknown.push(facts.submission),
+                    Some(said) => {
+                        said.tell(facts);
+                        count += usize::from(reader.turn(facts).is_some());
+                    }
+                }
+            }
+            if count > MAX_COUNT {
+                return Ok(Waiting { count: MAX_COUNT, more: true });
+            }
+            if unknown.is_empty() || Instant::now() >= end {
+                return Ok(Waiting { count, more: has_more || !unknown.is_empty() });
+            }
+            unknown.truncate(MAX_COUNT + 1 - count);
+            // An impact calculation that fails is logged; the next page requests it again.
+            if unknown == asked {
+                return Ok(Waiting { count, more: true });
+            }
+            self.plan_reviews(&ground, &unknown, end).await;
+            asked = unknown;
+        }
+    }
+
+    /// A page of the list of reviews.
+    pub async fn reviews(
+        &self,
+        actor: &Actor,
+        query: &ReviewsWanted,
+    ) -> Result<ReviewPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let text = text::plain(&query.text)?;
+        if text.chars().count() > MAX_TEXT_CHARS {
+            return Err(Problem::invalid(format!(
+                "The search text is too long. Use at most {MAX_TEXT_CHARS} characters."
+            )));
+        }
+        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let present = self.present().await?;
+        let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
+        let find = Find {
+            became: match (query.whose, query.fate) {
+                (Whose::ForMe, _) | (_, Fate::Open) => Became::Open,
+                (_, Fate::Committed) => Became::Target,
+                (_, Fate::Discarded) => Became::Discarded,
+                (_, Fate::Any) => Became::Anything,
+            },
+            author: (query.whose == Whose::Mine).then_some(actor.person),
+            deployment: deployment.map(|name| present.named(name)).transpose()?,
+            text: Some(text).filter(|text| !text.is_empty()),
+            order: query.sort,
+            behind: behind.as_deref(),
+        };
+        let mut connection = self.connection().await?;
+        let limit = if query.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
+        let Found { hits, next } =
+            intent::find_reviews(&mut connection, &find, limit).await.map_err(from_store)?;
+        let ids: Vec<ReviewId> = hits.iter().map(|hit| ReviewId(hit.id)).collect();
+        let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
+        let ground = self.ground(&mut connection, &present).await?;
+        let reader = self.reader(&mut connection, actor, &rows).await?;
+        drop(connection);
+        let rows: BTreeMap<ReviewId, FactsRow> =
+            rows.into_iter().map(|row| (row.id, row)).collect();
+        let (mut visible, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
+        for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&ReviewId(hit.id))?))) {
+            let mut facts = reader.facts(&ground, row);
+            if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
+                continue;
+            }
+            if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
+                self.said(Some(actor.person), &ground, row.id).await?.tell(&mut facts);
+            }
+            if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
+                continue;
+            }
+            if visible.len() == PAGE_SIZE {
+                next = last.cloned();
+                break;
+            }
+            let gate = evaluate(&facts);
+            visible.push((
+                row.id,
+                state_of(row.target.is_some(), row.discarded, &gate),
+                (gate.approvals, gate.needed),
+            ));
+            last = Some(hit);
+        }
+        let ids: Vec<ReviewId> = visible.iter().map(|(id, ..)| *id).collect();
+        let mut connection = self.connection().await?;
+        let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
+        let mut lines: BTreeMap<ReviewId, LineRow> =
+            lines.into_iter().map(|line| (line.id, line)).collect();
+        let shown = visible
+            .into_iter()
+            .filter_map(|(id, state, approvals)| Some((lines.remove(&id)?, state, approvals)));
+        let reviews = shown
+            .map(|(line, state, approvals)| summary(line, state, approvals))
+            .collect::<Result<_, _>>()?;
+        let next = next.map(|hit: Hit| Cursor::behind(query.sort, &hit.keys(query.sort.by)));
+        Ok(ReviewPage { reviews, next })
+    }
+
+    /// A page of the list of open proposals.
+    pub async fn proposals(
+        &self,
+        actor: &Actor,
+        query: &ProposalsWanted,
+    ) -> Result<ProposalPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
+        let find = FindProposals {
+            by: query.mine.then_some(actor.person),
+            drafts: query.drafts,
+            deployment: deployment.map(|name| present.named(name)).transpose()?,
+            text: text::asked(&query.text)?.map(str::to_owned),
+            order: query.sort,
+            behind: cursor::behind(query.sort, query.before.as_ref())?,
+        };
+        let mut connection = self.connection().await?;
+        let mut rows = intent::find_proposals(&mut connection, &find).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        rows.truncate(PAGE_SIZE);
+        let summary = |row: intent::ProposalLine| {
+            Ok(ProposalSummary {
+                id: row.proposal.id,
+                scope: scope_view(&present, &row.proposal)?,
+                version: row.proposal.version,
+                authors: row.authors,
+                edits: row.edits,
+                submission: row.submission,
+            })
+        };
+        let next = rows
+            .last()
+            .filter(|_| more)
+            .map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
+        Ok(ProposalPage {
+            proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?,
+            next,
+        })
+    }
+}
+
+fn summary(
+    line: LineRow,
+    state: ReviewState,
+    approvals: (u32, u32),
+) -> Result<ReviewSummary, Problem> {
+    let replaced = state == ReviewState::Replaced;
+    Ok(ReviewSummary {
+        submission: line.id,
+        title: line.title,
+        deployment: DeploymentName::parse(&line.deployment).map_err(|_| Problem::internal())?,
+        node: line.node.map(|(_, fqdn)| fqdn),
+        authors: line.authors,
+        at: at(line.at),
+        summary: line.summary,
+        state: if replaced && line.sent_back { ReviewState::SentBack } else { state },
+        approvals,
+    })
+}

@@ -1,0 +1,308 @@
+//! Submitting a proposal: the review becomes immutable rows that describe the complete change.
+
+use std::collections::BTreeMap;
+
+use api::console::{ClashView, LeftOut, WaveView};
+use api::live::{Live, Topic};
+use api::problem::Finding;
+use api::{Problem, limits};
+use engine::blueprint::consequences::{self, Consequences, Wave, WaveGroup};
+use engine::blueprint::text::Place;
+use engine::blueprint::{Difference, change_hash};
+use engine::ids::{
+    BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId,
+};
+use engine::plan::base::{base, beyond};
+use engine::plan::lift::brought;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use store::intent::{self, EditRow, NewSubmission, ProposalRow};
+
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::proposals::change::{
+    Planned, authors, check_scope, counting, place_of, plan_on_pool, proposal_changed, reaches,
+    tell, within,
+};
+use crate::proposals::edit_text::Names;
+use crate::proposals::proposal::{clash_views, left_out};
+use crate::proposals::{lint, summary};
+use crate::reviews::review::{places, review_risks};
+use crate::{Control, done, text};
+
+impl Control {
+    /// Submits a proposal for review under a title.
+    pub async fn submit(
+        &self,
+        actor: &Actor,
+        proposal: ProposalId,
+        version: i32,
+        title: String,
+    ) -> Result<ReviewId, Problem> {
+        actor.require_somewhere(Permission::Operator)?;
+        let title = text::plain(&title)?;
+        if title.is_empty() || title.chars().count() > limits::TITLE {
+            return Err(Problem::invalid(format!(
+                "The title must have 1 to {} characters. Reviewers see it in their list.",
+                limits::TITLE
+            )));
+        }
+        let (present, row, rows) = self.load_at_version(proposal, version).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
+        let planned = plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?;
+        let mut transaction = self.begin().await?;
+        let asked = Asked { title: title.to_owned(), by: actor.person };
+        let mut new =
+            self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
+        let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
+        if locked.is_none_or(|p| p.version != version || p.state != "open") {
+            return Err(proposal_changed());
+        }
+        let actor = &actor.still(&mut transaction).await?;
+        actor.require_in(Permission::Operator, place_of(&present, &row))?;
+        if let Some(known) = intent::review_of_version(&mut transaction, proposal, version)
+            .await
+            .map_err(from_store)?
+        {
+            new.version = self.next_version(&mut transaction, known, &new).await?;
+        }
+        let id =
+            self.insert_review(&mut transaction, Some(actor.person), &row, &planned, &new).await?;
+        // A review may touch further deployments, for example the one from which a node moves.
+        let places = places(&mut transaction, actor, id).await?;
+        actor.require_in_all(Permission::Operator, &places)?;
+        done(transaction).await?;
+        Ok(id)
+    }
+
+    /// The submission of a planned proposal. Returns an error if it cannot be reviewed.
+    pub(crate) async fn to_submit(
+        &self,
+        on: &mut sqlx::PgConnection,
+        present: &Present,
+        row: &ProposalRow,
+        rows: &[EditRow],
+        planned: &Planned,
+        asked: Asked,
+    ) -> Result<NewSubmission, Problem> {
+        check_submittable(planned)?;
+        // The node may have moved since the edit.
+        if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
+            return Err(Problem::conflict(
+                "beyond_scope",
+                format!("{}.", text::capitalize(&reaches(present, row.scope(), &other))),
+            ));
+        }
+        let internal = |error: serde_json::Error| {
+            tracing::error!(%error, "cannot write a plan as JSON");
+            Problem::internal()
+        };
+        let number = |id: &DeploymentId| present.row(*id).map(|r| (*id, r.head_no));
+        let covered = base(&present.skeleton, row.scope(), &planned.effects);
+        check_scope(present, row, rows)?;
+        within(present, row, planned, &covered)?;
+        let base: BTreeMap<DeploymentId, BlueprintNumber> =
+            covered.iter().filter_map(number).collect();
+        let mut summary = summary(present, rows, planned);
+        let ground = self.ground(on, present).await?;
+        let mut authors = authors(rows);
+        authors.insert(asked.by);
+        summary.left_out = left_out(on, row.id).await?;
+        summary.findings =
+            lint::findings(present, planned, &summary.consequences, ground.lint(&authors))?;
+        let root = planned.materialised.objects.last().map(|o| o.hash);
+        Ok(NewSubmission {
+            proposal: row.id,
+            version: row.version,
+            title: asked.title,
+            change: change_hash(&planned.materialised.changes).map_err(internal)?,
+            effects: planned.effects.hash().map_err(internal)?,
+            policy: present.head.policy,
+            new_policy: planned.policy.as_ref().map(|object| object.hash),
+            // A change of the policy must satisfy the old and the new policy, so that no policy can
+            // lock its authors out.
+            approvals: planned.approvals(&ground.policy),
+            epoch: present.head.epoch,
+            root: root.ok_or_else(Problem::internal)?,
+            summary: serde_json::to_value(summary).map_err(internal)?,
+            risks: planned.risks.clone(),
+            by: asked.by,
+            base,
+            authors,
+            documents: planned.materialised.changes.clone(),
+        })
+    }
+
+    /// Inserts a submission and notifies open pages. The caller has the lock of the proposal, at
+    /// the submission's version.
+    pub(crate) async fn insert_review(
+        &self,
+        on: &mut sqlx::PgConnection,
+        actor: Option<PersonId>,
+        row: &ProposalRow,
+        planned: &Planned,
+        new: &NewSubmission,
+    ) -> Result<ReviewId, Problem> {
+        intent::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
+        let id = intent::insert_submission(on, new).await.map_err(from_store)?;
+        let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
+        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail)
+            .await
+            .map_err(from_store)?;
+        tell(on, row.id, row.deployment, new.version).await?;
+        let topics = [Topic::Reviews, Topic::Submission(id)];
+        intent::append_event_to_topics(on, &topics, &Live::Submission { submission: id })
+            .await
+            .map_err(from_store)?;
+        Ok(id)
+    }
+
+    /// A version is submitted only once. If the base of the plan has changed since, this raises the
+    /// version, which discards all verdicts on the previous submission.
+    async fn next_version(
+        &self,
+        on: &mut sqlx::PgConnection,
+        known: ReviewId,
+        new: &NewSubmission,
+    ) -> Result<i32, Problem> {
+        let previous = intent::submission(on, known)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(Problem::internal)?;
+        let base = intent::base(on, known).await.map_err(from_store)?;
+        // A newer build may classify more risks than the one that made the earlier submission.
+        let is_same =
+            (previous.policy, previous.epoch, previous.change, base, review_risks(&previous))
+                == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
+        if is_same {
+            return Err(Problem::conflict(
+                "submitted_already",
+                format!("This version is already submitted, as review {known}."),
+            ));
+        }
+        let raised =
+            intent::increment_version(on, new.proposal, new.version).await.map_err(from_store)?;
+        raised.ok_or_else(proposal_changed)
+    }
+}
+
+/// The person's input for a submission.
+pub(crate) struct Asked {
+    pub title: String,
+    pub by: PersonId,
+}
+
+/// Data that a submission stores for its review page, so that the page never changes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Summary {
+    /// The text for lists. Empty in old submissions; then lists show the first of `lines`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub short: String,
+    pub lines: Vec<String>,
+    /// How many of the first lines are severe. `None` in old submissions.
+    #[serde(default)]
+    pub grave: Option<usize>,
+    /// The subset of `lines` that describes the edits, without their consequences.
+    #[serde(default)]
+    pub asked: Vec<String>,
+    pub waves: Vec<WaveView>,
+    #[serde(default)]
+    pub consequences: Consequences,
+    #[serde(default)]
+    pub findings: Vec<engine::lint::Finding>,
+    pub brought: BTreeMap<NoderoleId, String>,
+    pub deployments: BTreeMap<DeploymentId, DeploymentName>,
+    /// Parents of changed noderoles that the difference itself does not contain.
+    #[serde(default)]
+    pub noderoles: BTreeMap<NoderoleId, Place>,
+    /// Parts of the restored state that the proposal leaves out.
+    #[serde(default)]
+    pub left_out: Option<LeftOut>,
+    /// Edits of one author that override another author's.
+    #[serde(default)]
+    pub clashes: Vec<ClashView>,
+}
+
+fn check_submittable(planned: &Planned) -> Result<(), Problem> {
+    if let Some(first) = planned.effects.refused.first() {
+        let mut problem = Problem::conflict(
+            "edit_refused",
+            format!(
+                "Edit {} cannot take effect: {} Undo it, then submit.",
+                first.edit,
+                text::sentence(&first.reason)
+            ),
+        );
+        let finding = |r: &engine::plan::Refusal| Finding {
+            at: format!("edit {}", r.edit),
+            detail: text::sentence(&r.reason),
+        };
+        problem.errors = planned.effects.refused.iter().map(finding).collect();
+        return Err(problem);
+    }
+    let documents = !planned.materialised.changes.is_empty();
+    if planned.effects.is_empty() || !(documents || planned.effects.policy.is_some()) {
+        return Err(Problem::conflict(
+            "empty",
+            "There is nothing to review, because the proposal changes nothing. Add an edit first.",
+        ));
+    }
+    Ok(())
+}
+
+/// The summary of a plan for the review page.
+fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
+    let edits = counting(rows);
+    let names = Names::of(present, edits.iter().map(|e| &e.edit));
+    let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
+    let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
+    let consequences = consequences::consequences(&planned.from(present), None);
+    let said = summary::all(&names, &planned.effects, &consequences);
+    let asked = summary::asked(&names, &planned.effects);
+    Summary {
+        short: said.short(&asked),
+        grave: Some(said.severe_count()),
+        lines: said.bounded(),
+        asked: asked.bounded(),
+        waves: waves(&consequences),
+        consequences,
+        findings: Vec::new(),
+        left_out: None,
+        clashes: clash_views(present, &names, rows, planned),
+        brought: brought(&planned.effects),
+        deployments: known.chain(new).collect(),
+        noderoles: awaited(present, &planned.difference),
+    }
+}
+
+/// Parents of changed noderoles that the difference itself does not contain.
+fn awaited(present: &Present, difference: &Difference) -> BTreeMap<NoderoleId, Place> {
+    let mut named = present.parents([difference]);
+    for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
+        named.remove(&noderole.id);
+    }
+    named
+}
+
+/// The waves as text.
+fn waves(consequences: &Consequences) -> Vec<WaveView> {
+    let item = |group: &WaveGroup| {
+        let suffix = match group.at_once {
+            Some(1) => ", one at a time".to_owned(),
+            Some(n) => format!(", {n} at a time"),
+            None if group.instant => ", immediate".to_owned(),
+            None => String::new(),
+        };
+        if group.is_phantom() {
+            return format!("{} for {} as a whole{suffix}", group.role, group.deployment);
+        }
+        format!("{} on {}{suffix}", group.role, text::count(group.nodes, "node"))
+    };
+    let view = |wave: &Wave| WaveView {
+        number: wave.number,
+        items: wave.groups.iter().map(item).collect(),
+        noderoles: wave.runs + wave.instants,
+    };
+    consequences.waves.iter().map(view).collect()
+}

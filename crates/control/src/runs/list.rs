@@ -1,0 +1,281 @@
+//! The list of runs, and the details of a run.
+
+use std::collections::BTreeMap;
+
+use api::Problem;
+use api::console::{PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView};
+use api::listing::{Cursor, RunsWanted};
+use api::values::MAX_VALUES;
+use engine::anneal::Reason;
+use engine::counting::{either, many};
+use engine::data::mask;
+use engine::ids::{BlueprintNumber, DeploymentName, NoderoleId, ReviewId, RoleName, RunId, StepId};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use store::reading::{self, RunFilter, RunRow};
+
+use crate::audit::window;
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::{corrupt, from_store, no_run};
+use crate::runs::pending::node_named;
+use crate::text::{self, at, count};
+use crate::{Control, cursor};
+
+impl Control {
+    /// A page of the list of runs.
+    pub async fn find_runs(&self, actor: &Actor, query: &RunsWanted) -> Result<RunPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let state = query.state.as_str();
+        let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
+        if !state.is_empty() && !known.contains(&state) {
+            return Err(Problem::invalid(format!(
+                "Unknown run state {state:?}. Use one of: {}.",
+                known.join(", ")
+            )));
+        }
+        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let present = self.present().await?;
+        let worker = match text::asked(&query.worker)? {
+            Some(worker) => Some(self.worker_id(worker).await?),
+            None => None,
+        };
+        let (since, until) = window(query.since, query.until)?;
+        let filter = RunFilter {
+            state: Some(state).filter(|s| !s.is_empty()),
+            deployment: text::asked(&query.deployment)?
+                .map(|name| present.named(name))
+                .transpose()?,
+            node: text::asked(&query.node)?.map(|name| node_named(&present, name)).transpose()?,
+            role: text::asked(&query.role)?,
+            worker,
+            since,
+            until,
+            order: query.sort,
+            behind: behind.as_deref(),
+        };
+        let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
+        let more = rows.len() > PAGE_SIZE;
+        let runs = rows
+            .iter()
+            .take(PAGE_SIZE)
+            .map(|row| to_run(&present, row))
+            .collect::<Result<Vec<_>, _>>()?;
+        let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
+        let next = last.map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
+        Ok(RunPage { runs, next })
+    }
+
+    pub async fn run(&self, actor: &Actor, id: RunId) -> Result<RunView, Problem> {
+        actor.require(Permission::Viewer)?;
+        // Read the cursor first, so the live stream reports all later events.
+        let cursor = self.current_cursor().await?;
+        let present = self.present().await?;
+        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = row.ok_or_else(|| no_run(id))?;
+        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id))
+            .await
+            .map_err(from_store)?;
+        let mut connection = self.connection().await?;
+        let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
+        let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
+        let input = input.unwrap_or_else(|| json!({}));
+        let summary = to_run(&present, &row)?;
+        let open = matches!(summary.state, RunState::Queued | RunState::Running);
+        let may_cancel = match (open, row.run.cancel_requested) {
+            (false, _) => Err("The run has ended.".to_owned()),
+            (true, true) => {
+                Err("The run is already being canceled. It ends when its node stops it.".to_owned())
+            }
+            (true, false) => match reading::run_deployment(&mut connection, id)
+                .await
+                .map_err(from_store)?
+            {
+                Some(place) => actor.require_in(Permission::Operator, place).map_err(|p| p.detail),
+                None => Err("The run has ended.".to_owned()),
+            },
+        };
+        Ok(RunView {
+            input: input.get("data").cloned().unwrap_or_else(|| json!({})),
+            provenance: self.provenance(&mut connection, &input).await?,
+            values: input.get("sources").and_then(Value::as_object).map_or(0, serde_json::Map::len),
+            result_gone: result.is_none() && bytes > 0,
+            result,
+            wall,
+            attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
+            submission: submission.map(ReviewId),
+            may_cancel,
+            log_bytes: row.run.log_bytes,
+            limits: limits(&row.step),
+            run: summary,
+            cursor,
+        })
+    }
+
+    /// The source of each value of a run's input, with names instead of ids.
+    async fn provenance(
+        &self,
+        on: &mut PgConnection,
+        input: &Value,
+    ) -> Result<Vec<Provenance>, Problem> {
+        let data = input.get("data").cloned().unwrap_or_default();
+        let sources = input.get("sources").and_then(Value::as_object).cloned().unwrap_or_default();
+        let step = |source: &Value| {
+            source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok())
+        };
+        let steps: Vec<StepId> = sources.values().take(MAX_VALUES).filter_map(step).collect();
+        let names: BTreeMap<StepId, String> =
+            reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
+        let entry = |(path, source): (&String, &Value)| {
+            let layer = layer_name(source.get("layer").unwrap_or(&Value::Null));
+            let owner = step(source).and_then(|s| names.get(&s).cloned());
+            Provenance {
+                path: path.clone(),
+                value: value_text(&data, path),
+                source: owner.map(|owner| format!("{layer} of {owner}")).unwrap_or(layer),
+            }
+        };
+        Ok(sources.iter().take(MAX_VALUES).map(entry).collect())
+    }
+}
+
+/// An admission rule as text for pages, with its solution and with names instead of step ids.
+pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> String {
+    let named = |step: &StepId| names.get(step).cloned().unwrap_or_else(|| step.to_string());
+    let words = match reason {
+        Reason::Paused => {
+            "Execution is off: an operator can switch it on, at the top of each page or with \
+             `gantry execution on --reason TEXT`"
+                .to_owned()
+        }
+        Reason::Room { capacity: 0, .. } => {
+            "No worker is running: start one with `gantry worker`".to_owned()
+        }
+        Reason::Room { running, capacity, .. } => {
+            let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
+            format!("Waits for a free slot: {open} {are} open, and workers have {capacity} slots")
+        }
+        Reason::Frozen { node, by } => {
+            format!("The error of {} stops all steps on {node}: retry it", named(by))
+        }
+        Reason::Exclusive { node, by } => {
+            format!("Waits for node {node}: {} runs there", named(by))
+        }
+        other => other.to_string(),
+    };
+    let mut letters = words.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+fn run_state(row: &RunRow) -> RunState {
+    match (row.run.state.as_str(), row.run.outcome.as_deref()) {
+        ("queued", _) => RunState::Queued,
+        ("running", _) => RunState::Running,
+        (_, Some("succeeded")) => RunState::Succeeded,
+        (_, Some("cancelled")) => RunState::Cancelled,
+        (_, Some("unstarted")) => RunState::Unstarted,
+        (_, Some("lost" | "late")) => RunState::Lost,
+        _ => RunState::Failed,
+    }
+}
+
+pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Problem> {
+    Ok(RunSummary {
+        id: RunId(row.run.id),
+        noderole: NoderoleId(row.noderole),
+        role: RoleName::parse(&row.role).map_err(corrupt)?,
+        fqdn: present.in_full(&row.fqdn),
+        deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+        state: run_state(row),
+        cause: because(&row.run),
+        target: BlueprintNumber(row.run.generation),
+        worker: row.worker.clone(),
+        queued: at(row.run.queued_at),
+        started: row.run.started_at.map(at),
+        ended: row.run.ended_at.map(at),
+        error: row.run.error.clone(),
+    })
+}
+
+pub(crate) fn cause_text(cause: &str, by: Option<&str>) -> String {
+    let words = match cause.strip_suffix(" again").unwrap_or(cause) {
+        "changed" => "a reviewed change",
+        "slice" => "a reviewed re-run",
+        "data" => "its input data changed",
+        "hook" => "a hook requested it",
+        "drift" => "the node differs from the applied state",
+        "node_back" => "its node answers again",
+        "retry" => return format!("{} retried it", by.unwrap_or("a person")),
+        other => other,
+    };
+    match by {
+        Some(by) => format!("{words}, by {by}"),
+        None => words.to_owned(),
+    }
+}
+
+/// Why a step ran again; `None` for its first run.
+fn because(run: &reading::RunModel) -> Option<String> {
+    let cause = run.cause.as_deref().map(|cause| cause_text(cause, run.cause_by.as_deref()));
+    let retry = (run.failures > 0).then(|| {
+        let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
+        format!("retried after {}", count(failures, "failure"))
+    });
+    let causes: Vec<String> = cause.into_iter().chain(retry).collect();
+    (!causes.is_empty()).then(|| causes.join("; "))
+}
+
+/// The run limits of a step's role, as text.
+pub(crate) fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
+    let (retries, failures) = (step.retries, step.failures);
+    let retry_text = match (retries, failures) {
+        (0, _) => "none: the first failure is an error".to_owned(),
+        (_, 0) => {
+            format!(
+                "{retries}, the first after {} s, then with doubled delays of at most one hour",
+                step.backoff_s
+            )
+        }
+        _ => format!(
+            "{failures} of {retries} used, the first after {} s, then with doubled delays",
+            step.backoff_s
+        ),
+    };
+    let stops = if step.freezes_node { "all steps on its node" } else { "its dependents" };
+    let mut said = vec![
+        ("Retries", retry_text),
+        ("Time limit", text::lasting(step.timeout_s)),
+        ("An error stops", stops.to_owned()),
+    ];
+    if step.priority != 0 {
+        said.push(("Priority", step.priority.to_string()));
+    }
+    said.into_iter().map(|(name, words)| (name.to_owned(), words)).collect()
+}
+
+/// The display name of a data layer, from its JSON.
+pub(crate) fn layer_name(layer: &Value) -> String {
+    match layer {
+        Value::String(word) => match word.as_str() {
+            "template" => "role template".into(),
+            "deployment_role" => "deployment role".into(),
+            "wall" => "output".into(),
+            other => other.to_owned(),
+        },
+        Value::Object(map) => map
+            .get("profile")
+            .and_then(Value::as_str)
+            .map(|name| format!("profile {name}"))
+            .unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+pub(crate) fn value_text(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).map(|found| match mask(found) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    });
+    text.unwrap_or_default().chars().take(500).collect()
+}

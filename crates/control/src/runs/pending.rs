@@ -1,0 +1,330 @@
+//! Pending steps: every step that waits, since when, the reason, and who or what resolves it.
+//!
+//! One query groups the steps by their main reason. For the steps shown, the engine's admission
+//! rules produce the text, from data that the database returns. Both come from one snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::Problem;
+use api::console::{NoderoleRef, StepState};
+use api::listing::{Cursor, Key};
+use api::waiting::{
+    Freeing, PAGE, STEPS_PER_REASON, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted,
+};
+use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
+use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
+use sqlx::PgConnection;
+use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
+use time::OffsetDateTime;
+
+use crate::current::Present;
+use crate::people::{Actor, Permission};
+use crate::problems::{corrupt, from_store};
+use crate::runs::list::reason_text;
+use crate::text::{at, count};
+use crate::{Control, cursor, done};
+
+/// The global run limit is a setting of the workers and unknown here, so only their capacity
+/// counts.
+pub(crate) const DEFAULT_LIMITS: Limits = Limits { running: u32::MAX, batch: 10 };
+/// Maximum number of runs that are named if a concurrency group is full.
+const NAMED: usize = 3;
+
+/// The input for the texts.
+struct Facts<'p> {
+    present: &'p Present,
+    view: AdmissionView,
+    /// Steps that block other steps.
+    places: BTreeMap<StepId, PlaceRow>,
+    above: BTreeMap<StepId, Vec<AboveRow>>,
+}
+
+impl Control {
+    /// A page of pending steps.
+    pub async fn waiting(
+        &self,
+        actor: &Actor,
+        wanted: &WaitingWanted,
+    ) -> Result<WaitingPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let filter = parse_filter(&present, wanted)?;
+        let page = if filter.wait.is_some() { PAGE } else { STEPS_PER_REASON };
+        let mut transaction = self.begin().await?;
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *transaction)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        let page = i64::try_from(page).unwrap_or(i64::MAX);
+        let found = reading::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
+            .await
+            .map_err(from_store)?;
+        let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
+        let shown: Vec<&WaitingRow> = found.rows.iter().filter(told).collect();
+        let facts = facts(&mut transaction, &present, &shown).await?;
+        done(transaction).await?;
+        let mut groups: BTreeMap<Wait, WaitingGroup> = BTreeMap::new();
+        for row in &found.rows {
+            let wait: Wait = row.wait.parse().map_err(corrupt)?;
+            let group = groups.entry(wait).or_insert_with(|| WaitingGroup {
+                reason: wait,
+                heading: wait.heading().to_owned(),
+                frees: wait.frees().to_owned(),
+                count: filter.after.is_none().then_some(row.total),
+                more: row.more,
+                steps: Vec::new(),
+            });
+            if told(&row) {
+                group.steps.push(facts.step(row, wait)?);
+            }
+        }
+        let place = |(since, step): (OffsetDateTime, StepId)| {
+            [Key::Number(micros(since)), Key::Text(step.to_string())]
+        };
+        let next = found.next.map(|last| Cursor::behind(wanted.sort, &place(last)));
+        Ok(WaitingPage { groups: groups.into_values().collect(), next })
+    }
+}
+
+fn parse_filter(present: &Present, wanted: &WaitingWanted) -> Result<WaitingFilter, Problem> {
+    let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
+    let node = Some(wanted.node.trim()).filter(|name| !name.is_empty());
+    let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
+    let wait = reason.map(str::parse::<Wait>).transpose().map_err(|error| {
+        let words: Vec<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
+        Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
+    })?;
+    let after = cursor::behind(wanted.sort, wanted.after.as_ref())?;
+    if after.is_some() && wait.is_none() {
+        return Err(Problem::invalid(
+            "A cursor works only for a single pending reason. Add the parameter reason.",
+        ));
+    }
+    Ok(WaitingFilter {
+        deployment: deployment.map(|name| present.named(name)).transpose()?,
+        node: node.map(|name| node_named(present, name)).transpose()?,
+        wait,
+        descending: wanted.sort.descending,
+        after: after.as_deref().map(parse_cursor).transpose()?,
+    })
+}
+
+/// The cursor of a step: the start of its wait, and its id.
+fn parse_cursor(keys: &[Key]) -> Result<(OffsetDateTime, StepId), Problem> {
+    let [Key::Number(since), Key::Text(step)] = keys else {
+        return Err(Problem::invalid("Invalid cursor. Use the `next` value of the previous page."));
+    };
+    let since =
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(*since) * 1_000).map_err(|_| {
+            Problem::invalid("Invalid cursor. Use the `next` value of the previous page.")
+        })?;
+    let step: StepId = step.parse().map_err(|_| {
+        Problem::invalid("Invalid cursor. Use the `next` value of the previous page.")
+    })?;
+    Ok((since, step))
+}
+
+pub(crate) fn node_named(present: &Present, name: &str) -> Result<NodeId, Problem> {
+    let nodes = &present.skeleton.nodes;
+    let by_id = name.parse::<NodeId>().ok().filter(|id| nodes.contains_key(id));
+    let has_name = |id: &NodeId| present.called(*id).is_some_and(|called| called == name);
+    let by_name = || {
+        let by_fqdn = nodes.iter().find(|(_, node)| node.fqdn.as_str() == name).map(|(id, _)| *id);
+        by_fqdn.or_else(|| nodes.keys().copied().find(has_name))
+    };
+    let shown: String = name.chars().take(253).collect();
+    by_id.or_else(by_name).ok_or_else(|| {
+        Problem::not_found(format!(
+            "Node {shown} does not exist. Use its full name from GET /api/v1/nodes."
+        ))
+    })
+}
+
+fn micros(moment: OffsetDateTime) -> i64 {
+    i64::try_from(moment.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+async fn facts<'p>(
+    connection: &mut PgConnection,
+    present: &'p Present,
+    rows: &[&WaitingRow],
+) -> Result<Facts<'p>, Problem> {
+    let of = |state: &str| -> Vec<StepId> {
+        rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
+    };
+    let todo = of(State::Todo.as_str());
+    let view = reading::admission_view_for_steps(connection, &todo).await.map_err(from_store)?;
+    let mut blocking = BTreeSet::new();
+    for step in &todo {
+        blocking.extend(
+            why_not(&view, DEFAULT_LIMITS, *step)
+                .iter()
+                .flat_map(|why| blocking_steps(&view, *step, why)),
+        );
+    }
+    let blocking: Vec<StepId> = blocking.into_iter().collect();
+    let places = reading::steps_with_names(connection, &blocking).await.map_err(from_store)?;
+    let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
+    for row in reading::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)? {
+        above.entry(StepId(row.step)).or_default().push(row);
+    }
+    let places = places.into_iter().map(|place| (StepId(place.step), place)).collect();
+    Ok(Facts { present, view, places, above })
+}
+
+/// The steps that a reason refers to.
+fn blocking_steps(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
+    match reason {
+        Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => vec![*by],
+        Reason::Lane { .. } | Reason::Chunk { .. } => {
+            let lane: Option<&LaneKey> = view.steps.get(&step).map(|step| &step.lane);
+            view.open
+                .iter()
+                .filter(|run| Some(&run.lane) == lane)
+                .map(|run| run.step)
+                .take(NAMED)
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Facts<'_> {
+    fn step(&self, row: &WaitingRow, wait: Wait) -> Result<WaitingStep, Problem> {
+        let (says, freed_by) = match row.state.as_str() {
+            "todo" => self.todo(row)?,
+            "blocked" => self.blocked(row, wait)?,
+            "transition" => self.attempt(row, wait),
+            _ => failed(row),
+        };
+        Ok(WaitingStep {
+            noderole: NoderoleId(row.noderole),
+            role: RoleName::parse(&row.role).map_err(corrupt)?,
+            node: NodeId(row.node),
+            fqdn: self.present.in_full(&row.fqdn),
+            deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
+            state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+            since: at(row.since),
+            says,
+            freed_by,
+        })
+    }
+
+    fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+        let step = StepId(row.step);
+        let mut reasons = why_not(&self.view, DEFAULT_LIMITS, step);
+        reasons.sort_by_key(Reason::wait);
+        if reasons.is_empty() {
+            return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
+        }
+        let named =
+            |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
+        let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
+        let says = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
+        let mut freed_by = Vec::new();
+        for reason in &reasons {
+            match reason {
+                Reason::Held { deployment, .. } => {
+                    freed_by.push(Freeing::Deployment { name: deployment.clone() })
+                }
+                Reason::NodeDead { .. }
+                | Reason::NodeAlive { .. }
+                | Reason::NotJoined { .. }
+                | Reason::Unavailable { .. } => {
+                    freed_by.push(Freeing::Node { fqdn: row.fqdn.clone() })
+                }
+                other => {
+                    for place in blocking_steps(&self.view, step, other)
+                        .iter()
+                        .filter_map(|by| self.places.get(by))
+                    {
+                        freed_by.push(self.reference(
+                            place.noderole,
+                            &place.role,
+                            &place.fqdn,
+                            &place.state,
+                        )?);
+                    }
+                }
+            }
+        }
+        Ok((says, freed_by))
+    }
+
+    fn reference(
+        &self,
+        noderole: uuid::Uuid,
+        role: &str,
+        fqdn: &str,
+        state: &str,
+    ) -> Result<Freeing, Problem> {
+        Ok(Freeing::Step {
+            noderole: NoderoleRef {
+                id: NoderoleId(noderole),
+                role: RoleName::parse(role).map_err(corrupt)?,
+                fqdn: self.present.in_full(fqdn),
+                state: StepState::from_word(state).unwrap_or(StepState::Blocked),
+            },
+        })
+    }
+
+    fn blocked(
+        &self,
+        row: &WaitingRow,
+        wait: Wait,
+    ) -> Result<(Vec<String>, Vec<Freeing>), Problem> {
+        let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
+        let open = above.iter().map(|row| row.open).max().unwrap_or(0);
+        let parents = usize::try_from(open).unwrap_or(0);
+        let named = |row: &AboveRow| {
+            let word = StepState::from_word(&row.state).unwrap_or(StepState::Blocked).word();
+            format!("{} on {} ({word})", row.role, self.present.in_full(&row.fqdn))
+        };
+        let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();
+        let unnamed = parents.saturating_sub(names.len());
+        let suffix = if unnamed > 0 { format!(" and {unnamed} more") } else { String::new() };
+        let mut says =
+            vec![format!("Waits for {}: {}{suffix}.", count(parents, "parent"), names.join(", "))];
+        let top = above.iter().find(|row| !row.parent);
+        says.extend(top.map(|top| match wait {
+            Wait::BehindFailure => format!("The cause is the failure of {}.", named(top)),
+            _ => format!("The next step to run is {}.", named(top)),
+        }));
+        // A failed step and the next step to run can be acted on; a blocked step cannot.
+        let actionable = above.iter().filter(|row| row.state != "blocked");
+        let freed_by =
+            actionable.map(|row| self.reference(row.noderole, &row.role, &row.fqdn, &row.state));
+        Ok((says, freed_by.collect::<Result<_, _>>()?))
+    }
+
+    fn attempt(&self, row: &WaitingRow, wait: Wait) -> (Vec<String>, Vec<Freeing>) {
+        let Some(run) = row.run else {
+            let says = "The step is in TRANSITION without an open run. Report this error with the \
+                        server's log.";
+            return (vec![says.to_owned()], Vec::new());
+        };
+        let says = match (wait, &row.worker) {
+            (Wait::Overdue, Some(worker)) => format!(
+                "Run {run} is overdue: worker {worker} did not report it in time, or its time \
+                 limit has passed. Another worker ends it."
+            ),
+            (Wait::Unserved, _) => {
+                format!("Run {run} is queued, but no worker supports its jig.")
+            }
+            (Wait::NoWorker, _) => format!("Run {run} is queued, but no worker is running."),
+            _ => format!("Run {run} waits for a worker with a free slot."),
+        };
+        (vec![says], vec![Freeing::Run { run: RunId(run) }])
+    }
+}
+
+fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Freeing>) {
+    let mut says = vec![row.error.clone().unwrap_or_else(|| "The step failed.".to_owned())];
+    if row.retries > 0 && row.failures > row.retries {
+        says.push(format!(
+            "The step failed {} times, and its role permits {} retries.",
+            row.failures, row.retries
+        ));
+    }
+    (says, row.last_run.map(|run| Freeing::Run { run: RunId(run) }).into_iter().collect())
+}
