@@ -12,15 +12,15 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
+use super::edits::calls::{Discard, Redo, Submit, Undo};
 use super::edits::{
-    About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step, by, fate,
+    self, About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step,
+    by, fate,
 };
 use super::review::reasons;
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::live::use_live;
-use crate::pages::edits;
-use crate::pages::edits::calls::{Discard, Redo, Submit, Undo};
 use crate::parts::act::{act, on_success, problem_of};
 use crate::parts::{
     Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, icon,

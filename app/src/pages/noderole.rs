@@ -15,9 +15,8 @@ use crate::check::Purpose;
 use crate::clock::{Elapsed, Moment};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
-use crate::pages::edits;
 use crate::pages::edits::{
-    Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
+    self, Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
 };
 use crate::pages::node::has_page;
 use crate::parts::act::{act, on_success, problem_of};

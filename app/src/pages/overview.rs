@@ -13,8 +13,6 @@ use api::waiting::WaitingGroup;
 use engine::anneal::Wait;
 use engine::counting::{either, many};
 use engine::ids::actor_name;
-use first_steps::FirstSteps;
-use hours::Hours;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
@@ -27,6 +25,8 @@ use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
 use crate::wire::AsJson;
+use first_steps::FirstSteps;
+use hours::Hours;
 
 /// The maximum number of listed pending reasons.
 const MAX_REASONS: usize = 6;

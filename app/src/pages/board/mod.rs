@@ -27,11 +27,8 @@ mod standing;
 mod tray;
 mod version;
 
-use act::Act;
-use address::Address;
 use api::console::{Board, NoderoleView};
 use api::live::Topic;
-use desk::Desk;
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos::ev;
 use leptos::form::ActionForm;
@@ -48,7 +45,10 @@ use crate::pages::{noderole, part};
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
+use act::Act;
+use address::Address;
 use calls::Propose;
+use desk::Desk;
 pub(crate) use everywhere::RISKS;
 
 /// A deployment's board, by the name in the address.

@@ -12,7 +12,6 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
-use log::{Log, LogView};
 
 use crate::clock::{Elapsed, Moment};
 use crate::failure::{Failure, ServerResult};
@@ -27,6 +26,7 @@ use crate::parts::{
 };
 use crate::places;
 use calls::Cancel;
+use log::{Log, LogView};
 
 /// The number of bytes from the end of the log that the page loads with.
 const TAIL_BYTES: i64 = 64 * 1024;
