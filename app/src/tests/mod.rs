@@ -1,4 +1,5 @@
-//! Tests of the server-rendered pages with a fake console: their texts, states and status codes.
+//! Tests of the server-rendered pages: their texts, states and status codes. A fake of the use cases
+//! returns fixtures.
 
 mod accounts;
 mod differing;
