@@ -1,10 +1,10 @@
 //! The console: pages and components, compiled twice. The server renders them, and the browser's
-//! module hydrates them. Pages read and write through server functions ([`calls`]), each of which
-//! calls one method of the trait `console::Console`. The server implements the trait, so this crate
-//! decides nothing about permissions.
+//! module hydrates them. Pages read and write through server functions, which call the use cases of
+//! the crate `control` as the actor of the request (`request`). The use cases authorize, so this
+//! crate decides nothing about permissions.
 //!
-//! * [`pages`]: one module for each page. Each is a separate WebAssembly chunk that loads on the
-//!   first visit ([`pages::part`]).
+//! * [`pages`]: one module for each page, with its server functions. Each page is a separate
+//!   WebAssembly chunk that loads on the first visit ([`pages::part`]).
 //! * [`frame`]: the navigation and header around the pages.
 //! * [`parts`]: shared components.
 //! * [`graph`]: pictures of dependencies.
@@ -12,6 +12,8 @@
 //!
 //! Rules:
 //!
+//! * A server function is a public endpoint. Commands whose arguments fit a form accept a form, so
+//!   that they work without JavaScript. The others accept JSON.
 //! * A page is readable without JavaScript, and its state is in its address.
 //! * Live data updates the display. It never changes user input, such as a lifted noderole or a
 //!   half-typed text.
@@ -26,35 +28,34 @@ compile_error!(
     "the flag `--cfg erase_components` is missing. Unset RUSTFLAGS, so that .cargo/config.toml applies."
 );
 
-#[cfg(feature = "ssr")]
-pub mod accounts;
-pub mod calls;
 pub mod check;
 pub mod clock;
-#[cfg(feature = "ssr")]
-pub mod console;
 pub mod failure;
+#[cfg(feature = "ssr")]
+mod fields;
 pub mod finding;
 pub mod frame;
 pub mod graph;
 pub mod live;
-#[cfg(feature = "ssr")]
-pub mod oversight;
 pub mod pages;
 pub mod parts;
 pub mod passkey;
 pub mod places;
 pub mod reader;
 #[cfg(feature = "ssr")]
+pub mod request;
+#[cfg(feature = "ssr")]
 mod respond;
+#[cfg(feature = "ssr")]
+pub mod session_cookie;
+#[cfg(all(test, feature = "ssr"))]
+mod tests;
 mod wire;
 
 use leptos::prelude::*;
 use leptos_meta::{MetaTags, Title, provide_meta_context};
-use leptos_router::SsrMode;
 use leptos_router::components::{ParentRoute, Route, Router, Routes};
-use leptos_router::path;
-
+use leptos_router::{SsrMode, path};
 use pages::part;
 
 /// The HTML document around the pages, on the server only.

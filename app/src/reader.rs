@@ -5,8 +5,8 @@
 
 use std::future::Future;
 
-use crate::calls;
 use crate::failure::ServerResult;
+use crate::frame;
 
 /// The permission to propose changes, import barclamps and add nodes.
 pub const OPERATOR: &str = "operator";
@@ -16,7 +16,7 @@ pub async fn with_permission<T>(
     request: impl Future<Output = ServerResult<T>>,
     permission: &str,
 ) -> ServerResult<(T, bool)> {
-    let (found, frame) = (request.await?, calls::frame().await?);
+    let (found, frame) = (request.await?, frame::calls::frame().await?);
     Ok((
         found,
         frame.is_some_and(|frame| frame.me.permissions.iter().any(|word| word == permission)),

@@ -59,10 +59,14 @@ pub(crate) fn cookie(name: &str) -> Option<String> {
 /// it.
 pub(crate) fn set_cookie(name: &str, value: Option<&'static str>) {
     const YEAR: u32 = 31_536_000;
-    let Some(options) = use_context::<ResponseOptions>() else { return };
     let (value, age) = value.map_or(("", 0), |value| (value, YEAR));
     let cookie = format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax");
-    if let Ok(cookie) = cookie.parse() {
+    append_cookie(&cookie);
+}
+
+pub(crate) fn append_cookie(cookie: &impl ToString) {
+    let Some(options) = use_context::<ResponseOptions>() else { return };
+    if let Ok(cookie) = cookie.to_string().parse() {
         options.append_header(http::header::SET_COOKIE, cookie);
     }
 }

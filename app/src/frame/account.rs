@@ -5,8 +5,8 @@ use api::people::AccessNotice;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
+use super::calls::SignOut;
 use super::theme::ThemeChoice;
-use crate::calls::SignOut;
 use crate::parts::act::problem_of;
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 use crate::places;

@@ -4,7 +4,7 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::SetExecution;
+use super::calls::SetExecution;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 

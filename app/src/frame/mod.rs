@@ -2,6 +2,7 @@
 //! menu.
 
 mod account;
+pub mod calls;
 mod execution;
 mod palette;
 pub mod theme;
@@ -15,7 +16,6 @@ use leptos::prelude::*;
 use leptos_router::components::Outlet;
 use leptos_router::hooks::use_location;
 
-use crate::calls;
 use crate::clock::{time_of_day, use_clock};
 use crate::finding::{NAVIGATION, PRIMARY_COUNT};
 use crate::live::{Status, use_live};

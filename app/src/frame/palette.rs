@@ -14,9 +14,9 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_router::hooks::use_navigate;
 
-use super::theme;
-use crate::calls;
+use super::{calls, theme};
 use crate::finding::{Act, Choice, asked, commands, offers, pages};
+use crate::pages::{board, search};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::places;
 
@@ -248,7 +248,7 @@ fn runner(
             dialog.close();
         }
         Act::Propose(id, name) => spawn_local(async move {
-            match calls::propose(id).await {
+            match board::calls::propose(id).await {
                 Ok(_) => go(&places::deployment(&name)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
@@ -283,7 +283,7 @@ fn search_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwS
                 return;
             }
             spawn_local(async move {
-                let answer = calls::oversight::search(text.clone()).await;
+                let answer = search::search(text.clone()).await;
                 if turn.try_get_value() != Some(mine) {
                     return;
                 }

@@ -1,6 +1,8 @@
 //! The audit page: entries with filters, verification of the hash chain part by part, and the
 //! export for offline verification.
 
+#[cfg(feature = "ssr")]
+use api::audit::ChainWanted;
 use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, MAX_VERIFIED_LINKS};
 use api::calls::List;
 use api::listing::AuditSort;
@@ -12,7 +14,6 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use crate::calls::oversight as calls;
 use crate::check::pretty;
 use crate::clock::{Moment, moment_of};
 use crate::failure::{Failure, ServerResult};
@@ -22,6 +23,9 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::notice::problem_in_page;
 use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_with_error};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 columns_of!(Part {
     Time "time" "Time",
@@ -77,7 +81,7 @@ impl ListPage for Entries {
             "all" => AuditSource::All,
             _ => AuditSource::Application,
         };
-        calls::audit(AuditWanted { who, action, subject, since, until, source, sort, before }).await
+        audit(AuditWanted { who, action, subject, since, until, source, sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {
@@ -210,9 +214,9 @@ pub fn Audit() -> impl IntoView {
             match check {
                 None => Ok(None),
                 Some(Err(invalid)) => Err(invalid_start(&invalid)),
-                Some(Ok(check)) => calls::chain(check.after)
-                    .await
-                    .map(|found| Some((found, check.link, check.list))),
+                Some(Ok(check)) => {
+                    chain(check.after).await.map(|found| Some((found, check.link, check.list)))
+                }
             }
         },
     );
@@ -294,6 +298,19 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
         </section>
     }
     .into_any()
+}
+
+#[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
+pub async fn audit(wanted: AuditWanted) -> ServerResult<AuditPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.audit(&actor, &wanted).await).await
+}
+
+/// Verifies a part of the audit's hash chain.
+#[server(name = VerifyChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
+pub async fn chain(after: u64) -> ServerResult<ChainView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.audit_chain(&actor, ChainWanted { after }).await).await
 }
 
 #[cfg(test)]

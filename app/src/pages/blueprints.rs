@@ -3,6 +3,7 @@
 //! The page's state is in the address: the deployment, the cursor and the two blueprints. So each
 //! choice is a link or a GET form, and works without JavaScript.
 
+pub mod calls;
 mod comparison;
 
 use api::Problem;
@@ -15,7 +16,6 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};

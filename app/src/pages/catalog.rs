@@ -9,7 +9,6 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls::{self, ImportBarclamp};
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::act::{on_success, problem_of};
@@ -21,6 +20,9 @@ use crate::parts::{
 };
 use crate::places;
 use crate::reader::OPERATOR;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// Longer descriptions, in characters, are collapsed.
 const LONG_DESCRIPTION: usize = 240;
@@ -81,7 +83,7 @@ impl ListPage for Versions {
 
     async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
         let (sort, after) = address.stretch()?;
-        calls::catalog(BarclampsWanted { filter: address.word("filter"), sort, after }).await
+        catalog(BarclampsWanted { filter: address.word("filter"), sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(BarclampSort, bool)> {
@@ -243,4 +245,18 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
         </Dialog>
     }
     .into_any()
+}
+
+#[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
+pub async fn catalog(wanted: BarclampsWanted) -> ServerResult<CatalogPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_barclamps(&actor, &wanted).await).await
+}
+
+#[server(name = ImportBarclamp, prefix = "/call", endpoint = "import", output = AsJson)]
+pub async fn import(path: String, text: String) -> ServerResult<Vec<String>> {
+    let (request, actor) = signed_in()?;
+    let files = [(path, text.into_bytes())].into();
+    let imported = request.control.import_barclamps(Some(&actor), &files).await;
+    Ok(answer(imported).await?.lines())
 }

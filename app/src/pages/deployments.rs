@@ -11,13 +11,15 @@ use engine::ids::DeploymentId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls;
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{ListAddress, SORT, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Counts, Empty, Feed, Icon, icon};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// The maximum number of indented levels. Deeper deployments show their level as a number.
 const MAX_INDENT: u32 = 8;
@@ -106,8 +108,7 @@ impl ListPage for AllDeployments {
     async fn fetch(self, listed: ListAddress<DeploymentSort>) -> ServerResult<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        calls::deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after })
-            .await
+        deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(DeploymentSort, bool)> {
@@ -193,4 +194,10 @@ pub fn Deployments() -> impl IntoView {
 /// The level of a deployment beyond the maximum indentation.
 fn deep(depth: u32) -> Option<impl IntoView> {
     (depth > MAX_INDENT).then(|| view! { " " <small class="muted">"level " {depth}</small> })
+}
+
+#[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
+pub async fn deployments(wanted: DeploymentsWanted) -> ServerResult<DeploymentPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_deployments(&actor, &wanted).await).await
 }

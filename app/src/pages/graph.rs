@@ -1,20 +1,25 @@
 //! The graph of a deployment, and the list of all graphs.
 
-use api::console::GraphView;
+use api::console::{GraphView, GraphWish};
 use api::live::Topic;
+#[cfg(feature = "ssr")]
+use control::Lost;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
 use super::deployments::{AllDeployments, tree_link};
-use crate::calls;
+use crate::failure::ServerResult;
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::use_live;
 use crate::parts::list_page::ListOf;
 use crate::parts::{Feed, Icon, Same, Typed, icon, load_one};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// All deployments, with links to their graphs.
 #[component]
@@ -43,7 +48,7 @@ pub fn GraphPage() -> impl IntoView {
         move || (name.get(), target.get()),
         move |(name, _)| {
             let wish = address.get_untracked().wish;
-            calls::graph(name, wish)
+            graph(name, wish)
         },
     );
     load_one(graph, (places::GRAPH, "All graphs"), move |first| view! { <Loaded first address/> })
@@ -58,8 +63,7 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
         None => format!("Graph of {name}"),
     };
     let fetched: DeploymentName = name.clone();
-    let feed =
-        Feed::new(first, move || calls::graph(fetched.to_string(), address.get_untracked().wish));
+    let feed = Feed::new(first, move || graph(fetched.to_string(), address.get_untracked().wish));
     // An old target never changes.
     if then.is_none() {
         use_live().hear(vec![Topic::Deployment(id), Topic::Blueprints], cursor, move |_| {
@@ -84,4 +88,10 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
         <Same of=move |_: Typed| vec![api::calls::graph(&name, &address.read().wish)]/>
     }
     .into_any()
+}
+
+#[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
+pub async fn graph(deployment: String, wish: GraphWish) -> ServerResult<GraphView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.graph(&actor, &deployment, &wish, Lost::Note).await).await
 }

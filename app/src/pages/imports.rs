@@ -7,7 +7,6 @@ use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
@@ -15,6 +14,9 @@ use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// The number of lines that are visible without expanding.
 const FIRST: usize = 5;
@@ -49,7 +51,7 @@ impl ListPage for AllImports {
 
     async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
         let (sort, before) = address.stretch()?;
-        calls::imports(ImportsWanted { barclamp: address.word("barclamp"), sort, before }).await
+        imports(ImportsWanted { barclamp: address.word("barclamp"), sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(ImportSort, bool)> {
@@ -134,4 +136,11 @@ fn some(mut lines: Vec<AnyView>, none: &'static str) -> AnyView {
         view! { <details><summary>{said}</summary><ul class="lines">{rest}</ul></details> }
     });
     view! { <div><ul class="lines">{lines}</ul> {more}</div> }.into_any()
+}
+
+/// A page of the import history.
+#[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
+pub async fn imports(wanted: ImportsWanted) -> ServerResult<ImportPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.imports(&actor, &wanted).await).await
 }

@@ -1,6 +1,9 @@
 //! The page of a node, and the changes to its record that need no review.
 
+pub mod calls;
 pub mod health_checks;
+
+
 pub mod noderoles;
 pub mod results;
 mod stored;
@@ -20,13 +23,11 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::calls::{
-    self, ChangeNode, CreateNodeToken, DeleteNode, ProposeChange, RevokeNodeToken, SetAvailable,
-};
 use crate::check;
 use crate::clock::{Elapsed, Moment};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
+use crate::pages::nodes::calls::DeleteNode;
 use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::json::DataView;
 use crate::parts::{
@@ -34,6 +35,7 @@ use crate::parts::{
     load_one, mark,
 };
 use crate::places;
+use calls::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
 
 /// The maximum number of topics for the deployments of the node's noderoles.
 const DEPLOYMENTS: usize = 16;

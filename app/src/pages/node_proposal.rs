@@ -12,11 +12,12 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
+use super::edits::calls::{Discard, Redo, Submit, Undo};
 use super::edits::{
-    About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step, by, fate,
+    self, About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step,
+    by, fate,
 };
 use super::review::reasons;
-use crate::calls::{self, Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::live::use_live;
@@ -26,6 +27,9 @@ use crate::parts::{
     load_with_error, object_problem_page, problem_page_with, warnings,
 };
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// A proposal on a node, by the id in the address.
 #[component]
@@ -50,7 +54,7 @@ fn elsewhere(problem: Problem) -> AnyView {
 
 async fn by_text(id: String) -> ServerResult<NodeProposal> {
     let id = id.parse::<ProposalId>().map_err(|_| missing())?;
-    calls::node_proposal(id).await
+    node_proposal(id).await
 }
 
 fn missing() -> Failure {
@@ -111,7 +115,7 @@ impl Draft {
                 act(
                     self.busy,
                     put.problem,
-                    calls::edit(id, version, put.edits.clone()),
+                    edits::calls::edit(id, version, put.edits.clone()),
                     move |_| {
                         put.tell();
                         self.said.try_set(put.done);
@@ -141,7 +145,7 @@ impl Draft {
 fn Loaded(first: NodeProposal) -> impl IntoView {
     let (id, cursor) = (first.proposal.id, first.cursor);
     let name = fqdn(&first);
-    let feed = Feed::new(first, move || calls::node_proposal(id));
+    let feed = Feed::new(first, move || node_proposal(id));
     let draft = Draft {
         feed,
         busy: RwSignal::new(false),
@@ -526,4 +530,10 @@ fn Review(draft: Draft) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+#[server(name = ReadNodeProposal, prefix = "/call", endpoint = "node_proposal", input = AsJson, output = AsJson)]
+pub async fn node_proposal(id: ProposalId) -> ServerResult<NodeProposal> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.node_proposal(&actor, id).await).await
 }

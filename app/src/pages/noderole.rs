@@ -11,13 +11,12 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 use wasm_bindgen::JsCast;
 
-use crate::calls::{self, Retry};
 use crate::check::Purpose;
 use crate::clock::{Elapsed, Moment};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{
-    Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
+    self, Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
 };
 use crate::pages::node::has_page;
 use crate::parts::act::{act, on_success, problem_of};
@@ -28,6 +27,9 @@ use crate::parts::{
     Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark,
 };
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 #[component]
 pub fn NoderolePage() -> impl IntoView {
@@ -53,7 +55,7 @@ pub fn NoderolePage() -> impl IntoView {
 
 async fn by_text(id: String) -> ServerResult<NoderoleView> {
     let id = id.parse::<NoderoleId>().map_err(|_| missing())?;
-    calls::noderole(id).await
+    noderole(id).await
 }
 
 fn missing() -> Failure {
@@ -78,7 +80,7 @@ fn Details(
     edited: Callback<()>,
 ) -> impl IntoView {
     let (id, deployment) = (first.id, first.deployment_id);
-    let feed = Feed::new(first, move || calls::noderole(id));
+    let feed = Feed::new(first, move || noderole(id));
     let noderole = feed.value();
     let hear = move |events: &[Event]| {
         if events.iter().any(|event| noderole.with_untracked(|noderole| concerns(event, noderole)))
@@ -380,12 +382,17 @@ fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext,
         let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else {
             return;
         };
-        act(busy, put.problem, calls::edit(proposal, version, put.edits.clone()), move |_| {
-            put.tell();
-            said.try_set(put.done);
-            feed.now();
-            edited.run(());
-        });
+        act(
+            busy,
+            put.problem,
+            edits::calls::edit(proposal, version, put.edits.clone()),
+            move |_| {
+                put.tell();
+                said.try_set(put.done);
+                feed.now();
+                edited.run(());
+            },
+        );
     };
     let board = Signal::derive(move || Some(noderole.read().deployment.clone()));
     (
@@ -487,4 +494,17 @@ fn near(noderole: NoderoleRef) -> impl IntoView {
         </li>
     }
     .into_any()
+}
+
+#[server(name = ReadNoderole, prefix = "/call", endpoint = "noderole", input = AsJson, output = AsJson)]
+pub async fn noderole(id: NoderoleId) -> ServerResult<NoderoleView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.noderole(&actor, id).await).await
+}
+
+/// Retries a step in ERROR.
+#[server(name = Retry, prefix = "/call", endpoint = "retry", output = AsJson)]
+pub async fn retry(noderole: NoderoleId, reason: String) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.retry(&actor, noderole, reason).await).await
 }

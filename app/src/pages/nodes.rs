@@ -1,5 +1,7 @@
 //! The list of nodes, with dialogs that add one or many.
 
+pub mod calls;
+
 use api::calls::{List, NewNode};
 use api::console::{NodePage, NodeSummary};
 use api::limits;
@@ -11,7 +13,6 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls::{self, AddNode, AddNodes, DeleteNode, ProposeMove};
 use crate::failure::ServerResult;
 use crate::pages::edits::Alone;
 use crate::parts::act::{on_success, problem_of};
@@ -23,6 +24,7 @@ use crate::parts::{
 };
 use crate::places;
 use crate::reader::OPERATOR;
+use calls::{AddNode, AddNodes, DeleteNode, ProposeMove};
 
 columns_of!(Part {
     Name "name" "Node",

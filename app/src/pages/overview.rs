@@ -16,12 +16,15 @@ use engine::ids::actor_name;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls::oversight as calls;
 use crate::clock::{Elapsed, Moment};
+use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::pulse::pulse;
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, mark, rows};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 use first_steps::FirstSteps;
 use hours::Hours;
 
@@ -30,7 +33,7 @@ const MAX_REASONS: usize = 6;
 
 #[component]
 pub fn OverviewPage() -> impl IntoView {
-    let overview = Resource::new(|| (), |()| calls::overview());
+    let overview = Resource::new(|| (), |()| overview());
     view! {
         <Title text="Overview"/>
         {load(overview, |first| view! { <Loaded first/> })}
@@ -40,7 +43,7 @@ pub fn OverviewPage() -> impl IntoView {
 
 #[component]
 fn Loaded(first: (Overview, bool)) -> impl IntoView {
-    let feed = Feed::new(first, calls::overview);
+    let feed = Feed::new(first, overview);
     let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Blueprints];
     use_live().hear(topics, NOW, move |_| feed.eventually());
     pulse(feed);
@@ -305,6 +308,26 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// The cookie that hides the first steps in this browser.
+#[cfg(feature = "ssr")]
+const FIRST_STEPS_COOKIE: &str = "gantry_first_steps";
+
+/// The overview, and whether to show the first steps.
+#[server(name = ReadOverview, prefix = "/call", endpoint = "overview", input = AsJson, output = AsJson)]
+pub async fn overview() -> ServerResult<(Overview, bool)> {
+    let (request, actor) = signed_in()?;
+    let overview = answer(request.control.overview(&actor).await).await?;
+    Ok((overview, crate::respond::cookie(FIRST_STEPS_COOKIE).as_deref() == Some("away")))
+}
+
+/// Hides the first steps in this browser, or shows them again. Redirects to the overview.
+#[server(name = HideFirstSteps, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
+pub async fn hide_first_steps(#[server(default)] back: bool) -> ServerResult<()> {
+    crate::respond::set_cookie(FIRST_STEPS_COOKIE, (!back).then_some("away"));
+    leptos_axum::redirect(places::OVERVIEW);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -34,8 +34,8 @@ use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
 
-use crate::calls;
 use crate::failure::{Failure, UNREACHABLE};
+use crate::frame;
 use crate::graph::address::Address;
 use crate::pages::review::{Detail, OfReport};
 use crate::parts::{ProblemNotice, problem_page};
@@ -198,7 +198,7 @@ async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let url = use_url();
     if part.await.is_err() {
         let is_away = |failure: Failure| failure.0.code == UNREACHABLE;
-        if is_hydrated() && calls::frame().await.is_err_and(is_away) {
+        if is_hydrated() && frame::calls::frame().await.is_err_and(is_away) {
             return;
         }
         go(&url.read_untracked());

@@ -9,7 +9,6 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
@@ -22,6 +21,9 @@ use crate::parts::{
     Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_with_error, rows,
 };
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// The name of the cursor parameter.
 const PLACE: &str = "after";
@@ -91,7 +93,7 @@ pub fn Pending() -> impl IntoView {
     let asked = Memo::new(move |_| read(&query.read()));
     let fetch = |asked: Asked| async move {
         let wanted = at_place(asked)?;
-        Ok((wanted.clone(), calls::waiting(wanted).await?))
+        Ok((wanted.clone(), waiting(wanted).await?))
     };
     let waiting = Resource::new(move || asked.get(), fetch);
     let listed = Memo::new(move |_| listed(&query.read()));
@@ -137,7 +139,7 @@ fn Found(
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let asked = wanted.clone();
-    let feed = Feed::new(first, move || calls::waiting(asked.clone()));
+    let feed = Feed::new(first, move || waiting(asked.clone()));
     use_live()
         .hear(vec![Topic::Runs, Topic::Nodes, Topic::Blueprints], NOW, move |_| feed.eventually());
     let page = feed.value();
@@ -320,6 +322,12 @@ fn pager(next: Option<&Cursor>, wanted: &PendingWanted) -> impl IntoView + use<>
         wanted.after.as_ref().map(|_| address(&PendingWanted { after: None, ..wanted.clone() }));
     let to_first = if wanted.sort.descending { "Shortest pending" } else { "Longest pending" };
     ways(first, later, (to_first, "Next"))
+}
+
+#[server(name = ReadPending, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
+pub async fn waiting(wanted: WaitingWanted) -> ServerResult<WaitingPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.waiting(&actor, &wanted).await).await
 }
 
 #[cfg(test)]

@@ -5,20 +5,22 @@ use api::calls::{Call, List};
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::{Cursor, Order, Paged, ProposalSort, ReviewSort, Sort};
 use api::live::Topic;
-use api::reviews::{ProposalsWanted, ReviewStateFilter, ReviewsWanted, Whose};
+use api::reviews::{ReviewStateFilter, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Whose};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::params::ParamsMap;
 use serde::{Deserialize, Serialize};
 
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::parts::list::{ListAddress, columns_of, hidden};
 use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
 use crate::parts::{Empty, Icon, icon};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// The content of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +190,7 @@ impl ListPage for Changes {
         match of {
             Of::Reviews(fate) => {
                 let wanted = ReviewsWanted { whose, state: fate, deployment, text, sort, before };
-                let page = calls::reviews(wanted).await?;
+                let page = reviews(wanted).await?;
                 Ok(Page {
                     lines: page.reviews.into_iter().map(Line::Review).collect(),
                     next: page.next,
@@ -199,7 +201,7 @@ impl ListPage for Changes {
                 let before = moved(before, sort, to);
                 let wanted =
                     ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
-                let page = calls::proposals(wanted).await?;
+                let page = proposals(wanted).await?;
                 let next = moved(page.next, to, sort);
                 Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })
             }
@@ -464,6 +466,18 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
         ReviewState::Discarded => ("blocked", Icon::Delete, "discarded"),
     };
     view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
+}
+
+#[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
+pub async fn reviews(wanted: ReviewsWanted) -> ServerResult<ReviewPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.reviews(&actor, &wanted).await).await
+}
+
+#[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
+pub async fn proposals(wanted: ProposalsWanted) -> ServerResult<ProposalPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.proposals(&actor, &wanted).await).await
 }
 
 #[cfg(test)]

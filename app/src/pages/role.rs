@@ -9,11 +9,14 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use serde_json::Value;
 
-use crate::calls;
+use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
 use crate::parts::json::DataView;
 use crate::parts::{Icon, Same, Typed, icon, load_one};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 #[component]
 pub fn RolePage() -> impl IntoView {
@@ -22,7 +25,7 @@ pub fn RolePage() -> impl IntoView {
         let name = params.read().get("name").unwrap_or_default();
         (name, RoleWanted { barclamp: query.read().get("barclamp").unwrap_or_default() })
     });
-    let role = Resource::new(move || filter.get(), |(name, filter)| calls::role(name, filter));
+    let role = Resource::new(move || filter.get(), |(name, filter)| role(name, filter));
     load_one(role, (places::ROLES, "All roles"), |view| view! { <Whole view/> })
 }
 
@@ -240,4 +243,10 @@ fn history(all: Vec<RoleVersion>) -> AnyView {
         </div>
     }
     .into_any()
+}
+
+#[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
+pub async fn role(name: String, wanted: RoleWanted) -> ServerResult<RoleView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.role(&actor, &name, &wanted).await).await
 }

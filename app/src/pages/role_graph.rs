@@ -11,13 +11,16 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
-use crate::calls;
+use crate::failure::ServerResult;
 use crate::graph::layout::{Dimensions, lay_out};
 use crate::graph::{arrow, curve};
 use crate::pages::catalog::tabs;
 use crate::parts::list::text_field;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_one};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 const MEASURES: Dimensions =
     Dimensions { width: 188.0, height: 48.0, layer_gap: 64.0, between: 14.0, margin: 16.0 };
@@ -43,7 +46,7 @@ pub fn RoleGraphPage() -> impl IntoView {
         let word = |name: &str| query.get(name).unwrap_or_default();
         RoleGraphWanted { barclamp: word("barclamp"), role: word("role") }
     });
-    let graph = Resource::new(move || wanted.get(), calls::role_graph);
+    let graph = Resource::new(move || wanted.get(), role_graph);
     let is_part = move || wanted.with(|wanted| *wanted != RoleGraphWanted::default());
     view! {
         <Title text="Dependencies of roles"/>
@@ -216,6 +219,13 @@ fn svg(graph: &RoleGraph, centre: &str) -> String {
     }
     out.push_str("</svg>");
     out
+}
+
+/// The graph of dependencies between roles.
+#[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
+pub async fn role_graph(wanted: RoleGraphWanted) -> ServerResult<RoleGraph> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.role_graph(&actor, &wanted).await).await
 }
 
 #[cfg(test)]

@@ -7,13 +7,15 @@ use engine::ids::{BarclampName, RoleName};
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls;
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 columns_of!(Part {
     Role "role" "Role",
@@ -57,7 +59,7 @@ impl ListPage for AllRoles {
     async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
         let (sort, after) = address.stretch()?;
         let (filter, barclamp) = (address.word("filter"), address.word("barclamp"));
-        calls::roles(RolesWanted { filter, barclamp, sort, after }).await
+        roles(RolesWanted { filter, barclamp, sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(RoleSort, bool)> {
@@ -126,4 +128,10 @@ pub fn Roles() -> impl IntoView {
         {list.view()}
     }
     .into_any()
+}
+
+#[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
+pub async fn roles(wanted: RolesWanted) -> ServerResult<RolePage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.roles(&actor, &wanted).await).await
 }

@@ -8,7 +8,6 @@ use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use crate::calls;
 use crate::clock::{Elapsed, Moment};
 use crate::failure::ServerResult;
 use crate::parts::badge::{RUN_STATES, action_pill, run_style};
@@ -16,6 +15,9 @@ use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, RunPill};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 columns_of!(Part {
     Run "run" "Run",
@@ -71,7 +73,7 @@ impl ListPage for AllRuns {
             before,
             ..RunsWanted::default()
         };
-        calls::runs(query).await
+        runs(query).await
     }
 
     fn sorted_by(column: Part) -> Option<(RunSort, bool)> {
@@ -137,4 +139,10 @@ pub fn Runs() -> impl IntoView {
         {list.view()}
     }
     .into_any()
+}
+
+#[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
+pub async fn runs(wanted: RunsWanted) -> ServerResult<RunPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_runs(&actor, &wanted).await).await
 }

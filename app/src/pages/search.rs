@@ -1,15 +1,20 @@
 //! The search page, by kind: for browsers without JavaScript, and for complete results.
 
+#[cfg(feature = "ssr")]
+use api::search::SearchWanted;
 use api::search::{Found, HitKind, MAX_QUERY_CHARS};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
-use crate::calls::oversight as calls;
+use crate::failure::ServerResult;
 use crate::finding::{Act, Choice, asked, heading, offers, pages};
 use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_with_error};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 #[component]
 pub fn Search() -> impl IntoView {
@@ -17,7 +22,7 @@ pub fn Search() -> impl IntoView {
     let text = Memo::new(move |_| query.read().get("q").unwrap_or_default().trim().to_owned());
     let found = Resource::new(
         move || text.get(),
-        |text| async move { calls::search(asked(&text).to_owned()).await },
+        |text| async move { search(asked(&text).to_owned()).await },
     );
     let same = move |_: Typed| {
         let text = text.read();
@@ -88,4 +93,14 @@ fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
         </section>
     }
     .into_any()
+}
+
+/// Searches by name. An empty text finds nothing.
+#[server(name = Search, prefix = "/call", endpoint = "search", input = AsJson, output = AsJson)]
+pub async fn search(text: String) -> ServerResult<Found> {
+    if text.trim().is_empty() {
+        return Ok(Found::default());
+    }
+    let (request, actor) = signed_in()?;
+    answer(request.control.search(&actor, &SearchWanted { q: text }).await).await
 }

@@ -3,21 +3,26 @@
 //! The forms are plain forms that the server handles, so the page works without JavaScript, except
 //! for passkeys.
 
-use api::second_factor::{SecondFactorPage, TotpMade};
+#[cfg(feature = "ssr")]
+use api::second_factor::FactorWish;
+use api::second_factor::{FactorOptions, SecondFactorPage, TotpMade};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
-use crate::calls::people;
+use crate::failure::ServerResult;
 use crate::pages::settings::passkeys::RegisterForm;
 use crate::parts::icon::drawn;
 use crate::parts::{Icon, icon, load};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, refuse, signed_in};
+use crate::wire::AsJson;
 
 #[component]
 pub fn SecondFactorPage() -> impl IntoView {
-    let page = Resource::new(|| (), |()| people::second_factor());
+    let page = Resource::new(|| (), |()| second_factor());
     view! {
         <Title text="Second factor"/>
         <main class="sign-in" id="main">
@@ -169,15 +174,37 @@ fn UsePasskey(next: String) -> impl IntoView {
 }
 
 async fn presented() -> Result<(), String> {
-    let request = people::factor_options().await.map_err(|failure| failure.0.detail)?;
+    let request = factor_options().await.map_err(|failure| failure.0.detail)?;
     let answer = crate::passkey::get(request.options).await?;
-    people::present_passkey(answer).await.map_err(|failure| failure.0.detail)
+    present_passkey(answer).await.map_err(|failure| failure.0.detail)
 }
 
 /// Splits a secret into groups of four characters.
 fn group_secret(secret: &str) -> String {
     let letters: Vec<char> = secret.chars().collect();
     letters.chunks(4).map(|group| group.iter().collect::<String>()).collect::<Vec<_>>().join(" ")
+}
+
+#[server(name = ReadSecondFactor, prefix = "/call", endpoint = "second-factor", input = AsJson, output = AsJson)]
+pub async fn second_factor() -> ServerResult<SecondFactorPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.people.factor_page(&actor).await).await
+}
+
+#[server(name = ReadFactorOptions, prefix = "/call", endpoint = "factor-options", input = AsJson, output = AsJson)]
+pub async fn factor_options() -> ServerResult<FactorOptions> {
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.people.factor_options(&actor, &site).await).await
+}
+
+#[server(name = VerifyPasskey, prefix = "/call", endpoint = "present-passkey", input = AsJson, output = AsJson)]
+pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    let site = request.site.map_err(refuse)?;
+    let wish = FactorWish { code: None, answer: Some(passkey) };
+    let (people, client) = (&request.people, &request.client);
+    answer(people.present_factor(&actor, Some(&site), &wish, client).await).await
 }
 
 #[cfg(test)]

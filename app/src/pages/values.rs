@@ -12,7 +12,6 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use serde::{Deserialize, Serialize};
 
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
@@ -21,6 +20,9 @@ use crate::parts::list::one_of;
 use crate::parts::notice::problem_in_page;
 use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_with_error};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 /// The owner of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +49,8 @@ impl Of {
 
     async fn ask(self, wanted: ValuesWanted) -> ServerResult<ValuesView> {
         match self {
-            Self::Noderole(id) => calls::noderole_values(id, wanted).await,
-            Self::Run(id) => calls::run_values(id, wanted).await,
+            Self::Noderole(id) => noderole_values(id, wanted).await,
+            Self::Run(id) => run_values(id, wanted).await,
         }
     }
 }
@@ -313,6 +315,20 @@ fn beside(surroundings: serde_json::Value) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// The input of the noderole's next run, or the values that the noderole itself sets.
+#[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
+pub async fn noderole_values(id: NoderoleId, wanted: ValuesWanted) -> ServerResult<ValuesView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.noderole_values(&actor, id, &wanted).await).await
+}
+
+/// The input of a run.
+#[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
+pub async fn run_values(id: RunId, wanted: ValuesWanted) -> ServerResult<ValuesView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.run_values(&actor, id, &wanted).await).await
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 use api::calls::List;
 use api::listing::WorkerSort;
 use api::live::Topic;
-use api::workers::{Phase, WorkerView, WorkersWanted};
+use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 use uuid::Uuid;
 
-use crate::calls::oversight as calls;
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::live::{NOW, use_live};
@@ -19,6 +18,9 @@ use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::pulse::pulse;
 use crate::parts::{Empty, Feed, Icon, ProblemNotice, load_one};
 use crate::places;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
 
 columns_of!(Part {
     Worker "worker" "Worker",
@@ -79,7 +81,7 @@ struct AllWorkers;
 impl ListPage for AllWorkers {
     type Sort = WorkerSort;
     type Part = Part;
-    type Page = api::workers::WorkerPage;
+    type Page = WorkerPage;
     type Key = Uuid;
 
     const ID: &'static str = "worker";
@@ -110,8 +112,7 @@ impl ListPage for AllWorkers {
             .one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = address.one_of("phase", &Phase::ALL, Phase::as_str)?;
         let (sort, before) = address.stretch()?;
-        calls::workers(WorkersWanted { alive, phase, name: address.word("name"), sort, before })
-            .await
+        workers(WorkersWanted { alive, phase, name: address.word("name"), sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
@@ -187,7 +188,7 @@ pub fn WorkerPage() -> impl IntoView {
 
 async fn by_text(id: String) -> ServerResult<WorkerView> {
     let id = id.parse::<Uuid>().map_err(|_| missing())?;
-    calls::worker(id).await
+    worker(id).await
 }
 
 fn missing() -> Failure {
@@ -199,7 +200,7 @@ fn missing() -> Failure {
 #[component]
 fn One(first: WorkerView) -> impl IntoView {
     let (id, name) = (first.id, first.name.clone());
-    let feed = Feed::new(first, move || calls::worker(id));
+    let feed = Feed::new(first, move || worker(id));
     use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
     pulse(feed);
     let worker = feed.value();
@@ -243,4 +244,16 @@ fn One(first: WorkerView) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+#[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
+pub async fn workers(wanted: WorkersWanted) -> ServerResult<WorkerPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.workers(&actor, &wanted).await).await
+}
+
+#[server(name = ReadWorker, prefix = "/call", endpoint = "worker", input = AsJson, output = AsJson)]
+pub async fn worker(id: Uuid) -> ServerResult<WorkerView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.worker(&actor, id).await).await
 }

@@ -14,7 +14,7 @@ use engine::ids::MAX_NAME;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use crate::calls;
+use crate::pages::deployments;
 
 /// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
@@ -109,7 +109,8 @@ fn suggester(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Cop
                     filter: text.trim().to_owned(),
                     ..DeploymentsWanted::default()
                 };
-                if let Some(page) = calls::deployments(query).await.ok().filter(|_| is_last()) {
+                if let Some(page) = deployments::deployments(query).await.ok().filter(|_| is_last())
+                {
                     offered.try_set(page.deployments);
                 }
             });

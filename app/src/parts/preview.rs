@@ -14,7 +14,7 @@ use leptos::task::spawn_local;
 
 use super::icon::{Icon, icon};
 use super::notice::ProblemNotice;
-use crate::calls;
+use crate::pages::edits;
 
 /// Changes within this time share one request.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -58,7 +58,7 @@ impl Preview {
 
     fn ask(self, question: PreviewRequest) {
         spawn_local(async move {
-            let answer = calls::foresee(question.0, question.2.clone()).await;
+            let answer = edits::calls::foresee(question.0, question.2.clone()).await;
             // The response to an outdated question.
             if self.question.try_get_untracked().flatten().as_ref() != Some(&question) {
                 return;

@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use api::Problem;
+use app::session_cookie::SessionCookie;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, header};
 use passkeys::RelyingParty;
@@ -65,6 +66,10 @@ impl PublicAddress {
     /// Whether users connect with HTTPS.
     pub fn is_secure(&self) -> bool {
         self.secure
+    }
+
+    pub(crate) fn session_cookie(&self) -> SessionCookie {
+        SessionCookie { is_secure: self.secure }
     }
 
     /// Whether a request's host belongs to this server.

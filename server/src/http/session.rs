@@ -15,16 +15,13 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum_extra::extract::CookieJar;
-use axum_extra::extract::cookie::{Cookie, SameSite};
 
 use api::Problem;
-use api::names::{LOCAL_SESSION_COOKIE as NEAR, SESSION_COOKIE as FAR};
 use api::problem::TOKEN_REFUSED;
 use app::places;
-use control::people::{Actor, ClientInfo, SESSION_ABSOLUTE, Token};
+use control::people::{Actor, ClientInfo};
 
 use crate::AppState;
-use crate::http::address::PublicAddress;
 use crate::http::problems::{Refusal, wants_page};
 
 /// The authenticated client of a request, set by the session middleware. `None` if it is not signed
@@ -64,39 +61,10 @@ impl FromRequestParts<AppState> for SignedIn {
     }
 }
 
-fn name(address: &PublicAddress) -> &'static str {
-    if address.is_secure() { FAR } else { NEAR }
-}
-
-/// The cookie of a new session.
-pub(crate) fn begin(address: &PublicAddress, session: &Token) -> Cookie<'static> {
-    let lasts =
-        time::Duration::seconds(i64::try_from(SESSION_ABSOLUTE.as_secs()).unwrap_or_default());
-    Cookie::build((name(address), session.reveal().to_owned()))
-        .path("/")
-        .http_only(true)
-        .secure(address.is_secure())
-        // Not Strict: a link to a review in a chat must show the review.
-        .same_site(SameSite::Lax)
-        .max_age(lasts)
-        .build()
-}
-
-/// The cookie that replaces a session's cookie when it ends.
-pub(crate) fn end(address: &PublicAddress) -> Cookie<'static> {
-    Cookie::build((name(address), ""))
-        .path("/")
-        .http_only(true)
-        .secure(address.is_secure())
-        .same_site(SameSite::Lax)
-        .max_age(time::Duration::ZERO)
-        .build()
-}
-
 /// The session cookie of a request, valid or not.
 pub(crate) fn cookie(state: &AppState, headers: &HeaderMap) -> Option<String> {
     CookieJar::from_headers(headers)
-        .get(name(&state.address))
+        .get(state.address.session_cookie().name())
         .map(|cookie| cookie.value().to_owned())
 }
 

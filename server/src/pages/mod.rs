@@ -1,29 +1,23 @@
 //! Renders the console's pages and their server functions ([`app`]).
 //!
-//! Each request gets a context with an `Arc<dyn Console>` that is bound to its client. It also gets
-//! a content security policy with the nonce of leptos's inline scripts.
+//! Each request gets a [`RequestContext`] with its client and the use cases. It also gets a content
+//! security policy with the nonce of leptos's inline scripts.
 
-pub(crate) mod accounts;
-pub(crate) mod bound;
 pub(crate) mod embedded_site;
 pub(crate) mod graph_image;
 pub(crate) mod log_file;
-pub(crate) mod oversight;
 pub(crate) mod sign_in;
 pub(crate) mod site;
 
 use std::sync::Arc;
 
-use app::accounts::Accounts;
-use app::console::Console;
-use app::oversight::Oversight;
+use app::request::RequestContext;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use control::people::Actor;
 use leptos::context::{provide_context, use_context};
 use leptos::nonce::use_nonce;
 use leptos_axum::{
@@ -37,7 +31,6 @@ use crate::http::form_input;
 use crate::http::guard;
 use crate::http::problems::{Refusal, wants_page};
 use crate::http::session::{self, Who};
-use crate::pages::bound::Bound;
 
 /// Routes of all pages, and of the server functions below `/call/`.
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
@@ -79,28 +72,20 @@ fn context(state: AppState) -> impl Fn() + Clone + Send + Sync + 'static {
         if let Some(policy) = use_nonce().and_then(|nonce| guard::page_csp(&nonce)) {
             answer.insert_header(header::CONTENT_SECURITY_POLICY, policy);
         }
-        let bound = Arc::new(Bound {
-            control: Arc::clone(&state.control),
-            people: state.people.clone(),
-            address: Arc::clone(&state.address),
-            actor: actor(),
-            visitor: use_context::<Parts>()
-                .map(|parts| session::visitor(&state, &parts))
-                .unwrap_or_default(),
-            host: host(),
-            answer,
-        });
-        provide_context::<Arc<dyn Console>>(bound.clone());
-        provide_context::<Arc<dyn Accounts>>(bound.clone());
-        provide_context::<Arc<dyn Oversight>>(bound);
+        provide_context(request_context(&state));
     }
 }
 
-fn host() -> Option<String> {
-    let parts = use_context::<Parts>()?;
-    parts.headers.get(header::HOST)?.to_str().ok().map(str::to_owned)
-}
-
-fn actor() -> Option<Actor> {
-    use_context::<Parts>()?.extensions.get::<Who>()?.0.clone()
+/// The client of the current request. Anonymous while the routes are generated.
+fn request_context(state: &AppState) -> RequestContext {
+    let parts = use_context::<Parts>();
+    let host = parts.as_ref().and_then(|parts| parts.headers.get(header::HOST)?.to_str().ok());
+    RequestContext {
+        control: Arc::clone(&state.control),
+        people: state.people.clone(),
+        actor: parts.as_ref().and_then(|parts| parts.extensions.get::<Who>()?.0.clone()),
+        client: parts.as_ref().map(|parts| session::visitor(state, parts)).unwrap_or_default(),
+        site: state.address.relying_party_for_host(host),
+        session_cookie: state.address.session_cookie(),
+    }
 }

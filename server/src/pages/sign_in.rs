@@ -75,7 +75,8 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
     };
     match begun {
         Ok(begun) => {
-            let cookies = CookieJar::new().add(session::begin(&state.address, &begun.session));
+            let cookies =
+                CookieJar::new().add(state.address.session_cookie().begin(&begun.session));
             let next = if begun.needs_password { places::SET_PASSWORD } else { next };
             (cookies, Redirect::to(next)).into_response()
         }
@@ -126,7 +127,7 @@ pub(crate) async fn sign_out(
     SignedIn(actor): SignedIn,
 ) -> Result<(CookieJar, Redirect), Refusal> {
     state.people.sign_out(&actor).await?;
-    Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
+    Ok((CookieJar::new().add(state.address.session_cookie().end()), Redirect::to(places::SIGN_IN)))
 }
 
 /// `POST /sign-out/everywhere`: ends all sessions of this person.
@@ -135,7 +136,7 @@ pub(crate) async fn sign_out_everywhere(
     SignedIn(actor): SignedIn,
 ) -> Result<(CookieJar, Redirect), Refusal> {
     state.people.sign_out_everywhere(&actor).await?;
-    Ok((CookieJar::new().add(session::end(&state.address)), Redirect::to(places::SIGN_IN)))
+    Ok((CookieJar::new().add(state.address.session_cookie().end()), Redirect::to(places::SIGN_IN)))
 }
 
 /// Extracts the token, also from a pasted link.

@@ -22,7 +22,7 @@ use engine::ids::{PasskeyId, PersonId};
 use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op, version};
 use crate::http::problems::{Asked, Given, Place, Refusal};
-use crate::http::session::{self, SignedIn};
+use crate::http::session::SignedIn;
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -272,7 +272,7 @@ async fn set_password(
     Given(wish): Given<PasswordRequest>,
 ) -> Result<(CookieJar, Json<Done>), Refusal> {
     let session = state.people.set_password(&actor, &wish).await?;
-    Ok((CookieJar::new().add(session::begin(&state.address, &session)), Json(Done {})))
+    Ok((CookieJar::new().add(state.address.session_cookie().begin(&session)), Json(Done {})))
 }
 
 async fn tokens(

@@ -10,7 +10,7 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::Wanted;
-use crate::calls::ProposeRestore;
+use super::calls::ProposeRestore;
 use crate::failure::ServerResult;
 use crate::pages::review::{Changed, differs};
 use crate::parts::act::problem_of;

@@ -8,8 +8,8 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::desk::Desk;
-use crate::calls::{Discard, Redo, Submit, Undo};
 use crate::clock::Moment;
+use crate::pages::edits::calls::{Discard, Redo, Submit, Undo};
 use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
 use crate::parts::act::{on_success, problem_of};

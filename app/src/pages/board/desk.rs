@@ -15,11 +15,12 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::act::{self, Act};
+use super::calls;
 use super::drop_outcome::{self, Verdict, named};
 use super::planner::{self, Planner, Unusable};
-use crate::calls;
 use crate::failure::ServerResult;
 use crate::live::Event;
+use crate::pages::edits;
 use crate::pages::edits::{EditContext, Joining, Put, Step};
 use crate::parts::{DialogHandle, Feed};
 
@@ -761,7 +762,11 @@ impl Desk {
         };
         let foretold = self.current_planner().and_then(|planner| planner.effects_with(&put.edits));
         let Put { edits, done, problem, taken } = put;
-        self.command(calls::edit(proposal, version, edits), done, Way { foretold, problem, taken });
+        self.command(
+            edits::calls::edit(proposal, version, edits),
+            done,
+            Way { foretold, problem, taken },
+        );
     }
 
     fn undo_now(self) {
@@ -770,7 +775,7 @@ impl Desk {
             return self.go_on();
         };
         self.command(
-            calls::undo(proposal, version),
+            edits::calls::undo(proposal, version),
             format!("Undone: {what}."),
             self.default_context(),
         );
@@ -782,7 +787,7 @@ impl Desk {
             return self.go_on();
         };
         self.command(
-            calls::redo(proposal, version),
+            edits::calls::redo(proposal, version),
             format!("Redone: {what}."),
             self.default_context(),
         );

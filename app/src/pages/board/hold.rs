@@ -5,8 +5,8 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
+use super::calls::Hold;
 use super::desk::Desk;
-use crate::calls::Hold;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 use crate::places;

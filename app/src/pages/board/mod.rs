@@ -10,6 +10,8 @@ mod add_role;
 mod address;
 mod bar;
 mod bind;
+pub mod calls;
+
 mod desk;
 mod drop_outcome;
 mod everywhere;
@@ -38,15 +40,15 @@ use leptos_router::location::Url;
 use leptos_router::params::ParamsMap;
 use wasm_bindgen::JsCast;
 
-use crate::calls::{self, Propose};
 use crate::failure::ServerResult;
 use crate::live::use_live;
-use crate::pages::part;
+use crate::pages::{noderole, part};
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;
 use act::Act;
 use address::Address;
+use calls::Propose;
 use desk::Desk;
 pub(crate) use everywhere::RISKS;
 
@@ -211,7 +213,7 @@ type PanelResult = ServerResult<Option<NoderoleView>>;
 
 async fn load_panel(id: Option<NoderoleId>) -> PanelResult {
     match id {
-        Some(id) => calls::noderole(id).await.map(Some),
+        Some(id) => noderole::noderole(id).await.map(Some),
         None => Ok(None),
     }
 }

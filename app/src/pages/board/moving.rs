@@ -14,8 +14,8 @@ use leptos::task::spawn_local;
 
 use super::desk::{Desk, nodes};
 use super::drop_outcome::named;
-use crate::calls;
 use crate::pages::edits::{EditForm, Named, Outcome, SubmitButton};
+use crate::pages::nodes;
 use crate::parts::{DeploymentField, ProblemNotice, rows};
 
 /// The delay after the last keystroke before the server is queried.
@@ -224,7 +224,7 @@ fn search_nodes(
         spawn_local(async move {
             let preselected =
                 NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
-            let answer = calls::nodes(preselected).await;
+            let answer = nodes::calls::nodes(preselected).await;
             // The response to an outdated query.
             if filter.try_get_untracked().as_ref() != Some(&wanted) {
                 return;

@@ -21,7 +21,7 @@ use engine::plan::lift::lift;
 use engine::plan::{Edit, Grounded, NumberedEdit};
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
-use crate::calls;
+use super::calls;
 
 /// The base data for planning and its stamp.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
+use super::calls::SetPriority;
 use super::desk::Desk;
-use crate::calls::SetPriority;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
 

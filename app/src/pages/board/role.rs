@@ -9,8 +9,8 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::calls;
 use super::desk::{Desk, nodes};
-use crate::calls;
 use crate::check::Purpose;
 use crate::pages::edits::{EditForm, Outcome, Reason, SubmitButton};
 use crate::parts::json::{DataEditor, Draft};

@@ -6,9 +6,9 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::act::Act;
+use super::calls;
 use super::desk::Desk;
 use super::grid::noderole_view;
-use crate::calls;
 use crate::parts::rows;
 use crate::places;
 

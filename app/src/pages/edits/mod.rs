@@ -4,6 +4,7 @@
 //! to the proposal with one command. After an error, the form keeps its input.
 
 mod authors;
+pub mod calls;
 mod node;
 mod noderole;
 
@@ -14,11 +15,11 @@ use engine::plan::Edit;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::ProposeOnNode;
 use crate::parts::act::problem_of;
 use crate::parts::preview::{Preview, PreviewImpact};
 use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 pub use authors::{JoinNotice, Joining, Step, by, fate, says};
+use calls::ProposeOnNode;
 pub use node::TypedName;
 pub use noderole::Reason;
 

@@ -5,8 +5,7 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::{Carried, EditContext, EditForm, Outcome, SubmitButton};
-use crate::calls;
+use super::{Carried, EditContext, EditForm, Outcome, SubmitButton, calls};
 use crate::check::Purpose;
 use crate::parts::ProblemNotice;
 use crate::parts::json::{DataEditor, Draft};

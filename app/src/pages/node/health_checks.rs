@@ -7,8 +7,7 @@ use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecks
 use leptos::prelude::*;
 
 use super::stored::{self, Whose};
-use super::{came, check_details};
-use crate::calls;
+use super::{calls, came, check_details};
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};

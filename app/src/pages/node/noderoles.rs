@@ -7,8 +7,8 @@ use api::nodes::{NodeNoderole, NodeNoderolePage, NodeNoderoleSort, NodeNoderoles
 use engine::ids::NoderoleId;
 use leptos::prelude::*;
 
+use super::calls;
 use super::stored::{self, Whose};
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};

@@ -8,8 +8,8 @@ use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 
+use super::calls;
 use super::stored::{self, Whose};
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};

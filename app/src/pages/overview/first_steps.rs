@@ -5,7 +5,7 @@ use api::overview::FirstSteps as Told;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::oversight::HideFirstSteps;
+use super::HideFirstSteps;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Icon, ProblemNotice, icon};
 use crate::places;

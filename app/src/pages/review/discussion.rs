@@ -8,7 +8,7 @@ use engine::gate::VerdictKind;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::{OpenThread, Reply, ResolveThread};
+use super::calls::{OpenThread, Reply, ResolveThread};
 use crate::clock::Moment;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, rows};

@@ -9,7 +9,7 @@ use engine::ids::ReviewId;
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
-use crate::calls::{Commit, Judge, sign_verdict, verdict_options};
+use super::calls::{Commit, Judge, sign_verdict, verdict_options};
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::pages::settings::passkeys::{PASSKEYS_ID, refused};

@@ -1,5 +1,6 @@
 //! The page of a review: the changes, the approval policy and the discussion.
 
+pub mod calls;
 mod changes;
 mod checks;
 mod discussion;
@@ -31,7 +32,6 @@ pub(super) use planned::OfReport;
 
 use super::part;
 use super::reviews::ReviewPill;
-use crate::calls;
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::graph::Graph;

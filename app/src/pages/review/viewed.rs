@@ -24,7 +24,7 @@ use leptos::task::spawn_local;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
 
-use crate::calls::{self, MarkViewed};
+use super::calls::{self, MarkViewed};
 use crate::parts::{Icon, icon};
 
 /// Cards that are viewed within this time share one request.

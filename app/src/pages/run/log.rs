@@ -18,10 +18,9 @@ use leptos::html;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::TAIL_BYTES;
 use super::log_search::Search;
 use super::log_text::{BLOCK_LINES, Line, LineSplitter, earlier};
-use crate::calls;
+use super::{TAIL_BYTES, calls};
 use crate::clock::{exact, time_of_day};
 use crate::failure::ServerResult;
 use crate::live::{Status, use_live};

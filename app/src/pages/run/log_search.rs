@@ -13,7 +13,7 @@ use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use crate::calls;
+use super::calls;
 
 /// The delay after the last keystroke before the search starts.
 const DEBOUNCE: Duration = Duration::from_millis(250);

@@ -1,5 +1,6 @@
 //! A run: its live log, its input and its result.
 
+pub mod calls;
 mod log;
 mod log_search;
 mod log_text;
@@ -12,7 +13,6 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use crate::calls::{self, Cancel};
 use crate::clock::{Elapsed, Moment};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, use_live};
@@ -25,6 +25,7 @@ use crate::parts::{
     Dialog, DialogHandle, Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one,
 };
 use crate::places;
+use calls::Cancel;
 use log::{Log, LogView};
 
 /// The number of bytes from the end of the log that the page loads with.

@@ -7,10 +7,10 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
+use super::calls::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use super::passkeys::{PASSKEYS_ID, Passkeys, RegisterForm};
 use super::tokens::Tokens;
 use super::{ADMIN, SettingsTabs, in_words};
-use crate::calls::people::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use crate::clock::Moment;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
@@ -22,7 +22,7 @@ type AccountData = (MyAccount, Vec<TokenView>);
 pub fn Account() -> impl IntoView {
     let query = use_query_map();
     let asked = query.read_untracked().get("set").is_some();
-    let account = Resource::new(|| (), |()| people::account());
+    let account = Resource::new(|| (), |()| calls::account());
     view! {
         <Title text="My account"/>
         <div class="head">
@@ -37,7 +37,7 @@ pub fn Account() -> impl IntoView {
 #[component]
 fn Shown(first: AccountData, asked: bool) -> impl IntoView {
     let is_admin = first.0.permissions.iter().any(|word| word == ADMIN);
-    let feed = Feed::new(first, people::account);
+    let feed = Feed::new(first, calls::account);
     let own = feed.value();
     let tokens = Signal::derive(move || own.read().1.clone());
     let person = Memo::new(move |_| own.read().0.person.clone());

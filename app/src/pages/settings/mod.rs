@@ -1,6 +1,7 @@
 //! Settings: your own account, the approval policy and, for admins, all accounts.
 
 pub mod account;
+pub mod calls;
 pub(crate) mod passkeys;
 pub mod people;
 pub mod person;

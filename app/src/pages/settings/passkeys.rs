@@ -6,7 +6,7 @@ use engine::ids::PasskeyId;
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
-use crate::calls::people::{self, RevokePasskey};
+use super::calls::{self, RevokePasskey};
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::parts::act::{act, on_success, problem_of};
@@ -165,15 +165,15 @@ pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
 }
 
 async fn registered(name: String) -> ServerResult<PasskeyView> {
-    let asked = people::passkey_options().await?;
+    let asked = calls::passkey_options().await?;
     let answer = passkey::create(asked.options).await.map_err(refused)?;
-    people::register_passkey(PasskeyRequest { name, answer }).await
+    calls::register_passkey(PasskeyRequest { name, answer }).await
 }
 
 async fn confirmed(id: PasskeyId) -> ServerResult<PasskeyView> {
-    let request = people::confirmation_options(id).await?;
+    let request = calls::confirmation_options(id).await?;
     let answer = passkey::get(request.options).await.map_err(refused)?;
-    people::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await
+    calls::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await
 }
 
 /// The error for a passkey that the browser could not use.

@@ -8,8 +8,8 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use super::calls::{self, AddPerson};
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
-use crate::calls::people::{self, AddPerson};
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::act::{on_success, problem_of};
@@ -77,7 +77,7 @@ impl ListPage for AllAccounts {
         let disabled =
             address.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = address.stretch()?;
-        people::people(PeopleWanted {
+        calls::people(PeopleWanted {
             filter: address.word("filter"),
             kind: Some(self.kind),
             disabled,

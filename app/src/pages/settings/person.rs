@@ -8,12 +8,10 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
+use super::calls::{self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled};
 use super::passkeys::Passkeys;
 use super::tokens::Tokens;
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
-use crate::calls::people::{
-    self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled,
-};
 use crate::clock::Moment;
 use crate::failure::{Failure, ServerResult};
 use crate::parts::act::{last_of, on_success, problem_of};
@@ -39,7 +37,7 @@ pub fn PersonPage() -> impl IntoView {
 
 async fn by_text(id: String) -> ServerResult<Found> {
     let id = id.parse::<PersonId>().map_err(|_| missing())?;
-    people::person(id).await
+    calls::person(id).await
 }
 
 fn missing() -> Failure {
@@ -68,7 +66,7 @@ fn Shown(first: Found) -> impl IntoView {
     let id = first.0.person.id;
     let service = first.0.person.kind == AccountKind::Service;
     let name = first.0.person.name.clone();
-    let feed = Feed::new(first, move || people::person(id));
+    let feed = Feed::new(first, move || calls::person(id));
     let found = feed.value();
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());

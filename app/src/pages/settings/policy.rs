@@ -17,11 +17,12 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use super::SettingsTabs;
-use crate::calls::{ProposePolicy, deployments, policy};
+use super::calls::{ProposePolicy, policy};
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::pages::board::RISKS;
+use crate::pages::deployments::deployments;
 use crate::parts::act::problem_of;
 use crate::parts::{DeploymentField, Feed, Icon, ProblemNotice, Same, Typed, icon, load};
 use crate::places;

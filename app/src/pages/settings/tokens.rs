@@ -9,7 +9,7 @@ use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::calls::people::{CreateToken, RevokeToken};
+use super::calls::{CreateToken, RevokeToken};
 use crate::clock::Moment;
 use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, anew, icon};

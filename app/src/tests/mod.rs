@@ -1,9 +1,10 @@
-//! Tests of the server-rendered pages with a fake console: their texts, states and status codes.
+//! Tests of the server-rendered pages: their texts, states and status codes. A fake of the use cases
+//! returns fixtures.
 
 mod accounts;
 mod differing;
 mod edits;
-mod fake;
+pub(crate) mod fake;
 mod heeding;
 mod lists;
 mod nodes;
@@ -621,7 +622,7 @@ async fn viewed_changes_are_marked_without_javascript() {
     let done = post(
         &fake,
         "/call/open_changes",
-        &format!("submission=128&anchors={}", app::places::encoded(&web.to_string())),
+        &format!("submission=128&anchors={}", crate::places::encoded(&web.to_string())),
     )
     .await;
     assert_eq!(done.status, 302);
@@ -683,8 +684,10 @@ async fn thread_links_to_change_and_names_resolver() {
         "tab=discussion&amp;about=deployment%2F",
     ]);
     let anchor = engine::blueprint::Anchor::Role(fake::deployment_id(1), fake::role("app"), None);
-    let path =
-        format!("/reviews/128?tab=discussion&about={}", app::places::encoded(&anchor.to_string()));
+    let path = format!(
+        "/reviews/128?tab=discussion&about={}",
+        crate::places::encoded(&anchor.to_string())
+    );
     let talk = get(&Fake::new(|_| {}), &path).await;
     talk.says(&[
         "Why this port?",

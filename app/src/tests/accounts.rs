@@ -7,16 +7,15 @@ use api::people::{
     PeopleWanted, PersonDetails, PersonPage, PersonRequest, PersonView, Signature,
     SignatureRequest, TokenRequest, TokenView,
 };
-use api::second_factor::{FactorOptions, SecondFactor, SecondFactorPage, TotpMade};
+use api::second_factor::{FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpMade};
 use api::{At, Problem};
-use app::accounts::Accounts;
-use async_trait::async_trait;
+use control::people::{ClientInfo, SeenPerson, Token};
 use engine::ids::{PasskeyId, PersonId};
-use serde_json::Value;
+use passkeys::RelyingParty;
 use uuid::Uuid;
 
-use crate::fake::Fake;
-use crate::serve::get;
+use super::fake::{Actor, Fake};
+use super::serve::get;
 
 /// Two people, one of them disabled, and a service account.
 pub fn some() -> Vec<PersonView> {
@@ -62,12 +61,11 @@ fn none() -> Problem {
     Problem::not_found("There is no such thing in this test.")
 }
 
-#[async_trait]
-impl Accounts for Fake {
-    async fn mine(&self) -> Result<(MyAccount, Vec<TokenView>), Problem> {
+impl Fake {
+    pub async fn mine(&self, _: &Actor) -> Result<MyAccount, Problem> {
         let person = self.read(|world| world.people.first().cloned())?.ok_or_else(none)?;
         let permissions = self.read(|world| world.permissions.clone())?;
-        let mine = MyAccount {
+        Ok(MyAccount {
             passkeys: self.read(|world| world.passkeys.clone())?,
             second_factor: SecondFactor::default(),
             person,
@@ -77,10 +75,12 @@ impl Accounts for Fake {
             sessions: Vec::new(),
             notices: Vec::new(),
             password_needed: false,
-        };
-        Ok((mine, Vec::new()))
+        })
     }
-    async fn list(&self, wanted: PeopleWanted) -> Result<PersonPage, Problem> {
+    pub async fn tokens(&self, _: &Actor, _: Option<PersonId>) -> Result<Vec<TokenView>, Problem> {
+        Ok(Vec::new())
+    }
+    pub async fn list(&self, _: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
         self.read(|world| {
             let fits = |person: &&PersonView| {
                 person.name.contains(&wanted.filter)
@@ -90,7 +90,7 @@ impl Accounts for Fake {
             PersonPage { people: world.people.iter().filter(fits).cloned().collect(), next: None }
         })
     }
-    async fn one(&self, id: PersonId) -> Result<(PersonDetails, Vec<TokenView>), Problem> {
+    pub async fn details(&self, _: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let person = self
             .read(|world| world.people.iter().find(|person| person.id == id).cloned())?
             .ok_or_else(none)?;
@@ -104,7 +104,7 @@ impl Accounts for Fake {
             confirmed_at: None,
         };
         let limited = AccessLimitView { admin: "root".into(), until: At(1_795_335_302_000) };
-        let details = PersonDetails {
+        Ok(PersonDetails {
             person,
             access_changes: vec![change("reset", Some("root")), change("created", None)],
             approvals_limited: if id == PersonId(Uuid::from_u128(1)) {
@@ -113,72 +113,100 @@ impl Accounts for Fake {
                 Vec::new()
             },
             passkeys: self.read(|world| world.passkeys.clone())?,
-        };
-        Ok((details, Vec::new()))
+        })
     }
-    async fn add(&self, _: PersonRequest) -> Result<CreatedPerson, Problem> {
+    pub async fn factor_page(&self, _: &Actor) -> Result<SecondFactorPage, Problem> {
+        self.read(|world| world.factor.clone())
+    }
+    pub async fn reset_factor(&self, _: Option<&Actor>, _: PersonId) -> Result<(), Problem> {
         Err(none())
     }
-    async fn change_grants(
+    pub async fn add(&self, _: &Actor, _: &PersonRequest) -> Result<CreatedPerson, Problem> {
+        Err(none())
+    }
+    pub async fn change_grants(
         &self,
-        _: PersonId,
-        _: i32,
-        _: Vec<Grant>,
+        _: &Actor,
+        _: SeenPerson,
+        _: &[Grant],
     ) -> Result<PersonView, Problem> {
         Err(none())
     }
-    async fn set_disabled(&self, _: PersonId, _: bool) -> Result<(), Problem> {
+    pub async fn set_disabled(&self, _: &Actor, _: PersonId, _: bool) -> Result<(), Problem> {
         Err(none())
     }
-    async fn confirm(&self, _: PersonId) -> Result<PersonDetails, Problem> {
+    pub async fn confirm(&self, _: &Actor, _: PersonId) -> Result<PersonDetails, Problem> {
         Err(none())
     }
-    async fn passkey_options(&self) -> Result<PasskeyOptions, Problem> {
+    pub async fn passkey_options(
+        &self,
+        _: &Actor,
+        _: &RelyingParty,
+    ) -> Result<PasskeyOptions, Problem> {
         Err(none())
     }
-    async fn register_passkey(&self, _: PasskeyRequest) -> Result<PasskeyView, Problem> {
+    pub async fn register_passkey(
+        &self,
+        _: &Actor,
+        _: &RelyingParty,
+        _: &PasskeyRequest,
+    ) -> Result<PasskeyView, Problem> {
         Err(none())
     }
-    async fn revoke_passkey(&self, _: PasskeyId) -> Result<(), Problem> {
+    pub async fn revoke_passkey(&self, _: &Actor, _: PasskeyId) -> Result<(), Problem> {
         Err(none())
     }
-    async fn confirmation_options(&self, _: PasskeyId) -> Result<SignatureRequest, Problem> {
+    pub async fn confirmation_options(
+        &self,
+        _: &Actor,
+        _: &RelyingParty,
+        _: PasskeyId,
+    ) -> Result<SignatureRequest, Problem> {
         Err(none())
     }
-    async fn confirm_passkey(&self, _: PasskeyId, _: Signature) -> Result<PasskeyView, Problem> {
+    pub async fn confirm_passkey(
+        &self,
+        _: &Actor,
+        _: PasskeyId,
+        _: &Signature,
+    ) -> Result<PasskeyView, Problem> {
         Err(none())
     }
-    async fn dismiss_notices(&self) -> Result<(), Problem> {
+    pub async fn dismiss_notices(&self, _: &Actor) -> Result<(), Problem> {
         Err(none())
     }
-    async fn new_link(&self, _: PersonId) -> Result<OneTimeLink, Problem> {
+    pub async fn new_link(&self, _: &Actor, _: PersonId) -> Result<OneTimeLink, Problem> {
         Err(none())
     }
-    async fn set_password(&self, _: PasswordRequest) -> Result<(), Problem> {
+    pub async fn set_password(&self, _: &Actor, _: &PasswordRequest) -> Result<Token, Problem> {
         Err(none())
     }
-    async fn second_factor(&self) -> Result<SecondFactorPage, Problem> {
-        self.read(|world| world.factor.clone())
-    }
-    async fn factor_options(&self) -> Result<FactorOptions, Problem> {
+    pub async fn factor_options(
+        &self,
+        _: &Actor,
+        _: &RelyingParty,
+    ) -> Result<FactorOptions, Problem> {
         Err(none())
     }
-    async fn present_passkey(&self, _: Value) -> Result<(), Problem> {
+    pub async fn present_factor(
+        &self,
+        _: &Actor,
+        _: Option<&RelyingParty>,
+        _: &FactorRequest,
+        _: &ClientInfo,
+    ) -> Result<(), Problem> {
         Err(none())
     }
-    async fn reset_factor(&self, _: PersonId) -> Result<(), Problem> {
+    pub async fn end_session(&self, _: &Actor, _: Uuid) -> Result<(), Problem> {
         Err(none())
     }
-    async fn end_session(&self, _: Uuid) -> Result<(), Problem> {
+    pub async fn end_other_sessions(&self, _: &Actor) -> Result<Ended, Problem> {
         Err(none())
     }
-    async fn end_other_sessions(&self) -> Result<Ended, Problem> {
+    pub async fn make_token(&self, _: &Actor, _: &TokenRequest) -> Result<CreatedToken, Problem> {
         Err(none())
     }
-    async fn make_token(&self, _: TokenRequest) -> Result<CreatedToken, Problem> {
-        Err(none())
-    }
-    async fn revoke_token(&self, _: Uuid) -> Result<(), Problem> {
+    pub async fn revoke_token(&self, _: &Actor, _: Uuid) -> Result<(), Problem> {
         Err(none())
     }
 }
@@ -187,7 +215,7 @@ impl Accounts for Fake {
 async fn people_and_service_accounts_have_separate_lists() {
     let fake = Fake::new(|_| {});
     let [ada, bo, ci] = [1, 2, 3]
-        .map(|n| format!("href=\"{}\"", app::places::person(PersonId(Uuid::from_u128(n)))));
+        .map(|n| format!("href=\"{}\"", crate::places::person(PersonId(Uuid::from_u128(n)))));
     let people = get(&fake, "/settings/people").await;
     people.says(&[&ada, &bo, "disabled", "operator in web", ">password<", "kind=human"]);
     people.says_not(&[&ci]);
@@ -204,7 +232,7 @@ async fn people_and_service_accounts_have_separate_lists() {
 #[tokio::test]
 async fn limited_approvals_offer_a_confirmation() {
     let fake = Fake::new(|_| {});
-    let [ada, bo] = [1, 2].map(|n| app::places::person(PersonId(Uuid::from_u128(n))));
+    let [ada, bo] = [1, 2].map(|n| crate::places::person(PersonId(Uuid::from_u128(n))));
     let limited = get(&fake, &ada).await;
     limited.says(&["Approvals do not count on changes of", "<b>root<", "Confirm access"]);
     limited.says(&["password set with a sign-in link", "the owner of the installation"]);
@@ -286,7 +314,7 @@ async fn account_menu_shows_missing_permissions() {
 
 #[tokio::test]
 async fn account_without_permissions_links_to_grants() {
-    let page = |n: u128| app::places::person(PersonId(Uuid::from_u128(n)));
+    let page = |n: u128| crate::places::person(PersonId(Uuid::from_u128(n)));
     let said = ["No permissions yet", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
     let none = get(&fake, &page(1)).await;
@@ -322,7 +350,7 @@ async fn account_lists_passkeys_with_their_actions() {
 #[tokio::test]
 async fn admin_compares_the_fingerprint_before_confirming() {
     let fake = Fake::new(|_| {});
-    let person = app::places::person(PersonId(Uuid::from_u128(1)));
+    let person = crate::places::person(PersonId(Uuid::from_u128(1)));
     let page = get(&fake, &person).await;
     page.says(&[
         "Compare the fingerprint with the person",
@@ -331,13 +359,13 @@ async fn admin_compares_the_fingerprint_before_confirming() {
         "aria-label=\"Revoke passkey Phone\"",
     ]);
     page.says_not(&["Confirm passkey: Laptop", "Register a passkey"]);
-    let service = app::places::person(PersonId(Uuid::from_u128(3)));
+    let service = crate::places::person(PersonId(Uuid::from_u128(3)));
     get(&fake, &service).await.says_not(&["Compare the fingerprint"]);
 }
 
 #[tokio::test]
 async fn confirmed_passkeys_offer_no_confirmation() {
-    let person = app::places::person(PersonId(Uuid::from_u128(1)));
+    let person = crate::places::person(PersonId(Uuid::from_u128(1)));
     let fake = Fake::new(|world| world.passkeys.truncate(1));
     for page in [person.as_str(), "/settings/account"] {
         let page = get(&fake, page).await;

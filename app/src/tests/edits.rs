@@ -2,8 +2,8 @@
 
 use api::console::HoldView;
 
-use crate::fake::{self, Fake};
-use crate::serve::{get, post};
+use super::fake::{self, Fake};
+use super::serve::{get, post};
 
 #[tokio::test]
 async fn proposal_offers_every_edit() {

@@ -1,8 +1,10 @@
-//! A fake console in memory: a small cluster with an example of everything.
+//! Fixtures, and a fake of [`control`] that returns them: a small cluster with an example of
+//! everything.
 //!
-//! It contains no logic of the real console. It returns the data that a test sets, so that tests
+//! It contains no logic of the real use cases. It returns the data that a test sets, so that tests
 //! can render states that are hard to produce.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use api::catalog::{
@@ -29,8 +31,8 @@ use api::values::{
 };
 use api::waiting::{PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver};
 use api::{At, Problem};
-use app::console::Console;
-use async_trait::async_trait;
+use control::people::Permission;
+use control::{Imported, Lost, ToCommit};
 use engine::anneal::Wait;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
@@ -46,7 +48,8 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
-use engine::plan::{Edit, Refusal, edit};
+use engine::plan::{Edit, Refusal};
+use passkeys::RelyingParty;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -120,7 +123,7 @@ pub struct World {
     pub results: Vec<ResultLine>,
     pub policy: PolicyView,
     pub node_proposal: NodeProposal,
-    pub overseen: crate::oversight::Overseen,
+    pub overseen: super::oversight::Overseen,
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::SecondFactorPage,
     pub passkeys: Vec<api::people::PasskeyView>,
@@ -128,6 +131,16 @@ pub struct World {
     pub problem: Option<Problem>,
     pub opened: ViewedChanges,
     pub told: Vec<String>,
+}
+
+/// The actor of a request. The real one can only be loaded from a database.
+#[derive(Clone)]
+pub struct Actor;
+
+impl Actor {
+    pub fn require(&self, _: Permission) -> Result<(), Problem> {
+        Ok(())
+    }
 }
 
 #[derive(Clone)]
@@ -1125,10 +1138,10 @@ impl Default for World {
                 }),
             },
             node_proposal: node_proposal(),
-            overseen: crate::oversight::Overseen::default(),
-            people: crate::accounts::some(),
-            factor: crate::accounts::factor(),
-            passkeys: crate::accounts::passkeys(),
+            overseen: super::oversight::Overseen::default(),
+            people: super::accounts::some(),
+            factor: super::accounts::factor(),
+            passkeys: super::accounts::passkeys(),
             problem: None,
             opened: ViewedChanges::default(),
             told: Vec::new(),
@@ -1385,9 +1398,8 @@ fn number_in(place: Option<&Cursor>) -> Option<i64> {
     place.and_then(|place| place.as_str().parse().ok())
 }
 
-#[async_trait]
-impl Console for Fake {
-    async fn frame(&self) -> Result<Option<Frame>, Problem> {
+impl Fake {
+    pub async fn frame(&self, _: &Actor) -> Result<Frame, Problem> {
         let world = self.0.lock().expect("no test died here");
         let me = Me {
             id: PersonId(Uuid::from_u128(1)),
@@ -1395,19 +1407,22 @@ impl Console for Fake {
             permissions: world.permissions.clone(),
             session: Some(Uuid::from_u128(7)),
         };
-        let frame = Frame {
+        Ok(Frame {
             me,
             pending_reviews: world.waiting,
             execution: Some(true),
             cursor: Some(900),
             reset: None,
-        };
-        Ok(world.signed_in.then_some(frame))
+        })
     }
-    async fn policy(&self) -> Result<PolicyView, Problem> {
+    pub async fn policy_in_force(&self, _: &Actor) -> Result<PolicyView, Problem> {
         self.read(|world| world.policy.clone())
     }
-    async fn deployments(&self, wanted: DeploymentsWanted) -> Result<DeploymentPage, Problem> {
+    pub async fn find_deployments(
+        &self,
+        _: &Actor,
+        wanted: &DeploymentsWanted,
+    ) -> Result<DeploymentPage, Problem> {
         self.told(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
         self.read(|world| {
             let fits =
@@ -1423,48 +1438,60 @@ impl Console for Fake {
             }
         })
     }
-    async fn board(&self, name: &str) -> Result<Board, Problem> {
+    pub async fn board(&self, _: &Actor, name: &str) -> Result<Board, Problem> {
         let board = self.read(|world| world.board.clone())?;
         match board.name.as_str() == name {
             true => Ok(board),
             false => Err(Problem::not_found(format!("Deployment {name} does not exist."))),
         }
     }
-    async fn carriers(
+    pub async fn carriers(
         &self,
+        _: &Actor,
         _: &str,
-        _: Option<String>,
-        role: RoleName,
+        _: Option<&str>,
+        role: &RoleName,
     ) -> Result<RoleNoderoles, Problem> {
         let roles = self.read(|world| {
             world.board.groups.iter().flat_map(|group| group.roles.clone()).collect::<Vec<_>>()
         })?;
         let chips = roles
             .into_iter()
-            .find(|found| found.role == role)
+            .find(|found| found.role == *role)
             .map(|found| found.noderoles)
             .unwrap_or_default();
         Ok(RoleNoderoles { noderoles, more: 0 })
     }
-    async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<DropPreview, Problem> {
+    pub async fn lift(
+        &self,
+        _: &Actor,
+        _: DeploymentId,
+        nodes: Vec<NodeId>,
+    ) -> Result<DropPreview, Problem> {
         self.told(format!("lift {}", nodes.len()));
         self.read(|world| world.lift.clone())
     }
-    async fn noderole(&self, id: NoderoleId) -> Result<NoderoleView, Problem> {
+    pub async fn noderole(&self, _: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         self.read(|world| NoderoleView { id, ..world.noderole.clone() })
     }
-    async fn noderole_values(
+    pub async fn noderole_values(
         &self,
+        _: &Actor,
         id: NoderoleId,
-        wanted: ValuesWanted,
+        wanted: &ValuesWanted,
     ) -> Result<ValuesView, Problem> {
         self.told(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|_| values(id, None))
     }
-    async fn run_values(&self, id: RunId, _: ValuesWanted) -> Result<ValuesView, Problem> {
+    pub async fn run_values(
+        &self,
+        _: &Actor,
+        id: RunId,
+        _: &ValuesWanted,
+    ) -> Result<ValuesView, Problem> {
         self.read(|_| values(noderole(4, "gateway"), Some(id)))
     }
-    async fn nodes(&self, wanted: NodesWanted) -> Result<NodePage, Problem> {
+    pub async fn find_nodes(&self, _: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
         let fits = |node: &&NodeSummary| node.fqdn.contains(&wanted.filter);
         self.read(|world| {
             let mut nodes: Vec<NodeSummary> = world.nodes.iter().filter(fits).cloned().collect();
@@ -1477,7 +1504,7 @@ impl Console for Fake {
             NodePage { nodes, next }
         })
     }
-    async fn runs(&self, wanted: RunsWanted) -> Result<RunPage, Problem> {
+    pub async fn find_runs(&self, _: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
         let word = |run: &RunSummary| {
             serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned()
         };
@@ -1487,7 +1514,7 @@ impl Console for Fake {
             next: (!world.runs.is_empty()).then(|| Cursor::from("1000".to_owned())),
         })
     }
-    async fn waiting(&self, wanted: PendingWanted) -> Result<PendingPage, Problem> {
+    pub async fn waiting(&self, _: &Actor, wanted: &PendingWanted) -> Result<PendingPage, Problem> {
         let fits = |group: &&PendingGroup| {
             wanted.reason.is_empty() || wanted.reason == group.reason.as_str()
         };
@@ -1497,10 +1524,10 @@ impl Console for Fake {
                 .then(|| Cursor::from(format!("{}~-7~-{}", wanted.sort, Uuid::from_u128(7)))),
         })
     }
-    async fn run(&self, _: RunId) -> Result<RunView, Problem> {
+    pub async fn run(&self, _: &Actor, _: RunId) -> Result<RunView, Problem> {
         self.read(|world| world.run.clone())
     }
-    async fn log(&self, _: RunId, offset: i64) -> Result<LogPart, Problem> {
+    pub async fn log(&self, _: &Actor, _: RunId, offset: i64) -> Result<LogPart, Problem> {
         self.read(|world| {
             let end = i64::try_from(world.log.len()).expect("small");
             let offset = if offset < 0 { (end + offset).max(0) } else { offset.min(end) };
@@ -1513,16 +1540,17 @@ impl Console for Fake {
             LogPart { pieces, next: end, complete: world.run.run.ended.is_some() }
         })
     }
-    async fn search_log(
+    pub async fn search_log(
         &self,
+        _: &Actor,
         _: RunId,
-        text: String,
+        text: &str,
         _: bool,
-        _: String,
+        _: &str,
     ) -> Result<LogFound, Problem> {
         self.read(|world| {
             let length = i64::try_from(world.log.len()).expect("small");
-            let lines = world.log.lines().enumerate().filter(|(_, line)| line.contains(&text));
+            let lines = world.log.lines().enumerate().filter(|(_, line)| line.contains(text));
             let hits = lines.map(|(n, line)| LogHit {
                 offset: 0,
                 line: n as i64 + 1,
@@ -1537,7 +1565,7 @@ impl Console for Fake {
             }
         })
     }
-    async fn reviews(&self, wanted: ReviewsWanted) -> Result<ReviewPage, Problem> {
+    pub async fn reviews(&self, _: &Actor, wanted: &ReviewsWanted) -> Result<ReviewPage, Problem> {
         let settled = [ReviewState::Committed, ReviewState::Discarded, ReviewState::Replaced];
         let fits = |review: &&ReviewSummary| match wanted.state {
             ReviewStateFilter::Open => !settled.contains(&review.state),
@@ -1558,32 +1586,38 @@ impl Console for Fake {
             }
         })
     }
-    async fn proposals(&self, wanted: ProposalsWanted) -> Result<ProposalPage, Problem> {
+    pub async fn proposals(
+        &self,
+        _: &Actor,
+        wanted: &ProposalsWanted,
+    ) -> Result<ProposalPage, Problem> {
         self.told(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
-    async fn planner(
+    pub async fn planner(
         &self,
+        _: &Actor,
         _: DeploymentId,
-        _: Option<String>,
+        _: Option<&str>,
     ) -> Result<Option<PlannerView>, Problem> {
         Err(Problem::not_found("This console plans nothing."))
     }
 
-    async fn discussion(&self, _: ReviewId) -> Result<Discussion, Problem> {
+    pub async fn discussion(&self, _: &Actor, _: ReviewId) -> Result<Discussion, Problem> {
         self.read(|world| world.discussion.clone())
     }
 
-    async fn since_look(&self, _: ReviewId) -> Result<ChangesSinceView, Problem> {
+    pub async fn since_look(&self, _: &Actor, _: ReviewId) -> Result<ChangesSinceView, Problem> {
         self.read(|world| world.since.clone())
     }
 
-    async fn opened(&self, _: ReviewId) -> Result<ViewedChanges, Problem> {
+    pub async fn opened(&self, _: &Actor, _: ReviewId) -> Result<ViewedChanges, Problem> {
         self.read(|world| world.opened.clone())
     }
 
-    async fn open_changes(
+    pub async fn open_changes(
         &self,
+        _: &Actor,
         id: ReviewId,
         anchors: Vec<Anchor>,
     ) -> Result<ViewedChanges, Problem> {
@@ -1592,32 +1626,32 @@ impl Console for Fake {
         self.read(|world| world.opened.clone())
     }
 
-    async fn targets(&self, wanted: BlueprintsWanted) -> Result<BlueprintPage, Problem> {
-        self.told(format!("blueprints {}", serde_json::to_string(&wanted).expect("words")));
+    pub async fn targets(&self, _: &Actor, wanted: &BlueprintsWanted) -> Result<BlueprintPage, Problem> {
+        self.told(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
         known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
-    async fn compare(
+    pub async fn compare(
         &self,
-        from: String,
-        to: String,
-        deployment: Option<String>,
+        _: &Actor,
+        from: Point,
+        to: Point,
+        deployment: Option<&str>,
     ) -> Result<Comparison, Problem> {
-        known(deployment.as_deref())?;
-        match (from.as_str(), to.as_str()) {
-            ("9", _) | (_, "9") => {
-                Err(Problem::not_found("Blueprint 9 does not exist. Use a number from 1 to 3."))
-            }
-            _ => self.read(|world| world.comparison.clone()),
+        known(deployment)?;
+        match [from, to].contains(&Point::Target(BlueprintNumber(9))) {
+            true => Err(Problem::not_found("Target 9 does not exist. Use a number from 1 to 3.")),
+            false => self.read(|world| world.comparison.clone()),
         }
     }
-    async fn look(&self, id: ReviewId) -> Result<(), Problem> {
+    pub async fn look(&self, _: &Actor, id: ReviewId) -> Result<(), Problem> {
         self.told(format!("look {id}"));
         Ok(())
     }
 
-    async fn open_thread(
+    pub async fn open_thread(
         &self,
+        _: &Actor,
         id: ReviewId,
         anchor: Anchor,
         body: String,
@@ -1626,40 +1660,67 @@ impl Console for Fake {
         Ok(CommentId(1))
     }
 
-    async fn reply(&self, thread: CommentId, body: String) -> Result<CommentId, Problem> {
+    pub async fn reply(
+        &self,
+        _: &Actor,
+        thread: CommentId,
+        body: String,
+    ) -> Result<CommentId, Problem> {
         self.told(format!("reply {thread} {body}"));
         Ok(CommentId(2))
     }
 
-    async fn resolve_thread(&self, thread: CommentId, resolved: bool) -> Result<(), Problem> {
+    pub async fn resolve_thread(
+        &self,
+        _: &Actor,
+        thread: CommentId,
+        resolved: bool,
+    ) -> Result<(), Problem> {
         self.told(format!("resolve {thread} {resolved}"));
         Ok(())
     }
 
-    async fn graph(&self, _: &str, _: GraphOptions) -> Result<GraphView, Problem> {
+    pub async fn graph(
+        &self,
+        _: &Actor,
+        _: &str,
+        _: &GraphOptions,
+        _: Lost,
+    ) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review_graph(&self, _: ReviewId, _: GraphOptions) -> Result<GraphView, Problem> {
+    pub async fn review_graph(
+        &self,
+        _: &Actor,
+        _: ReviewId,
+        _: &GraphOptions,
+        _: Lost,
+    ) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
 
-    async fn review(&self, _: ReviewId, after: Option<Anchor>) -> Result<ReviewView, Problem> {
-        self.read(|world| world.review.clone())?.page(after.as_ref(), MAX_DOCUMENTS)
+    pub async fn review(&self, _: &Actor, _: ReviewId) -> Result<ReviewView, Problem> {
+        self.read(|world| world.review.clone())
     }
 
-    async fn propose(&self, _: DeploymentId) -> Result<ProposalId, Problem> {
+    pub async fn propose(&self, _: &Actor, _: DeploymentId) -> Result<ProposalId, Problem> {
         self.told("propose");
         self.0.lock().expect("no test died here").board = proposed_board();
         Ok(ProposalId(7))
     }
-    async fn propose_by_name(&self, deployment: &str) -> Result<ProposalId, Problem> {
+    pub async fn propose_by_name(
+        &self,
+        _: &Actor,
+        deployment: &str,
+    ) -> Result<ProposalId, Problem> {
         self.told(format!("propose {deployment}"));
         self.read(|_| ProposalId(7))
     }
-    async fn restore(
+    pub async fn restore(
         &self,
-        deployment: String,
+        _: &Actor,
+        deployment: &str,
         target: BlueprintNumber,
         partial: bool,
     ) -> Result<Restored, Problem> {
@@ -1677,21 +1738,22 @@ impl Console for Fake {
             false => Err(problem),
         }
     }
-    async fn propose_on_node(&self, _: NodeId) -> Result<ProposalId, Problem> {
+    pub async fn propose_on_node(&self, _: &Actor, _: NodeId) -> Result<ProposalId, Problem> {
         self.told("propose_on_node");
         Ok(ProposalId(9))
     }
 
-    async fn node_proposal(&self, _: ProposalId) -> Result<NodeProposal, Problem> {
+    pub async fn node_proposal(&self, _: &Actor, _: ProposalId) -> Result<NodeProposal, Problem> {
         self.told("node_proposal");
         self.read(|world| world.node_proposal.clone())
     }
 
-    async fn drafted(
+    pub async fn drafted(
         &self,
+        _: &Actor,
         _: ProposalId,
         _: NodeId,
-        _: NoderoleKey,
+        _: &NoderoleKey,
     ) -> Result<DraftedNoderole, Problem> {
         self.read(|_| DraftedNoderole {
             data: json!({}),
@@ -1702,7 +1764,13 @@ impl Console for Fake {
         })
     }
 
-    async fn edit(&self, _: ProposalId, version: i32, edits: Vec<Edit>) -> Result<i32, Problem> {
+    pub async fn edit(
+        &self,
+        _: &Actor,
+        _: ProposalId,
+        version: i32,
+        edits: Vec<Edit>,
+    ) -> Result<i32, Problem> {
         self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
         for edit in edits {
@@ -1738,11 +1806,20 @@ impl Console for Fake {
         }
         Ok(version + 1)
     }
-    async fn foresee(&self, _: ProposalId, _: Vec<Edit>) -> Result<EditsPreview, Problem> {
+    pub async fn foresee(
+        &self,
+        _: &Actor,
+        _: ProposalId,
+        _: Vec<Edit>,
+    ) -> Result<EditsPreview, Problem> {
         self.read(|_| EditsPreview { refused: vec![], lines: vec!["Nothing is removed.".into()] })
     }
-    async fn catalog(&self, wanted: BarclampsWanted) -> Result<CatalogPage, Problem> {
-        let after = wanted.after.map(|place| place.to_string());
+    pub async fn find_barclamps(
+        &self,
+        _: &Actor,
+        wanted: &BarclampsWanted,
+    ) -> Result<CatalogPage, Problem> {
+        let after = wanted.after.as_ref().map(|place| place.to_string());
         self.read(|world| -> Result<CatalogPage, Problem> {
             let all = &world.catalog;
             let place =
@@ -1760,7 +1837,7 @@ impl Console for Fake {
             Ok(CatalogPage { versions, next })
         })?
     }
-    async fn roles(&self, wanted: RolesWanted) -> Result<RolePage, Problem> {
+    pub async fn roles(&self, _: &Actor, wanted: &RolesWanted) -> Result<RolePage, Problem> {
         self.read(|world| {
             let fits = |role: &&RoleSummary| role.name.as_str().contains(&wanted.filter);
             let mut roles: Vec<RoleSummary> = world.roles.iter().filter(fits).cloned().collect();
@@ -1774,13 +1851,13 @@ impl Console for Fake {
             }
         })
     }
-    async fn role(&self, name: &str, _: RoleWanted) -> Result<RoleView, Problem> {
+    pub async fn role(&self, _: &Actor, name: &str, _: &RoleWanted) -> Result<RoleView, Problem> {
         match name {
             "app" => self.read(|_| role_view()),
             _ => Err(Problem::not_found(format!("There is no role {name}."))),
         }
     }
-    async fn role_graph(&self, _: RoleGraphWanted) -> Result<RoleGraph, Problem> {
+    pub async fn role_graph(&self, _: &Actor, _: &RoleGraphWanted) -> Result<RoleGraph, Problem> {
         self.read(|world| {
             let vertex = |role: &RoleSummary| RoleVertex {
                 name: role.name.clone(),
@@ -1799,86 +1876,112 @@ impl Console for Fake {
             }
         })
     }
-    async fn imports(&self, _: ImportsWanted) -> Result<ImportPage, Problem> {
+    pub async fn imports(&self, _: &Actor, _: &ImportsWanted) -> Result<ImportPage, Problem> {
         self.read(|world| ImportPage { imports: world.imports.clone(), next: None })
     }
-    async fn import(&self, path: String, _: String) -> Result<Vec<String>, Problem> {
-        self.told(format!("import {path}"));
-        Ok(vec![
-            "demo 2 (0000abcd) is new.".into(),
-            "Barclamp demo 2 no longer has: role app".into(),
-        ])
+    pub async fn import_barclamps(
+        &self,
+        _: Option<&Actor>,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<Imported, Problem> {
+        let paths: Vec<&str> = files.keys().map(String::as_str).collect();
+        self.told(format!("import {}", paths.join(" ")));
+        Ok(Imported {
+            barclamps: vec![(
+                BarclampName::parse("demo").expect("a name"),
+                "2".into(),
+                engine::Hash::of_bytes(b"demo"),
+                true,
+            )],
+            findings: Vec::new(),
+            disappeared: vec!["Barclamp demo 2 no longer has: role app".into()],
+        })
     }
-    async fn undo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
+    pub async fn undo(&self, _: &Actor, _: ProposalId, version: i32) -> Result<i32, Problem> {
         self.told("undo");
         Ok(version + 1)
     }
-    async fn redo(&self, _: ProposalId, version: i32) -> Result<i32, Problem> {
+    pub async fn redo(&self, _: &Actor, _: ProposalId, version: i32) -> Result<i32, Problem> {
         self.told("redo");
         Ok(version + 1)
     }
-    async fn discard(&self, _: ProposalId, _: i32) -> Result<(), Problem> {
+    pub async fn discard(&self, _: &Actor, _: ProposalId, _: i32) -> Result<(), Problem> {
         self.told("discard");
         self.0.lock().expect("no test died here").board = board();
         Ok(())
     }
-    async fn submit(&self, _: ProposalId, _: i32, title: String) -> Result<ReviewId, Problem> {
+    pub async fn submit(
+        &self,
+        _: &Actor,
+        _: ProposalId,
+        _: i32,
+        title: String,
+    ) -> Result<ReviewId, Problem> {
         self.told(format!("submit {title}"));
         Ok(ReviewId(128))
     }
-    async fn verdict_options(
+    pub async fn verdict_options(
         &self,
+        _: &Actor,
+        _: &RelyingParty,
         _: ReviewId,
         _: VerdictKind,
     ) -> Result<SignatureRequest, Problem> {
         Err(Problem::internal())
     }
-    async fn sign_verdict(
+    pub async fn give_signed_verdict(
         &self,
+        _: &Actor,
         _: ReviewId,
         _: VerdictKind,
         _: String,
-        _: Signature,
+        _: Option<Signature>,
     ) -> Result<(), Problem> {
         Err(Problem::internal())
     }
-    async fn judge(&self, _: ReviewId, kind: VerdictKind, reason: String) -> Result<(), Problem> {
+    pub async fn judge(
+        &self,
+        _: &Actor,
+        _: ReviewId,
+        kind: VerdictKind,
+        reason: String,
+    ) -> Result<(), Problem> {
         self.told(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so another person must review it."))
     }
-    async fn commit(
-        &self,
-        _: ReviewId,
-        _: Option<String>,
-        cancel: bool,
-    ) -> Result<BlueprintNumber, Problem> {
-        self.told(if cancel { "commit and cancel" } else { "commit" });
+    pub async fn commit(&self, _: &Actor, commit: ToCommit) -> Result<BlueprintNumber, Problem> {
+        self.told(if commit.cancel { "commit and cancel" } else { "commit" });
         Ok(BlueprintNumber(128))
     }
-    async fn retry(&self, _: NoderoleId, reason: String) -> Result<(), Problem> {
+    pub async fn retry(&self, _: &Actor, _: NoderoleId, reason: String) -> Result<(), Problem> {
         self.told(format!("retry {reason}"));
         Ok(())
     }
-    async fn cancel(&self, _: RunId) -> Result<(), Problem> {
+    pub async fn cancel(&self, _: &Actor, _: RunId) -> Result<(), Problem> {
         self.told("cancel");
         Ok(())
     }
-    async fn review_report(&self, _: ReviewId) -> Result<Option<engine::report::Report>, Problem> {
+    pub async fn review_report(
+        &self,
+        _: &Actor,
+        _: ReviewId,
+    ) -> Result<Option<engine::plan::Report>, Problem> {
         self.read(|world| world.report.clone())
     }
-    async fn node(&self, name: &str) -> Result<NodeView, Problem> {
+    pub async fn node(&self, _: &Actor, name: &str) -> Result<NodeView, Problem> {
         let found = self.read(|world| world.machine.clone())?;
         match name == found.fqdn || name == found.id.to_string() {
             true => Ok(found),
             false => Err(Problem::not_found(format!("Node {name} does not exist."))),
         }
     }
-    async fn node_looks(
+    pub async fn node_looks(
         &self,
+        actor: &Actor,
         name: &str,
-        wanted: HealthChecksWanted,
+        wanted: &HealthChecksWanted,
     ) -> Result<HealthCheckPage, Problem> {
-        let found = self.node(name).await?;
+        let found = self.node(actor, name).await?;
         let before = number_in(wanted.before.as_ref());
         let fits = |look: &HealthCheckView| {
             before.is_none_or(|before| look.at.0 < before)
@@ -1890,12 +1993,13 @@ impl Console for Fake {
         let next = looks.next().and(page.last().map(|look| Cursor::from(look.at.0.to_string())));
         Ok(HealthCheckPage { health_checks: page, next })
     }
-    async fn node_results(
+    pub async fn node_results(
         &self,
+        actor: &Actor,
         name: &str,
-        wanted: ResultsWanted,
+        wanted: &ResultsWanted,
     ) -> Result<ResultLines, Problem> {
-        self.node(name).await?;
+        self.node(actor, name).await?;
         self.read(|world| {
             let all = world.results.len();
             let before = number_in(wanted.before.as_ref());
@@ -1911,12 +2015,13 @@ impl Console for Fake {
             ResultLines { results, all, next }
         })
     }
-    async fn node_noderoles(
+    pub async fn node_noderoles(
         &self,
+        actor: &Actor,
         name: &str,
-        wanted: NodeNoderolesWanted,
+        wanted: &NodeNoderolesWanted,
     ) -> Result<NodeNoderolePage, Problem> {
-        let found = self.node(name).await?;
+        let found = self.node(actor, name).await?;
         let fits = |carried: &NodeNoderole| {
             wanted.after.is_none()
                 && wanted.state.is_none_or(|state| carried.state == state)
@@ -1927,8 +2032,9 @@ impl Console for Fake {
             next: None,
         })
     }
-    async fn change_node(
+    pub async fn change_node(
         &self,
+        _: &Actor,
         _: NodeId,
         version: i32,
         change: NodeChange,
@@ -1939,8 +2045,9 @@ impl Console for Fake {
         ));
         Ok(version + 1)
     }
-    async fn set_available(
+    pub async fn set_available(
         &self,
+        _: &Actor,
         _: NodeId,
         available: bool,
         reason: String,
@@ -1948,8 +2055,9 @@ impl Console for Fake {
         self.told(format!("available {available} {reason}"));
         Ok(())
     }
-    async fn mint_node_token(
+    pub async fn mint_node_token(
         &self,
+        _: &Actor,
         _: NodeId,
         name: String,
         days: u32,
@@ -1957,15 +2065,25 @@ impl Console for Fake {
         self.told(format!("mint {name} {days}"));
         Ok(CreatedNodeToken { id: Uuid::from_u128(7), token: "0123abcd".into(), expires: now() })
     }
-    async fn revoke_node_token(&self, _: NodeId, token: Uuid) -> Result<(), Problem> {
+    pub async fn revoke_node_token(
+        &self,
+        _: &Actor,
+        _: NodeId,
+        token: Uuid,
+    ) -> Result<(), Problem> {
         self.told(format!("revoke {token}"));
         Ok(())
     }
-    async fn take_out_node(&self, node: NodeId) -> Result<(), Problem> {
+    pub async fn take_out_node(
+        &self,
+        _: &Actor,
+        node: NodeId,
+        _: Option<i32>,
+    ) -> Result<(), Problem> {
         self.told(format!("take out {node}"));
         Ok(())
     }
-    async fn add_node(&self, wish: NodeRequest) -> Result<NodeId, Problem> {
+    pub async fn add_node(&self, _: &Actor, wish: NodeRequest) -> Result<NodeId, Problem> {
         let NodeRequest { fqdn, root, .. } = wish;
         self.told(format!("add {fqdn} {root}"));
         Err(Problem::conflict(
@@ -1973,7 +2091,7 @@ impl Console for Fake {
             format!("{fqdn} is here already: choose another name."),
         ))
     }
-    async fn add_nodes(&self, text: &str) -> Result<AddedNodes, Problem> {
+    pub async fn add_nodes(&self, _: &Actor, text: &str) -> Result<AddedNodes, Problem> {
         self.told(format!("add many {text:?}"));
         let errors = text.lines().enumerate().map(|(at, line)| {
             let detail = format!("Node {line} already exists.");
@@ -1984,12 +2102,19 @@ impl Console for Fake {
             ..Problem::conflict("nodes_refused", "No node was added.")
         })
     }
-    async fn hold(&self, _: DeploymentId, held: bool, reason: String) -> Result<(), Problem> {
+    pub async fn hold(
+        &self,
+        _: &Actor,
+        _: DeploymentId,
+        held: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
         self.told(format!("hold {held} {reason}"));
         Ok(())
     }
-    async fn prioritise(
+    pub async fn prioritise(
         &self,
+        _: &Actor,
         _: DeploymentId,
         priority: i32,
         reason: String,
@@ -1997,12 +2122,20 @@ impl Console for Fake {
         self.told(format!("priority {priority} {reason}"));
         Ok(())
     }
-    async fn switch(&self, enabled: bool, reason: String) -> Result<BlueprintNumber, Problem> {
+    pub async fn switch(
+        &self,
+        _: &Actor,
+        enabled: bool,
+        reason: String,
+    ) -> Result<BlueprintNumber, Problem> {
         self.told(format!("switch {enabled} {reason}"));
         Ok(BlueprintNumber(129))
     }
-    async fn sign_out(&self) -> Result<(), Problem> {
+    pub async fn sign_out(&self, _: &Actor) -> Result<(), Problem> {
         self.told("sign out");
         Ok(())
+    }
+    pub async fn add_admin_contacts(&self, problem: Problem) -> Problem {
+        problem
     }
 }

@@ -3,8 +3,8 @@
 use api::waiting::PendingGroup;
 use engine::anneal::Wait;
 
-use crate::fake::{Fake, fqdn, noderole};
-use crate::serve::get;
+use super::fake::{Fake, fqdn, noderole};
+use super::serve::get;
 
 #[tokio::test]
 async fn pending_steps_are_grouped_by_reason() {

@@ -1,25 +1,23 @@
 //! The overview, workers, audit and search pages.
 
-use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView};
+use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView, ChainWanted};
 use api::console::{RunState, StateCounts};
 use api::listing::{Cursor, Order, WorkerSort};
 use api::overview::{
     DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
 };
-use api::reviews::ReviewCount;
-use api::search::{Found, Hit, HitKind};
+use api::reviews::Waiting;
+use api::search::{Found, Hit, HitKind, SearchWanted};
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use api::{At, Problem};
-use app::oversight::Oversight;
-use async_trait::async_trait;
 use engine::Hash;
 use engine::audit::Chain;
 use engine::ids::{BarclampName, BlueprintNumber, PersonId, ReviewId, RunId};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::fake::{Fake, deployment, fqdn, node, role};
-use crate::serve::{get, get_with, post};
+use super::fake::{Actor, Fake, deployment, fqdn, node, role};
+use super::serve::{get, get_with, post};
 
 /// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
@@ -104,7 +102,7 @@ impl Default for Overseen {
             },
             found: Found {
                 hits: vec![
-                    Hit::Deployment { id: crate::fake::deployment_id(1), name: deployment("web") },
+                    Hit::Deployment { id: super::fake::deployment_id(1), name: deployment("web") },
                     Hit::Node { id: node(1), fqdn: fqdn(1), deployment: deployment("web") },
                     Hit::Role {
                         role: role("app"),
@@ -140,9 +138,8 @@ impl Overseen {
     }
 }
 
-#[async_trait]
-impl Oversight for Fake {
-    async fn overview(&self) -> Result<Overview, Problem> {
+impl Fake {
+    pub async fn overview(&self, _: &Actor) -> Result<Overview, Problem> {
         self.read(|world| Overview {
             stuck: world.waits.clone(),
             commits: world.targets.blueprints.clone(),
@@ -150,7 +147,7 @@ impl Oversight for Fake {
         })
     }
 
-    async fn workers(&self, wanted: WorkersWanted) -> Result<WorkerPage, Problem> {
+    pub async fn workers(&self, _: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
         self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
             workers: world.overseen.workers.clone(),
@@ -158,13 +155,13 @@ impl Oversight for Fake {
         })
     }
 
-    async fn worker(&self, id: Uuid) -> Result<WorkerView, Problem> {
+    pub async fn worker(&self, _: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         let found = self
             .read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
         found.ok_or_else(|| Problem::not_found("There is no such worker."))
     }
 
-    async fn audit(&self, wanted: AuditWanted) -> Result<AuditPage, Problem> {
+    pub async fn audit(&self, _: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
             let entries = world.overseen.entries.clone();
@@ -175,13 +172,13 @@ impl Oversight for Fake {
         })?
     }
 
-    async fn chain(&self, after: u64) -> Result<ChainView, Problem> {
-        self.told(format!("chain {after}"));
+    pub async fn audit_chain(&self, _: &Actor, wanted: ChainWanted) -> Result<ChainView, Problem> {
+        self.told(format!("chain {}", wanted.after));
         self.read(|world| world.overseen.unless_refused(world.overseen.chain.clone()))?
     }
 
-    async fn search(&self, text: String) -> Result<Found, Problem> {
-        self.told(format!("search {text}"));
+    pub async fn search(&self, _: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
+        self.told(format!("search {}", wanted.q));
         self.read(|world| world.overseen.found.clone())
     }
 }
@@ -317,7 +314,7 @@ async fn worker_list_matches_its_address() {
         told(&fake)
     );
 
-    let none = |world: &mut crate::fake::World| world.overseen.workers.clear();
+    let none = |world: &mut super::fake::World| world.overseen.workers.clear();
     get(&Fake::new(none), "/workers").await.says(&["No workers yet", "gantry worker"]);
     get(&Fake::new(none), "/workers?phase=nack")
         .await

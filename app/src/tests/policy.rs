@@ -5,8 +5,8 @@ use engine::gate::{Risk, SignedRule};
 use engine::ids::DeploymentId;
 use uuid::Uuid;
 
-use crate::fake::Fake;
-use crate::serve::{get, post};
+use super::fake::Fake;
+use super::serve::{get, post};
 
 #[tokio::test]
 async fn required_approvals_are_shown_in_words() {

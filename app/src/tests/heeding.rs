@@ -1,15 +1,15 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
-use api::console::{HiddenCharacters, HiddenCharactersScript, MAX_DOCUMENTS, NotRestored};
-use app::places;
+use crate::places;
+use api::console::{HiddenCharacters, HiddenCharactersScript, NotRestored, MAX_DOCUMENTS};
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
 use engine::data::{Change, ChangeKind};
 use engine::ids::{BarclampName, BlueprintNumber, Fqdn};
 use serde_json::json;
 
-use crate::fake::{Fake, fqdn, node, proposed_board, role};
-use crate::serve::get;
+use super::fake::{Fake, fqdn, node, proposed_board, role};
+use super::serve::get;
 
 fn deceiving(more: usize) -> HiddenCharacters {
     let script = HiddenCharactersScript {

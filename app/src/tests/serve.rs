@@ -1,19 +1,21 @@
-//! Serves the pages with a fake console, without a socket.
+//! Serves the pages with fixtures, without a socket.
 
 use std::sync::{Arc, LazyLock};
 
-use app::accounts::Accounts;
-use app::console::Console;
-use app::oversight::Oversight;
+use api::Problem;
 use axum::Router;
 use axum::body::Body;
+use control::people::ClientInfo;
 use http::{Request, header};
 use leptos::config::LeptosOptions;
 use leptos::prelude::provide_context;
 use leptos_axum::{AxumRouteListing, LeptosRoutes, generate_route_list};
+use passkeys::RelyingParty;
 use tower::ServiceExt;
 
-use crate::fake::Fake;
+use super::fake::{Actor, Fake};
+use crate::request::RequestContext;
+use crate::session_cookie::SessionCookie;
 
 /// The response.
 pub struct Page {
@@ -38,23 +40,24 @@ impl Page {
 
 /// Initialized once: while routes are generated, resources do not load in any thread of the
 /// process.
-static ROUTES: LazyLock<Vec<AxumRouteListing>> = LazyLock::new(|| generate_route_list(app::App));
+static ROUTES: LazyLock<Vec<AxumRouteListing>> = LazyLock::new(|| generate_route_list(crate::App));
 
 pub fn router(fake: &Fake) -> Router {
     let options = LeptosOptions::builder().output_name("gantry").site_root("target/site").build();
-    let console: Arc<dyn Console> = Arc::new(fake.clone());
-    let oversight: Arc<dyn Oversight> = Arc::new(fake.clone());
-    let accounts: Arc<dyn Accounts> = Arc::new(fake.clone());
-    let provide = move || {
-        provide_context(console.clone());
-        provide_context(oversight.clone());
-        provide_context(accounts.clone());
+    let request = RequestContext {
+        control: Arc::new(fake.clone()),
+        people: fake.clone(),
+        actor: fake.0.lock().expect("no test died here").signed_in.then_some(Actor),
+        client: ClientInfo::default(),
+        site: RelyingParty::of("http://localhost:7700").map_err(|_| Problem::internal()),
+        session_cookie: SessionCookie { is_secure: false },
     };
+    let provide = move || provide_context(request.clone());
     let shell_options = options.clone();
-    let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), app::shell);
+    let missing = leptos_axum::file_and_error_handler_with_context(provide.clone(), crate::shell);
     Router::new()
         .leptos_routes_with_context(&options, ROUTES.clone(), provide, move || {
-            app::shell(shell_options.clone())
+            crate::shell(shell_options.clone())
         })
         .fallback(missing)
         .with_state(options)

@@ -16,8 +16,8 @@ use engine::gate::{Policy, Risk};
 use engine::ids::Fqdn;
 use serde_json::json;
 
-use crate::fake::{Fake, deployment_id, fqdn, node, noderole, role};
-use crate::serve::get;
+use super::fake::{Fake, deployment_id, fqdn, node, noderole, role};
+use super::serve::get;
 
 /// The noderole `app` on node `n`, with changed dependencies.
 fn rewired(n: u128, edges: Vec<EdgeDifference>) -> NodeDifference {
@@ -198,7 +198,7 @@ async fn version_change_shows_old_version_and_scripts() {
     let version = |version: &str, from: Option<&str>| PinnedVersion {
         version: version.into(),
         hash: "a1b2c3d4".into(),
-        from: from.map(crate::fake::deployment),
+        from: from.map(super::fake::deployment),
     };
     let barclamp = engine::ids::BarclampName::parse("tool").expect("a name");
     let pin = PinChange {

@@ -1,7 +1,7 @@
 //! Lists: the state is in the address, and active filters are shown.
 
-use crate::fake::{Fake, World};
-use crate::serve::{Page, get};
+use super::fake::{Fake, World};
+use super::serve::{Page, get};
 
 /// A list under test. All common properties are tested on each list.
 struct List {

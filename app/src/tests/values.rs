@@ -2,8 +2,8 @@
 
 use api::values::ValuesWanted;
 
-use crate::fake::Fake;
-use crate::serve::get;
+use super::fake::Fake;
+use super::serve::get;
 
 const NODEROLE: &str = "/noderoles/00000000-0000-0000-0000-000000000001/data";
 

@@ -2,8 +2,8 @@
 
 use api::nodes::Maintenance;
 
-use crate::fake::{self, Fake};
-use crate::serve::{get, post};
+use super::fake::{self, Fake};
+use super::serve::{get, post};
 
 const PAGE: &str = "/nodes/web-1.rack1.example.com";
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use api::calls::{Body, samples};
 use api::console::StepState;
 
-use crate::fake::{self, Fake};
-use crate::serve::get;
+use super::fake::{self, Fake};
+use super::serve::get;
 
 /// A text as it appears in HTML.
 fn escaped(text: &str) -> String {
@@ -282,7 +282,7 @@ const SHOWN: [(&str, &str); 42] = [
 const NOT_SHOWN: [(&str, &str); 1] =
     [("HideFirstSteps", "hides a list of first steps on pages, where alone it is")];
 
-/// The contents of all files in a folder and its subfolders.
+/// The contents of all files in a folder and its subfolders, except tests.
 fn sources(folder: &Path) -> Vec<String> {
     let entries =
         std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
@@ -290,7 +290,7 @@ fn sources(folder: &Path) -> Vec<String> {
         true => sources(&path),
         false => vec![std::fs::read_to_string(&path).expect("a text")],
     };
-    entries.flat_map(texts).collect()
+    entries.filter(|path| !path.ends_with("tests")).flat_map(texts).collect()
 }
 
 #[test]

@@ -1,0 +1,47 @@
+//! Server functions of the list of blueprints and their comparison.
+
+use api::console::{Comparison, Restored, BlueprintPage};
+#[cfg(feature = "ssr")]
+use api::console::{MAX_DOCUMENTS, Point};
+use api::listing::BlueprintsWanted;
+use engine::ids::BlueprintNumber;
+use leptos::prelude::*;
+
+use crate::failure::ServerResult;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, refuse, signed_in};
+use crate::wire::AsJson;
+
+#[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
+pub async fn targets(wanted: BlueprintsWanted) -> ServerResult<BlueprintPage> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.targets(&actor, &wanted).await).await
+}
+
+#[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]
+pub async fn compare(
+    from: String,
+    to: String,
+    deployment: Option<String>,
+) -> ServerResult<Comparison> {
+    let (request, actor) = signed_in()?;
+    let from = Point::named(&from).map_err(refuse)?;
+    let to = Point::named(&to).map_err(refuse)?;
+    let found = request.control.compare(&actor, from, to, deployment.as_deref()).await;
+    Ok(answer(found).await?.cut(MAX_DOCUMENTS))
+}
+
+/// Opens a proposal that restores a deployment. Redirects to its board.
+#[server(name = ProposeRestore, prefix = "/call", endpoint = "restore", output = AsJson)]
+pub async fn restore(
+    deployment: String,
+    target: BlueprintNumber,
+    #[server(default)] partial: bool,
+) -> ServerResult<Restored> {
+    let board = crate::places::board_by_name(&deployment);
+    let (request, actor) = signed_in()?;
+    let restored =
+        answer(request.control.restore(&actor, &deployment, target, partial).await).await?;
+    leptos_axum::redirect(&board);
+    Ok(restored)
+}

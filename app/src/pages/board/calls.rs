@@ -1,0 +1,71 @@
+//! Server functions of the board.
+
+use api::console::{Board, RoleNoderoles, DropPreview, PlannerView};
+use engine::ids::{DeploymentId, NodeId, ProposalId, RoleName};
+use leptos::prelude::*;
+
+use crate::failure::ServerResult;
+#[cfg(feature = "ssr")]
+use crate::fields::number;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, refuse, signed_in};
+use crate::wire::AsJson;
+
+#[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
+pub async fn board(deployment: String) -> ServerResult<Board> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.board(&actor, &deployment).await).await
+}
+
+/// All nodes with a role of a board.
+#[server(name = ReadNodesWithRole, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
+pub async fn carriers(
+    deployment: String,
+    of_ancestor: Option<String>,
+    role: RoleName,
+) -> ServerResult<RoleNoderoles> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.carriers(&actor, &deployment, of_ancestor.as_deref(), &role).await).await
+}
+
+/// The actions that the open proposal allows for these nodes.
+#[server(name = ReadBindOptions, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
+pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> ServerResult<DropPreview> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.lift(&actor, deployment, nodes).await).await
+}
+
+/// The data that the browser needs to plan. See [`crate::pages::board`].
+#[server(name = ReadPlanner, prefix = "/call", endpoint = "planner", input = AsJson, output = AsJson)]
+pub async fn planner(
+    deployment: DeploymentId,
+    known: Option<String>,
+) -> ServerResult<Option<PlannerView>> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.planner(&actor, deployment, known.as_deref()).await).await
+}
+
+#[server(name = Propose, prefix = "/call", endpoint = "propose", output = AsJson)]
+pub async fn propose(deployment: DeploymentId) -> ServerResult<ProposalId> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.propose(&actor, deployment).await).await
+}
+
+/// Puts a deployment on hold or releases it.
+#[server(name = Hold, prefix = "/call", endpoint = "hold", output = AsJson)]
+pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.hold(&actor, deployment, held, reason).await).await
+}
+
+/// Sets the priority of a deployment's steps.
+#[server(name = SetPriority, prefix = "/call", endpoint = "prioritise", output = AsJson)]
+pub async fn prioritise(
+    deployment: DeploymentId,
+    priority: String,
+    reason: String,
+) -> ServerResult<()> {
+    let priority = number::<i32>("priority", &priority).map_err(refuse)?;
+    let (request, actor) = signed_in()?;
+    answer(request.control.prioritise(&actor, deployment, priority, reason).await).await
+}

@@ -1,0 +1,75 @@
+//! Server functions of proposals, for boards, the page of a proposal on a node and previews.
+
+use api::console::{DraftedNoderole, EditsPreview};
+use engine::cluster::NoderoleKey;
+use engine::ids::{NodeId, ProposalId, ReviewId};
+use engine::plan::Edit;
+use leptos::prelude::*;
+
+use crate::failure::ServerResult;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, signed_in};
+use crate::wire::AsJson;
+
+/// Opens a proposal on a node. Redirects to its page.
+#[server(name = ProposeOnNode, prefix = "/call", endpoint = "propose_on_node", output = AsJson)]
+pub async fn propose_on_node(node: NodeId) -> ServerResult<ProposalId> {
+    let (request, actor) = signed_in()?;
+    let proposal = answer(request.control.propose_on_node(&actor, node).await).await?;
+    leptos_axum::redirect(&crate::places::proposal(proposal));
+    Ok(proposal)
+}
+
+/// A noderole as the open proposal would change it.
+#[server(name = ReadProposedNoderole, prefix = "/call", endpoint = "drafted", input = AsJson, output = AsJson)]
+pub async fn drafted(
+    proposal: ProposalId,
+    node: NodeId,
+    noderole: NoderoleKey,
+) -> ServerResult<DraftedNoderole> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.drafted(&actor, proposal, node, &noderole).await).await
+}
+
+/// Appends edits to a proposal: all or none. Returns the new version.
+#[server(name = AppendEdits, prefix = "/call", endpoint = "edit", input = AsJson, output = AsJson)]
+pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> ServerResult<i32> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.edit(&actor, proposal, version, edits).await).await
+}
+
+/// A preview of a proposal with further edits, which are not saved.
+#[server(name = PreviewEdits, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
+pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<EditsPreview> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.foresee(&actor, proposal, edits).await).await
+}
+
+/// Undoes the last edit.
+#[server(name = Undo, prefix = "/call", endpoint = "undo", output = AsJson)]
+pub async fn undo(proposal: ProposalId, version: i32) -> ServerResult<i32> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.undo(&actor, proposal, version).await).await
+}
+
+/// Redoes the last undone edit.
+#[server(name = Redo, prefix = "/call", endpoint = "redo", output = AsJson)]
+pub async fn redo(proposal: ProposalId, version: i32) -> ServerResult<i32> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.redo(&actor, proposal, version).await).await
+}
+
+#[server(name = Discard, prefix = "/call", endpoint = "discard", output = AsJson)]
+pub async fn discard(proposal: ProposalId, version: i32) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.discard(&actor, proposal, version).await).await
+}
+
+/// Submits a proposal. Redirects to the review.
+#[server(name = Submit, prefix = "/call", endpoint = "submit", output = AsJson)]
+pub async fn submit(proposal: ProposalId, version: i32, title: String) -> ServerResult<ReviewId> {
+    let (request, actor) = signed_in()?;
+    let submission = answer(request.control.submit(&actor, proposal, version, title).await).await?;
+    leptos_axum::redirect(&crate::places::review(submission));
+    Ok(submission)
+}

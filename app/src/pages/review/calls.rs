@@ -1,0 +1,154 @@
+//! Server functions of the page of a review.
+
+#[cfg(feature = "ssr")]
+use api::console::MAX_DOCUMENTS;
+use api::console::{Discussion, GraphView, GraphOptions, ViewedChanges, ReviewView, ChangesSinceView};
+use api::people::{Signature, SignatureRequest};
+#[cfg(feature = "ssr")]
+use control::people::Permission;
+#[cfg(feature = "ssr")]
+use control::{Lost, ToCommit};
+use engine::blueprint::Anchor;
+use engine::gate::VerdictKind;
+use engine::ids::{BlueprintNumber, CommentId, ReviewId};
+use engine::plan::Report;
+use leptos::prelude::*;
+
+use crate::failure::ServerResult;
+#[cfg(feature = "ssr")]
+use crate::request::{answer, refuse, signed_in};
+use crate::wire::AsJson;
+
+/// A review, with the documents after `after`, or the first ones.
+#[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]
+pub async fn review(id: ReviewId, after: Option<Anchor>) -> ServerResult<ReviewView> {
+    let (request, actor) = signed_in()?;
+    let review = answer(request.control.review(&actor, id).await).await?;
+    answer(review.page(after.as_ref(), MAX_DOCUMENTS)).await
+}
+
+#[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
+pub async fn review_graph(id: ReviewId, wish: GraphOptions) -> ServerResult<GraphView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.review_graph(&actor, id, &wish, Lost::Note).await).await
+}
+
+/// The report of the planner.
+#[server(name = ReadReport, prefix = "/call", endpoint = "report", input = AsJson, output = AsJson)]
+pub async fn review_report(id: ReviewId) -> ServerResult<Option<Report>> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.review_report(&actor, id).await).await
+}
+
+#[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
+pub async fn discussion(id: ReviewId) -> ServerResult<Discussion> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.discussion(&actor, id).await).await
+}
+
+/// The changes since this person last viewed the review.
+#[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
+pub async fn since_look(id: ReviewId) -> ServerResult<ChangesSinceView> {
+    let (request, actor) = signed_in()?;
+    let changes = answer(request.control.since_look(&actor, id).await).await?;
+    answer(changes.page(None, MAX_DOCUMENTS)).await
+}
+
+/// Records that this person viewed the review.
+#[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
+pub async fn look(id: ReviewId) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.look(&actor, id).await).await
+}
+
+/// How many of the changes this person has viewed.
+#[server(name = ReadViewedChanges, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
+pub async fn opened(id: ReviewId) -> ServerResult<ViewedChanges> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.opened(&actor, id).await).await
+}
+
+/// Marks changes as viewed. `anchors` are separated by spaces, so that a form can send them.
+#[server(name = MarkViewed, prefix = "/call", endpoint = "open_changes", output = AsJson)]
+pub async fn open_changes(submission: ReviewId, anchors: String) -> ServerResult<ViewedChanges> {
+    let read = |text: &str| {
+        text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
+    };
+    let anchors = anchors.split_whitespace().map(read).collect::<Result<Vec<Anchor>, _>>()?;
+    let (request, actor) = signed_in()?;
+    answer(request.control.open_changes(&actor, submission, anchors).await).await
+}
+
+#[server(name = OpenThread, prefix = "/call", endpoint = "open_thread", output = AsJson)]
+pub async fn open_thread(
+    submission: ReviewId,
+    #[server(default)] anchor: String,
+    body: String,
+) -> ServerResult<CommentId> {
+    let anchor: Anchor = anchor.parse().map_err(|error: engine::blueprint::NotAnAnchor| {
+        api::Problem::invalid(error.to_string())
+    })?;
+    let (request, actor) = signed_in()?;
+    answer(request.control.open_thread(&actor, submission, anchor, body).await).await
+}
+
+#[server(name = Reply, prefix = "/call", endpoint = "reply", output = AsJson)]
+pub async fn reply(thread: CommentId, body: String) -> ServerResult<CommentId> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.reply(&actor, thread, body).await).await
+}
+
+#[server(name = ResolveThread, prefix = "/call", endpoint = "resolve_thread", output = AsJson)]
+pub async fn resolve_thread(thread: CommentId, resolved: bool) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.resolve_thread(&actor, thread, resolved).await).await
+}
+
+#[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
+pub async fn judge(submission: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.judge(&actor, submission, kind, reason).await).await
+}
+
+/// The challenge that the browser signs for a verdict.
+#[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
+pub async fn verdict_options(
+    submission: ReviewId,
+    kind: VerdictKind,
+) -> ServerResult<SignatureRequest> {
+    let (request, actor) = signed_in()?;
+    // A reader without permission should get that error, not the one about passkeys and the site.
+    answer(actor.require(Permission::Viewer)).await?;
+    let site = request.site.map_err(refuse)?;
+    answer(request.control.verdict_options(&actor, &site, submission, kind).await).await
+}
+
+/// Gives a verdict that is signed with a passkey.
+#[server(name = SignVerdict, prefix = "/call", endpoint = "sign-verdict", input = AsJson, output = AsJson)]
+pub async fn sign_verdict(
+    submission: ReviewId,
+    kind: VerdictKind,
+    reason: String,
+    signature: Signature,
+) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(
+        request
+            .control
+            .give_signed_verdict(&actor, submission, kind, reason, Some(signature))
+            .await,
+    )
+    .await
+}
+
+/// Makes a review's blueprint the next target.
+#[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
+pub async fn commit(
+    submission: ReviewId,
+    #[server(default)] name: String,
+    #[server(default)] cancel: bool,
+) -> ServerResult<BlueprintNumber> {
+    let (request, actor) = signed_in()?;
+    let typed = (!name.is_empty()).then_some(name);
+    answer(request.control.commit(&actor, ToCommit { submission, typed, cancel }).await).await
+}
