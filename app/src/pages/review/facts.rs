@@ -259,7 +259,7 @@ fn also_runs(n: usize) -> String {
 }
 
 /// What a removal runs on the nodes.
-fn on_removed_nodes(found: &Consequences) -> String {
+fn on_removed_nodes(found: &Impact) -> String {
     match (found.undone.count, found.left.count) {
         (0, 0) => String::new(),
         (0, _) => " Nothing is run on the node.".to_owned(),

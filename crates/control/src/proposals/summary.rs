@@ -426,7 +426,7 @@ fn lacks(impact: &Impact) -> Vec<String> {
 }
 
 /// What a removal runs on the nodes.
-fn on_removed_nodes(consequences: &Consequences) -> Vec<String> {
+fn on_removed_nodes(consequences: &Impact) -> Vec<String> {
     let named = |list: &Counted<Touched>| {
         let first: Vec<String> = list.first.iter().map(ToString::to_string).collect();
         text::first_of(&first, list.count)

@@ -279,9 +279,9 @@ async fn thousand_reviews_are_paged() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 999).await;
-    for fate in [ReviewStateFilter::Open, ReviewStateFilter::Any] {
+    for state in [ReviewStateFilter::Open, ReviewStateFilter::Any] {
         let all: Vec<ReviewId> =
-            house.listed(&house.bo, fate).await.iter().map(|r| r.review).collect();
+            house.listed(&house.bo, state).await.iter().map(|r| r.review).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
     }
@@ -640,7 +640,7 @@ async fn reviews_are_paged_in_every_order() {
     let house = House::new().await;
     let id = one(&house, 1).await;
     more_like(&house, id, 120).await;
-    for (order, fate) in orders::<ReviewSort>()
+    for (order, state) in orders::<ReviewSort>()
         .into_iter()
         .flat_map(|order| [(order, ReviewStateFilter::Open), (order, ReviewStateFilter::Any)])
     {

@@ -421,7 +421,7 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
             .map(|token| token.name)
             .collect()
     };
-    let walked = async |sort: &str, holds: Option<bool>| -> Vec<String> {
+    let walked = async |sort: &str, valid: Option<bool>| -> Vec<String> {
         let order = TokensWanted { sort: sort.parse().unwrap(), valid, ..TokensWanted::default() };
         let (mut names, mut wanted) = (Vec::new(), order);
         loop {

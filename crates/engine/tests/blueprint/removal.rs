@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::blueprint::consequences::{self, Consequences, Planned};
+use engine::blueprint::impact::{self, Impact, Planned};
 use engine::blueprint::projection::content;
-use engine::blueprint::{consequences as of, difference};
+use engine::blueprint::{difference, impact as of};
 use engine::catalog::{Join, JoinNeed, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::Risk;
@@ -27,7 +27,7 @@ fn removal(n: u128, role: &str) -> StepId {
     StepId::of(key(role).id(node(n)), &ActionName::remove())
 }
 
-fn told(changed: &Changed) -> Consequences {
+fn told(changed: &Changed) -> Impact {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, catalog, .. } = changed;
     of(&Planned { old, new, difference: &found, projection, effects, catalog }, None)
@@ -96,7 +96,7 @@ fn review_names_removals_and_noderoles_left_on_nodes() {
         World::of(vec![removable("app", &["plain"]), role("plain", &[]), role("other", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     let found = told(&world.change(&[unbind(1, "plain"), unbind(2, "app"), bind(WEB, 3, "other")]));
-    let named = |list: &consequences::Counted<consequences::Touched>| {
+    let named = |list: &impact::Counted<impact::Touched>| {
         list.first.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(named(&found.undone), ["app on n1", "app on n2"]);

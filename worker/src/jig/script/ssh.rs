@@ -343,7 +343,7 @@ impl Connections {
         let address = &connection.address;
         kept.answered.take_if(|answered| answered == address);
         kept.silent = Some(address.clone());
-        let said = format!("no data after the login: {why}");
+        let error = format!("no data after the login: {why}");
         let each = vec![Attempt {
             address: TriedAddress { address: address.clone(), reached: false, error },
             reveals: false,

@@ -53,7 +53,7 @@ impl EditKind for ActivateJig {
         Written::Any
     }
 
-    fn text(&self, names: &dyn EditNames) -> String {
+    fn text(&self, _: &dyn EditNames) -> String {
         format!(
             "switch jig {} {} for every deployment",
             self.jig,
