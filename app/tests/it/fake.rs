@@ -1439,7 +1439,7 @@ impl Console for Fake {
             .find(|found| found.role == role)
             .map(|found| found.noderoles)
             .unwrap_or_default();
-        Ok(RoleNoderoles { noderoles, more: 0 })
+        Ok(RoleNoderoles { noderoles: chips, more: 0 })
     }
     async fn lift(&self, _: DeploymentId, nodes: Vec<NodeId>) -> Result<DropPreview, Problem> {
         self.told(format!("lift {}", nodes.len()));

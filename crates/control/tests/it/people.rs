@@ -414,7 +414,8 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
             .collect()
     };
     let walked = async |sort: &str, holds: Option<bool>| -> Vec<String> {
-        let order = TokensWanted { sort: sort.parse().unwrap(), valid, ..TokensWanted::default() };
+        let order =
+            TokensWanted { sort: sort.parse().unwrap(), valid: holds, ..TokensWanted::default() };
         let (mut names, mut wanted) = (Vec::new(), order);
         loop {
             let page = house.people.token_page(&dan, &wanted).await.unwrap();

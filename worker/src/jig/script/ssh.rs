@@ -344,7 +344,7 @@ impl Connections {
         kept.silent = Some(address.clone());
         let said = format!("no data after the login: {why}");
         let each = vec![Attempt {
-            address: TriedAddress { address: address.clone(), reached: false, error },
+            address: TriedAddress { address: address.clone(), reached: false, error: said },
             reveals: false,
         }];
         kept.tries = Some(Attempts { ended: Instant::now(), each, failed: None });
