@@ -500,6 +500,7 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         id: RunId(id),
         noderole: noderole(n, name),
         role: role(name),
+        action: ActionName::run(),
         fqdn: fqdn(n),
         deployment: deployment("web"),
         state,
@@ -690,6 +691,7 @@ fn touched(n: u128, name: &str) -> Touched {
 
 fn wave(number: u32, roles: &[(&str, usize, Option<u32>)]) -> Wave {
     let group = |(name, nodes, at_once): &(&str, usize, Option<u32>)| WaveGroup {
+        action: ActionName::run(),
         role: role(name),
         deployment: deployment("web"),
         nodes: *nodes,
@@ -724,6 +726,8 @@ pub fn consequences() -> Impact {
     };
     Impact {
         nodes: 4,
+        undone: Counted::default(),
+        left: Counted::default(),
         retained: Counted::default(),
         starts: all([6, 7, 8]
             .iter()
@@ -864,6 +868,7 @@ fn waits() -> Vec<PendingGroup> {
     let step = |n: u128, name: &str, state, says: &str, freed_by| PendingStep {
         noderole: noderole(n, name),
         role: role(name),
+        action: ActionName::run(),
         node: node(n),
         fqdn: fqdn(n),
         deployment: deployment("web"),

@@ -479,7 +479,8 @@ async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::Mach
 
 fn life(row: &reading::MachineRow) -> NodeStatus {
     let known = row.alive_since.is_some();
-    let belief = Liveness { alive: row.alive, known, against: row.look_against.unsigned_abs() };
+    let belief =
+        Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
     NodeStatus {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
@@ -584,11 +585,11 @@ fn noderole_cursor(wanted: &NodeNoderolesWanted) -> Result<Option<(i32, Uuid)>, 
 
 fn look(row: LookRow) -> HealthCheckView {
     HealthCheckView {
-        tried: row.tried.0,
+        tried: row.attempts.0,
         at: at(row.at),
         reached: row.reached,
         address: row.address,
-        message: row.said,
+        message: row.detail,
         took_ms: row.took_ms.unsigned_abs(),
         by: row.by,
     }
@@ -615,7 +616,7 @@ fn report(row: ReportRow) -> ReportView {
     ReportView {
         at: at(row.at),
         kind: row.kind,
-        value: row.said,
+        value: row.detail,
         token: row.token,
         address: row.address,
     }

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::blueprint::impact::{self, Impact, Loss, Touched};
+use engine::blueprint::impact::{self, Counted, Impact, Loss, Touched};
 use engine::blueprint::secret_uses::SecretChange;
 use engine::cluster::NodeDoc;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, RoleName};
 use engine::plan::effects::{NodeMove, Why};
 use engine::plan::{Effects, NumberedEdit};
 
@@ -107,6 +107,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Said
         ));
     }
     rest.extend(lacks(impact));
+    rest.extend(on_removed_nodes(impact));
     if impact.lost.count == 0 && !has_removals(effects) {
         rest.push("Nothing is removed.".into());
     }
@@ -422,6 +423,34 @@ fn lacks(impact: &Impact) -> Vec<String> {
         },
         |_, lines| format!("Other barclamps no longer have: {}.", some_of(lines)),
     )
+}
+
+/// What a removal runs on the nodes.
+fn on_removed_nodes(impact: &Impact) -> Vec<String> {
+    let named = |list: &Counted<Touched>| {
+        let first: Vec<String> = list.first.iter().map(ToString::to_string).collect();
+        text::first_of(&first, list.count)
+    };
+    let mut lines = Vec::new();
+    if !impact.undone.is_empty() {
+        let nodes: BTreeSet<&Fqdn> =
+            impact.undone.first.iter().map(|touched| &touched.fqdn).collect();
+        let on = match impact.undone.more() {
+            0 => text::count(nodes.len(), "node"),
+            _ => format!("more than {}", text::count(nodes.len(), "node")),
+        };
+        lines.push(format!(
+            "Runs remove on {on} before these noderoles are gone: {}.",
+            named(&impact.undone)
+        ));
+    }
+    if !impact.left.is_empty() {
+        lines.push(format!(
+            "Nothing is run on the node for: {}. Their files and services stay on it.",
+            named(&impact.left)
+        ));
+    }
+    lines
 }
 
 /// Noderoles whose parents change, and those that no longer wait for a jig.

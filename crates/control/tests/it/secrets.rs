@@ -34,7 +34,7 @@ async fn review_names_secrets_and_policy_counts_them() {
         "{:?}",
         review.summary
     );
-    let (stored,): (Vec<String>,) = sqlx::query_as("SELECT risk FROM submission WHERE id = $1")
+    let (stored,): (Vec<String>,) = sqlx::query_as("SELECT risk FROM review WHERE id = $1")
         .bind(id.0)
         .fetch_one(house.database.owner())
         .await

@@ -5,6 +5,7 @@
 mod difference;
 mod impact;
 mod lint;
+mod removal;
 mod secret_uses;
 mod viewed;
 mod world;

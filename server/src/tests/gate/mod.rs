@@ -189,11 +189,11 @@ impl TestServer {
 
     /// Checks that every interface rejects the commit with this result and creates no target.
     async fn refuses(&self, cookie: &str, id: i64, wanted: &Outcome, why: &str) {
-        let before = self.count("target").await;
+        let before = self.count("blueprint").await;
         for way in INTERFACES {
             assert_eq!(self.commit_via(way, cookie, id).await, *wanted, "{way:?}: {why}");
         }
-        assert_eq!(self.count("target").await, before, "{why}");
+        assert_eq!(self.count("blueprint").await, before, "{why}");
     }
 }
 
@@ -305,10 +305,10 @@ async fn every_interface_enforces_the_gate() {
     let path = format!("/api/v1/proposals/{proposal}/discard");
     house.tell(&path, &ada, json!({"version": version + 1})).await.json();
     house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
-    assert_eq!(house.count("target").await, 2);
+    assert_eq!(house.count("blueprint").await, 2);
     // The audit records each rejected person and reason once per minute, no matter which interface was
     // used.
-    let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'submission.commit.refused') AS noted";
+    let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'review.commit.refused') AS noted";
     assert_eq!(house.count(noted).await, 9);
 }
 
@@ -371,7 +371,7 @@ async fn parameters_never_widen_an_approval() {
     let beyond = json!({"version": edge.1, "edits": house.data(&ada, "web", 2).await});
     let beyond = house.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
     assert_eq!(outcome(&beyond), no(422, "edit_refused"));
-    assert_eq!((house.count("verdict").await, house.count("target").await), (verdicts, 1));
+    assert_eq!((house.count("verdict").await, house.count("blueprint").await), (verdicts, 1));
     assert_eq!(house.commit_via(Way::Rest, &ada, approved).await.0, 201);
 }
 
@@ -412,7 +412,7 @@ async fn crafted_ids_return_404() {
             );
         }
     }
-    assert_eq!((house.count("target").await, house.count("verdict").await), (1, verdicts));
+    assert_eq!((house.count("blueprint").await, house.count("verdict").await), (1, verdicts));
     assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
 }
 
@@ -467,7 +467,7 @@ async fn cross_site_verdict_and_commit_are_rejected() {
     let own =
         own.header(header::CONTENT_TYPE, "text/plain").body(Body::from(r#"{"kind":"approve"}"#));
     assert_eq!(house.ask(own.expect("a request")).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    assert_eq!((house.count("target").await, house.count("verdict").await), (1, 0));
+    assert_eq!((house.count("blueprint").await, house.count("verdict").await), (1, 0));
 }
 
 #[tokio::test]
