@@ -499,7 +499,12 @@ impl Preparing {
         row_check.expect_equal("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
         let exclusive = role.run.exclusive && !node.phantom;
         row_check.expect_equal("step", "exclusive", rows.step_exclusive, exclusive)?;
-        row_check.expect_equal("step", "immediate", rows.immediate, is_immediate(&role) && is_run)?;
+        row_check.expect_equal(
+            "step",
+            "immediate",
+            rows.immediate,
+            is_immediate(&role) && is_run,
+        )?;
         row_check.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
         row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());

@@ -76,7 +76,7 @@ impl ListPage for AllImports {
         // An import never changes.
         let ImportReport { at, by, report, .. } = import.get_untracked();
         let by = by.map_or_else(|| "shipped with Gantry".to_owned(), |by| format!("by {by}"));
-        let required_by = report.barclamps.into_iter().map(version).collect();
+        let versions = report.barclamps.into_iter().map(version).collect();
         let lines = |lines: Vec<String>| {
             lines.into_iter().map(|line| view! { <li>{line}</li> }.into_any()).collect()
         };
@@ -90,7 +90,7 @@ impl ListPage for AllImports {
         view! {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
-                {with.cell(Part::Versions, "", some(brought, "none"))}
+                {with.cell(Part::Versions, "", some(versions, "none"))}
                 {with.cell(Part::DroppedParts, "", some(lines(report.disappeared), "none"))}
                 {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}
             </tr>

@@ -1460,7 +1460,7 @@ impl Fake {
             .find(|found| found.role == *role)
             .map(|found| found.noderoles)
             .unwrap_or_default();
-        Ok(RoleNoderoles { noderoles, more: 0 })
+        Ok(RoleNoderoles { noderoles: chips, more: 0 })
     }
     pub async fn lift(
         &self,

@@ -479,7 +479,8 @@ async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::Mach
 
 fn life(row: &reading::MachineRow) -> NodeStatus {
     let known = row.alive_since.is_some();
-    let belief = Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
+    let belief =
+        Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
     NodeStatus {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
