@@ -630,9 +630,9 @@ impl Tools {
         let version = house.control.import_barclamps(None, &files).await.unwrap().barclamps[0].2;
         let barclamp = BarclampName::parse("tools").unwrap();
         let web = house.id("web").await;
-        let add = |name: &str| Edit::AddRole { deployment: web, role: role(name) };
+        let add = |name: &str| Edit::AddRole(edit::AddRole { deployment: web, role: role(name) });
         let edits = vec![
-            Edit::UseBarclamp { deployment: web, barclamp, version },
+            Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version }),
             add("tool"),
             add("plain"),
             add("plug"),
@@ -663,7 +663,7 @@ impl Tools {
 
     async fn unbind(&self, name: &str) -> Edit {
         let (node, noderole) = (self.house.node(1).await, NoderoleKey::first(role(name)));
-        Edit::Unbind { node, noderole, with_dependents: true }
+        Edit::Unbind(edit::Unbind { node, noderole, with_dependents: true })
     }
 
     /// Runs the steps that may start, one by one, and returns their roles and actions.
