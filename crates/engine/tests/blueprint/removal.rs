@@ -9,7 +9,7 @@ use engine::catalog::{Join, JoinNeed, Role, RunPolicy};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::Risk;
 use engine::ids::{ActionName, NoderoleId, StepId};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn removable(text: &str, requires: &[&str]) -> Role {
 }
 
 fn unbind(n: u128, role: &str) -> Edit {
-    Edit::Unbind { node: node(n), noderole: key(role), with_dependents: true }
+    Edit::Unbind(edit::Unbind { node: node(n), noderole: key(role), with_dependents: true })
 }
 
 fn removal(n: u128, role: &str) -> StepId {
@@ -82,7 +82,7 @@ fn removal_has_content_from_before() {
 fn expunged_node_and_bound_noderole_have_no_removal() {
     let mut world = World::of(vec![removable("app", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
-    let expunge = Edit::ExpungeNode { node: node(1), reason: "burnt".into() };
+    let expunge = Edit::ExpungeNode(edit::ExpungeNode { node: node(1), reason: "burnt".into() });
     let changed = world.change(&[expunge]);
     assert_eq!(changed.projection.removed, [key("app").id(node(1))]);
     assert_eq!(changed.projection.removals, [], "nothing can run there");
