@@ -1,6 +1,6 @@
 //! The graph of a deployment, and the list of all graphs.
 
-use api::console::{GraphView, GraphWish};
+use api::console::{GraphOptions, GraphView};
 use api::live::Topic;
 #[cfg(feature = "ssr")]
 use control::Lost;
@@ -91,7 +91,7 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
-pub async fn graph(deployment: String, wish: GraphWish) -> ServerResult<GraphView> {
+pub async fn graph(deployment: String, wish: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
     answer(request.control.graph(&actor, &deployment, &wish, Lost::Note).await).await
 }

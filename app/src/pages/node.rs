@@ -3,7 +3,6 @@
 pub mod calls;
 pub mod health_checks;
 
-
 pub mod noderoles;
 pub mod results;
 mod stored;

@@ -325,7 +325,7 @@ fn pager(next: Option<&Cursor>, wanted: &PendingWanted) -> impl IntoView + use<>
 }
 
 #[server(name = ReadPending, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
-pub async fn waiting(wanted: WaitingWanted) -> ServerResult<WaitingPage> {
+pub async fn waiting(wanted: PendingWanted) -> ServerResult<PendingPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.waiting(&actor, &wanted).await).await
 }

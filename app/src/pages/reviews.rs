@@ -5,7 +5,9 @@ use api::calls::{Call, List};
 use api::console::{ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::{Cursor, Order, Paged, ProposalSort, ReviewSort, Sort};
 use api::live::Topic;
-use api::reviews::{ReviewStateFilter, ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted, Whose};
+use api::reviews::{
+    ProposalPage, ProposalsWanted, ReviewPage, ReviewStateFilter, ReviewsWanted, Whose,
+};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;

@@ -4,7 +4,7 @@
 //! for passkeys.
 
 #[cfg(feature = "ssr")]
-use api::second_factor::FactorWish;
+use api::second_factor::FactorRequest;
 use api::second_factor::{FactorOptions, SecondFactorPage, TotpMade};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -202,7 +202,7 @@ pub async fn factor_options() -> ServerResult<FactorOptions> {
 pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
-    let wish = FactorWish { code: None, answer: Some(passkey) };
+    let wish = FactorRequest { code: None, answer: Some(passkey) };
     let (people, client) = (&request.people, &request.client);
     answer(people.present_factor(&actor, Some(&site), &wish, client).await).await
 }

@@ -48,7 +48,7 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
-use engine::plan::{Edit, Refusal};
+use engine::plan::{Edit, Refusal, edit};
 use passkeys::RelyingParty;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -1626,7 +1626,11 @@ impl Fake {
         self.read(|world| world.opened.clone())
     }
 
-    pub async fn targets(&self, _: &Actor, wanted: &BlueprintsWanted) -> Result<BlueprintPage, Problem> {
+    pub async fn targets(
+        &self,
+        _: &Actor,
+        wanted: &BlueprintsWanted,
+    ) -> Result<BlueprintPage, Problem> {
         self.told(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
         known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
@@ -1639,7 +1643,7 @@ impl Fake {
         deployment: Option<&str>,
     ) -> Result<Comparison, Problem> {
         known(deployment)?;
-        match [from, to].contains(&Point::Target(BlueprintNumber(9))) {
+        match [from, to].contains(&Point::Number(BlueprintNumber(9))) {
             true => Err(Problem::not_found("Target 9 does not exist. Use a number from 1 to 3.")),
             false => self.read(|world| world.comparison.clone()),
         }
@@ -1965,7 +1969,7 @@ impl Fake {
         &self,
         _: &Actor,
         _: ReviewId,
-    ) -> Result<Option<engine::plan::Report>, Problem> {
+    ) -> Result<Option<engine::report::Report>, Problem> {
         self.read(|world| world.report.clone())
     }
     pub async fn node(&self, _: &Actor, name: &str) -> Result<NodeView, Problem> {

@@ -1,7 +1,7 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
 use crate::places;
-use api::console::{HiddenCharacters, HiddenCharactersScript, NotRestored, MAX_DOCUMENTS};
+use api::console::{HiddenCharacters, HiddenCharactersScript, MAX_DOCUMENTS, NotRestored};
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
 use engine::data::{Change, ChangeKind};

@@ -6,7 +6,7 @@ use api::listing::{Cursor, Order, WorkerSort};
 use api::overview::{
     DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
 };
-use api::reviews::Waiting;
+use api::reviews::ReviewCount;
 use api::search::{Found, Hit, HitKind, SearchWanted};
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use api::{At, Problem};

@@ -1,6 +1,6 @@
 //! Server functions of the list of blueprints and their comparison.
 
-use api::console::{Comparison, Restored, BlueprintPage};
+use api::console::{BlueprintPage, Comparison, Restored};
 #[cfg(feature = "ssr")]
 use api::console::{MAX_DOCUMENTS, Point};
 use api::listing::BlueprintsWanted;

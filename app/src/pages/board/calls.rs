@@ -1,6 +1,6 @@
 //! Server functions of the board.
 
-use api::console::{Board, RoleNoderoles, DropPreview, PlannerView};
+use api::console::{Board, DropPreview, PlannerView, RoleNoderoles};
 use engine::ids::{DeploymentId, NodeId, ProposalId, RoleName};
 use leptos::prelude::*;
 

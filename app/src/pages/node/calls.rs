@@ -1,7 +1,10 @@
 //! Server functions of the page of a node.
 #![expect(clippy::too_many_arguments, reason = "each field of a form is one argument")]
 
-use api::nodes::{NodeNoderolePage, NodeNoderolesWanted, HealthCheckPage, HealthChecksWanted, CreatedNodeToken, NodeView};
+use api::nodes::{
+    CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeNoderolePage, NodeNoderolesWanted,
+    NodeView,
+};
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
 use api::values::{ResultLines, ResultsWanted};
@@ -40,7 +43,10 @@ pub async fn node_results(name: String, wanted: ResultsWanted) -> ServerResult<R
 
 /// A page of a node's noderoles.
 #[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
-pub async fn node_noderoles(name: String, wanted: NodeNoderolesWanted) -> ServerResult<NodeNoderolePage> {
+pub async fn node_noderoles(
+    name: String,
+    wanted: NodeNoderolesWanted,
+) -> ServerResult<NodeNoderolePage> {
     let (request, actor) = signed_in()?;
     answer(request.control.node_noderoles(&actor, &name, &wanted).await).await
 }
@@ -63,7 +69,8 @@ pub async fn change_node(
     key_version: Option<String>,
     host_key: Option<String>,
 ) -> ServerResult<i32> {
-    let way = way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
+    let connection =
+        way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
     let hints = hints.as_deref().map(parse_hints).transpose().map_err(refuse)?;
     // The form always contains these three fields. Decoding cannot tell an empty field from a
     // missing one.
@@ -73,7 +80,7 @@ pub async fn change_node(
         macs,
         serial,
         hints,
-        way: Some(way).filter(|way| !way.is_empty()),
+        connection: Some(connection).filter(|connection| !connection.is_empty()),
     };
     let (request, actor) = signed_in()?;
     answer(request.control.change_node(&actor, node, version, change).await).await
@@ -93,11 +100,13 @@ pub async fn propose_change(
     key_version: Option<String>,
     host_key: Option<String>,
 ) -> ServerResult<ProposalId> {
-    let way = way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
+    let connection =
+        way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
     let hints = hints.as_deref().map(parse_hints).transpose().map_err(refuse)?;
     let (request, actor) = signed_in()?;
     let now = answer(request.control.node(&actor, &node.to_string()).await).await?;
-    let change = now.differing(NodeChange { hints, way: Some(way), ..NodeChange::default() });
+    let change =
+        now.differing(NodeChange { hints, connection: Some(connection), ..NodeChange::default() });
     let edits = change.edits(node);
     if edits.is_empty() {
         return Err(refuse(api::Problem::invalid(

@@ -2,7 +2,9 @@
 
 #[cfg(feature = "ssr")]
 use api::console::MAX_DOCUMENTS;
-use api::console::{Discussion, GraphView, GraphOptions, ViewedChanges, ReviewView, ChangesSinceView};
+use api::console::{
+    ChangesSinceView, Discussion, GraphOptions, GraphView, ReviewView, ViewedChanges,
+};
 use api::people::{Signature, SignatureRequest};
 #[cfg(feature = "ssr")]
 use control::people::Permission;
@@ -11,7 +13,7 @@ use control::{Lost, ToCommit};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use engine::ids::{BlueprintNumber, CommentId, ReviewId};
-use engine::plan::Report;
+use engine::report::Report;
 use leptos::prelude::*;
 
 use crate::failure::ServerResult;

@@ -426,28 +426,28 @@ fn lacks(impact: &Impact) -> Vec<String> {
 }
 
 /// What a removal runs on the nodes.
-fn on_removed_nodes(impact: &Impact) -> Vec<String> {
+fn on_removed_nodes(consequences: &Impact) -> Vec<String> {
     let named = |list: &Counted<Touched>| {
         let first: Vec<String> = list.first.iter().map(ToString::to_string).collect();
         text::first_of(&first, list.count)
     };
     let mut lines = Vec::new();
-    if !impact.undone.is_empty() {
+    if !consequences.undone.is_empty() {
         let nodes: BTreeSet<&Fqdn> =
-            impact.undone.first.iter().map(|touched| &touched.fqdn).collect();
-        let on = match impact.undone.more() {
+            consequences.undone.first.iter().map(|touched| &touched.fqdn).collect();
+        let on = match consequences.undone.more() {
             0 => text::count(nodes.len(), "node"),
             _ => format!("more than {}", text::count(nodes.len(), "node")),
         };
         lines.push(format!(
             "Runs remove on {on} before these noderoles are gone: {}.",
-            named(&impact.undone)
+            named(&consequences.undone)
         ));
     }
-    if !impact.left.is_empty() {
+    if !consequences.left.is_empty() {
         lines.push(format!(
             "Nothing is run on the node for: {}. Their files and services stay on it.",
-            named(&impact.left)
+            named(&consequences.left)
         ));
     }
     lines

@@ -646,7 +646,7 @@ async fn reviews_are_paged_in_every_order() {
     {
         let all = walked(async |before| {
             let wanted =
-                ReviewsWanted { sort: order, state: fate, before, ..ReviewsWanted::default() };
+                ReviewsWanted { sort: order, state: state, before, ..ReviewsWanted::default() };
             let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
             (page.reviews, page.next)
         })

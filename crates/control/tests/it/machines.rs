@@ -10,7 +10,7 @@ use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;
 use engine::gate::VerdictKind;
 use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use store::reading::CarriedFilter;
@@ -400,8 +400,8 @@ async fn reviewed_connection_moves_the_record() {
     let n1 = house.node(1).await;
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
     let edits = vec![
-        Edit::SetConnection { node: n1, connection: connection.clone() },
-        Edit::SetHints { node: n1, hints: json!({"rack": 7}) },
+        Edit::SetConnection(edit::SetConnection { node: n1, connection: connection.clone() }),
+        Edit::SetHints(edit::SetHints { node: n1, hints: json!({"rack": 7}) }),
     ];
     reviewed(&house, n1, edits).await.unwrap();
     let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
@@ -412,16 +412,16 @@ async fn reviewed_connection_moves_the_record() {
     let found: Vec<_> = house.control.verify().await.unwrap().discrepancies;
     assert!(found.is_empty(), "{found:?}");
 
-    let ssh = Edit::SetConnection {
+    let ssh = Edit::SetConnection(edit::SetConnection {
         node: n1,
         connection: WayChange { port: Some(2222), ..WayChange::default() },
-    };
+    });
     assert_eq!(
         reviewed(&house, n1, vec![ssh]).await.unwrap_err().code,
         "edit_refused",
         "a folder has no port"
     );
-    let bare = Edit::SetConnection { node: house.node(2).await, connection };
+    let bare = Edit::SetConnection(edit::SetConnection { node: house.node(2).await, connection });
     let refused = reviewed(&house, house.node(2).await, vec![bare]).await.unwrap_err();
     assert!(refused.detail.contains("gantry node edit"), "{refused:?}");
 }
@@ -434,9 +434,10 @@ async fn node_that_had_other_roles_is_removed() {
     house.bound("web", 1, "still").await;
     let n1 = house.node(1).await;
     let noderole = engine::cluster::NoderoleKey::first(RoleName::parse("still").unwrap());
-    let unbind = Edit::Unbind { node: n1, noderole, with_dependents: false };
+    let unbind = Edit::Unbind(edit::Unbind { node: n1, noderole, with_dependents: false });
     running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
-    for edit in [unbind, Edit::ExpungeNode { node: n1, reason: "burnt".into() }] {
+    for edit in [unbind, Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() })]
+    {
         let submission = house.submit(&house.ada, "web", vec![edit]).await;
         house.approve(&house.bo, submission).await;
         house.commit(&house.ada, submission).await.unwrap();
@@ -451,20 +452,24 @@ async fn node_that_had_other_roles_is_removed() {
 async fn reviewed_connection_to_refused_address_is_rejected() {
     let house = House::new().await;
     let node = machine(&house, "m1.rack1.example.com").await;
-    let bind = Edit::Bind {
+    let bind = Edit::Bind(edit::Bind {
         deployment: house.id("web").await,
         node,
         role: RoleName::parse("app").unwrap(),
-    };
+    });
     let bound = house.submit(&house.ada, "web", vec![bind]).await;
     house.approve(&house.bo, bound).await;
     house.commit(&house.ada, bound).await.unwrap();
     for address in ["169.254.169.254", "metadata.google.internal", "127.0.0.1"] {
         let connection =
             WayChange { addresses: Some(vec![address.into()]), ..WayChange::default() };
-        let refused = reviewed(&house, node, vec![Edit::SetConnection { node, connection }])
-            .await
-            .unwrap_err();
+        let refused = reviewed(
+            &house,
+            node,
+            vec![Edit::SetConnection(edit::SetConnection { node, connection })],
+        )
+        .await
+        .unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"), "{address}");
         assert!(refused.detail.contains(" is not allowed: "), "{refused:?}");
     }
@@ -480,8 +485,13 @@ async fn connection_stays_while_a_run_is_open() {
     let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
-    let refused =
-        reviewed(&house, n1, vec![Edit::SetConnection { node: n1, connection }]).await.unwrap_err();
+    let refused = reviewed(
+        &house,
+        n1,
+        vec![Edit::SetConnection(edit::SetConnection { node: n1, connection })],
+    )
+    .await
+    .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "busy"));
     assert!(refused.detail.contains(fqdn(1).as_str()), "{refused:?}");
 }
@@ -497,11 +507,11 @@ async fn changed_record_voids_the_approved_review() {
         NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() },
     ] {
         let deployment = "web";
-        let bind = Edit::Bind {
+        let bind = Edit::Bind(edit::Bind {
             deployment: house.id(deployment).await,
             node: n2,
             role: RoleName::parse("app").unwrap(),
-        };
+        });
         let (proposal, version) = house.propose(&house.ada, deployment, vec![bind]).await;
         let submission =
             house.control.submit(&house.ada, proposal, version, "Bind n2".into()).await.unwrap();
@@ -641,7 +651,8 @@ async fn node_restart_and_death_update_steps() {
     let id = machine(&house, "m1.rack1.example.com").await;
     look(&house, id, Ok("boot-1")).await;
     let web = house.id("web").await;
-    let edit = Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
+    let edit =
+        Edit::Bind(edit::Bind { deployment: web, node: id, role: crate::house::role("app") });
     house.moved_by("web", vec![edit]).await;
     let by = house.worker().await;
     let states = || async {
@@ -705,7 +716,8 @@ async fn unconfirmed_node_gets_no_runs() {
     assert_eq!((shown.status.alive, shown.status.joined.as_str()), (true, "welcomed"));
     assert!(shown.health_checks[0].reached && shown.health_checks[0].message == "its disk is full");
     let web = house.id("web").await;
-    let edit = Edit::Bind { deployment: web, node: id, role: crate::house::role("app") };
+    let edit =
+        Edit::Bind(edit::Bind { deployment: web, node: id, role: crate::house::role("app") });
     house.moved_by("web", vec![edit]).await;
     house.worker().await;
     let claim = || async {

@@ -7,7 +7,7 @@ use api::people::{
 use api::reviews::{ReviewStateFilter, ReviewsWanted, Whose};
 use control::people::{Actor, ClientInfo, NewPerson, Permission, SeenPerson};
 use engine::gate::VerdictKind;
-use engine::plan::Edit;
+use engine::plan::{Edit, edit};
 use serde_json::Value;
 
 use crate::house::House;
@@ -142,7 +142,10 @@ async fn permission_applies_to_deployment_and_descendants() {
 async fn change_requires_permission_in_every_touched_deployment() {
     let house = House::new().await;
     let root = house.admin().await;
-    let take = Edit::MoveNode { node: house.node(1).await, deployment: house.id("edge").await };
+    let take = Edit::MoveNode(edit::MoveNode {
+        node: house.node(1).await,
+        deployment: house.id("edge").await,
+    });
     let taken = house.submit(&house.ada, "edge", vec![take]).await;
     house.approve(&house.bo, taken).await;
     house.commit(&house.ada, taken).await.unwrap();
@@ -151,8 +154,13 @@ async fn change_requires_permission_in_every_touched_deployment() {
     let both = [grant("reviewer", "web"), grant("reviewer", "edge")];
     let judge_of_both = house.with(&root, "gus", &both).await;
     let (web, n1) = (house.id("web").await, house.node(1).await);
-    let (id, version) =
-        house.propose(&web_only, "web", vec![Edit::MoveNode { node: n1, deployment: web }]).await;
+    let (id, version) = house
+        .propose(
+            &web_only,
+            "web",
+            vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })],
+        )
+        .await;
     assert_eq!(
         code(house.control.submit(&web_only, id, version, "take it".into()).await),
         "forbidden"
@@ -413,9 +421,8 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
             .map(|token| token.name)
             .collect()
     };
-    let walked = async |sort: &str, holds: Option<bool>| -> Vec<String> {
-        let order =
-            TokensWanted { sort: sort.parse().unwrap(), valid: holds, ..TokensWanted::default() };
+    let walked = async |sort: &str, valid: Option<bool>| -> Vec<String> {
+        let order = TokensWanted { sort: sort.parse().unwrap(), valid, ..TokensWanted::default() };
         let (mut names, mut wanted) = (Vec::new(), order);
         loop {
             let page = house.people.token_page(&dan, &wanted).await.unwrap();

@@ -345,7 +345,7 @@ impl Connections {
         kept.silent = Some(address.clone());
         let error = format!("no data after the login: {why}");
         let each = vec![Attempt {
-            address: TriedAddress { address: address.clone(), reached: false, error: said },
+            address: TriedAddress { address: address.clone(), reached: false, error },
             reveals: false,
         }];
         kept.tries = Some(Attempts { ended: Instant::now(), each, failed: None });
