@@ -3,7 +3,7 @@
 //! The browser and the server run the same checks of the engine, so they report the same errors.
 //! This gives early feedback only: the server always validates again.
 
-use api::console::AttribView;
+use api::deployments::AttribView;
 use engine::data;
 use engine::data::fit::{Expected, unfit};
 use serde_json::{Map, Value};

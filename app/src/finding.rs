@@ -1,7 +1,7 @@
 //! Search results and commands: the pages and commands that every reader has, and the hits that the
 //! server finds by name.
 
-use api::console::RunState;
+use api::runs::RunState;
 use api::search::{Hit, HitKind};
 use engine::ids::{DeploymentId, DeploymentName};
 

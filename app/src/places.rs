@@ -1,7 +1,8 @@
 //! Addresses of the pages, and of the server's own routes that pages link to.
 
 pub use api::calls::shell::encoded;
-use api::listing::{DeploymentState, NodeState};
+use api::deployments::DeploymentState;
+use api::nodes::NodeState;
 use engine::ids::{
     BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId, RoleName, RunId,
 };

@@ -1,7 +1,7 @@
 //! The account menu: the user's name, their permissions, and *Sign out*.
 
-use api::console::Me;
 use api::people::AccessNotice;
+use api::views::frame::Me;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 

@@ -1,6 +1,6 @@
 //! Server functions of the frame.
 
-use api::console::Frame;
+use api::views::frame::Frame;
 use engine::ids::BlueprintNumber;
 use leptos::prelude::*;
 

@@ -7,10 +7,10 @@ mod execution;
 mod palette;
 pub mod theme;
 
-use api::console::{Frame as FrameView, Me};
 use api::live::Topic;
 use api::people::AccessNotice;
 use api::reviews::ReviewCount;
+use api::views::frame::{Frame as FrameView, Me};
 use leptos::html;
 use leptos::prelude::*;
 use leptos_router::components::Outlet;

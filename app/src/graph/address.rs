@@ -1,6 +1,6 @@
 //! The state of a graph view as an address, so that a link shows the same view to everyone.
 
-use api::console::{GraphDirection, GraphOptions, Length, TrailOptions};
+use api::views::graph::{GraphDirection, GraphOptions, Length, TrailOptions};
 use engine::ids::{BlueprintNumber, RoleName};
 use leptos_router::params::ParamsMap;
 

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use api::console::GraphVertex;
+use api::views::graph::GraphVertex;
 use leptos::prelude::*;
 
 use super::address::Address;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::{Appearance, GraphVertex, GraphView};
+use api::views::graph::{Appearance, GraphVertex, GraphView};
 use engine::counting::many;
 
 use super::address::ColourBy;
@@ -167,7 +167,7 @@ pub(crate) mod tests {
             noderole: None,
             members: 2,
             appearances: vec![
-                (Appearance::State(api::console::StepState::Active), 1),
+                (Appearance::State(api::runs::StepState::Active), 1),
                 (Appearance::Added, 1),
             ],
             waves: Some((at as u32 + 1, at as u32 + 1)),

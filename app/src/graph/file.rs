@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use api::console::{GraphEdge, GraphVertex, GraphView};
+use api::views::graph::{GraphEdge, GraphVertex, GraphView};
 use engine::cluster::EdgeKind;
 use engine::counting::many;
 

@@ -28,9 +28,9 @@ mod wires;
 
 use std::collections::BTreeSet;
 
-use api::console::{
-    Appearance, GraphDirection, GraphEdge, GraphTrail, GraphVertex, GraphView, StepState,
-    TrailOptions,
+use api::runs::StepState;
+use api::views::graph::{
+    Appearance, GraphDirection, GraphEdge, GraphTrail, GraphVertex, GraphView, TrailOptions,
 };
 use engine::counting::many;
 use leptos::html;
@@ -213,7 +213,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         room: NodeRef::new(),
     };
     let wish = Memo::new(move |_| address.read().wish.clone());
-    Effect::new(move |last: Option<api::console::GraphOptions>| {
+    Effect::new(move |last: Option<api::views::graph::GraphOptions>| {
         let now = wish.get();
         if last.is_some_and(|last| last != now) {
             feed.now();
@@ -361,7 +361,7 @@ fn About(shown: Shown) -> impl IntoView {
 
 /// The noderoles of a path, from the first.
 fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
-    let point = |point: &api::console::GraphWaypoint| {
+    let point = |point: &api::views::graph::GraphWaypoint| {
         let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
         view! {
             <li>

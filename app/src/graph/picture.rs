@@ -18,7 +18,7 @@ use super::minimap::Minimap;
 use super::sight::{Pieces, Rect};
 use super::wires::Edges;
 use super::{MEASURES, Shown};
-use api::console::GraphDirection;
+use api::views::graph::GraphDirection;
 
 /// The step in which the window's position is recorded, in pixels of the page.
 const SCROLL_STEP: f64 = 200.0;

@@ -1,6 +1,6 @@
 //! The graph as a table, for screen readers, for print and to find a row.
 
-use api::console::GraphView;
+use api::views::graph::GraphView;
 use leptos::prelude::*;
 
 use super::{Shown, boxes, colours, named, rewired, state_style};

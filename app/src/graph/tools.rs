@@ -1,6 +1,6 @@
 //! The toolbar above the picture: search, highlighting, legend, zoom and download.
 
-use api::console::{GraphDirection, Length, TrailOptions};
+use api::views::graph::{GraphDirection, Length, TrailOptions};
 use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use api::console::GraphEdge;
+use api::views::graph::GraphEdge;
 use engine::cluster::EdgeKind;
 use leptos::prelude::*;
 

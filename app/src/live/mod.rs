@@ -133,7 +133,7 @@ fn thing(event: &Event) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::console::StepState;
+    use api::runs::StepState;
     use engine::ids::{BlueprintNumber, NodeId, NoderoleId, RoleName};
 
     fn step(role: &str, state: StepState) -> Event {

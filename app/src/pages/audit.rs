@@ -1,11 +1,11 @@
 //! The audit page: entries with filters, verification of the hash chain part by part, and the
 //! export for offline verification.
 
+use api::audit::AuditSort;
 #[cfg(feature = "ssr")]
 use api::audit::ChainWanted;
 use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, MAX_VERIFIED_LINKS};
 use api::calls::List;
-use api::listing::AuditSort;
 use api::live::Topic;
 use engine::counting::either;
 use engine::ids::{SYSTEM_ACTOR, actor_name};

@@ -7,8 +7,8 @@ pub mod calls;
 mod comparison;
 
 use api::Problem;
-use api::console::{BlueprintKind, BlueprintPage, BlueprintSummary};
-use api::listing::{BlueprintSort, BlueprintsWanted};
+use api::blueprints::{BlueprintKind, BlueprintPage, BlueprintSummary};
+use api::blueprints::{BlueprintSort, BlueprintsWanted};
 use api::live::Topic;
 use engine::ids::{BlueprintNumber, actor_name};
 use leptos::prelude::*;

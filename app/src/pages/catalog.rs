@@ -2,8 +2,8 @@
 //! since the previous version.
 
 use api::calls::List;
-use api::console::{BarclampVersion, CatalogPage};
-use api::listing::{BarclampSort, BarclampsWanted};
+use api::catalog::{BarclampSort, BarclampsWanted};
+use api::catalog::{BarclampVersion, CatalogPage};
 use api::live::Topic;
 use leptos::form::ActionForm;
 use leptos::prelude::*;

@@ -4,8 +4,9 @@
 //! the tree and is indented accordingly.
 
 use api::calls::List;
-use api::console::{DeploymentPage, DeploymentSummary};
-use api::listing::{DeploymentSort, DeploymentState, DeploymentsWanted, Order, Sort};
+use api::deployments::{DeploymentPage, DeploymentSummary};
+use api::deployments::{DeploymentSort, DeploymentState, DeploymentsWanted};
+use api::listing::{Order, Sort};
 use api::live::Topic;
 use engine::ids::DeploymentId;
 use leptos::prelude::*;

@@ -1,7 +1,7 @@
 //! The graph of a deployment, and the list of all graphs.
 
-use api::console::{GraphOptions, GraphView};
 use api::live::Topic;
+use api::views::graph::{GraphOptions, GraphView};
 #[cfg(feature = "ssr")]
 use control::Lost;
 use engine::ids::DeploymentName;

@@ -7,12 +7,12 @@ pub mod noderoles;
 pub mod results;
 mod stored;
 
-use api::console::RunSummary;
 use api::limits;
 use api::live::Topic;
 use api::nodes::{
     HealthCheckView, NodeFacts, NodeNoderole, NodeToken, NodeView, ReportView, SshView,
 };
+use api::runs::RunSummary;
 use engine::ids::{Fqdn, NodeId, actor_name};
 use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;

@@ -1,9 +1,10 @@
 //! A proposal on a single node: the node's noderoles, the roles that could be bound, and
 //! submission. It has no board, because there is only one node.
 
-use api::console::{EditView, NodeProposal, NodeRole};
 use api::live::Topic;
 use api::problem::DEPLOYMENT_PROPOSAL;
+use api::proposals::EditView;
+use api::views::node_proposal::{NodeProposal, NodeRole};
 use api::{Problem, limits};
 use engine::ids::ProposalId;
 use engine::plan::{Edit, edit};
@@ -356,7 +357,7 @@ fn Bind(draft: Draft) -> impl IntoView {
     };
     let options = move || {
         let choices = view.read().choices.clone();
-        let option = |(n, choice): (usize, api::console::NodeChoice)| {
+        let option = |(n, choice): (usize, api::views::node_proposal::NodeChoice)| {
             view! { <option value=n.to_string() selected=move || place.get() == n>{choice.role.to_string()} " (" {choice.name.to_string()} ")"</option> }
         };
         choices.into_iter().enumerate().map(option).collect_view()

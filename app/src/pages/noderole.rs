@@ -1,7 +1,9 @@
 //! A noderole, on its own page and in the panel next to a board.
 
-use api::console::{DataLayer, NoderoleRef, NoderoleView, PAGE_SIZE, RunSummary, StepState};
+use api::deployments::{DataLayer, NoderoleRef, NoderoleView};
+use api::listing::PAGE_SIZE;
 use api::live::Topic;
+use api::runs::{RunSummary, StepState};
 use engine::cluster::NoderoleKey;
 use engine::ids::NoderoleId;
 use engine::plan::{Edit, MAX_REASON, edit};

@@ -3,11 +3,11 @@
 pub mod calls;
 
 use api::calls::{List, NewNode};
-use api::console::{NodePage, NodeSummary};
 use api::limits;
-use api::listing::{NodeSort, NodeState, NodesWanted};
 use api::live::Topic;
 use api::nodes::INVENTORY_FIELDS;
+use api::nodes::{NodePage, NodeSummary};
+use api::nodes::{NodeSort, NodeState, NodesWanted};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use leptos::form::ActionForm;
 use leptos::prelude::*;

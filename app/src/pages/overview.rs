@@ -4,11 +4,13 @@
 mod first_steps;
 mod hours;
 
-use api::console::{BlueprintKind, BlueprintSummary, StateCounts, StepState};
-use api::listing::{DeploymentState, NodeState};
+use api::blueprints::{BlueprintKind, BlueprintSummary};
+use api::deployments::DeploymentState;
 use api::live::Topic;
+use api::nodes::NodeState;
 use api::overview::Overview;
 use api::reviews::Whose;
+use api::runs::{StateCounts, StepState};
 use api::waiting::PendingGroup;
 use engine::anneal::Wait;
 use engine::counting::{either, many};

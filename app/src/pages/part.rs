@@ -24,7 +24,9 @@
 
 use std::future::Future;
 
-use api::console::{GraphView, NoderoleView, ReviewView};
+use api::deployments::NoderoleView;
+use api::reviews::ReviewView;
+use api::views::graph::GraphView;
 use engine::ids::ReviewId;
 use leptos::prelude::*;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};

@@ -1,6 +1,6 @@
 //! Pending steps, grouped by reason, with the person or event that unblocks each.
 
-use api::console::NoderoleRef;
+use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Order};
 use api::live::Topic;
 use api::waiting::{PendingGroup, PendingPage, PendingSort, PendingStep, PendingWanted, Resolver};

@@ -2,12 +2,15 @@
 //! also lists proposals that are not submitted yet, including those on single nodes.
 
 use api::calls::{Call, List};
-use api::console::{ProposalSummary, ReviewState, ReviewSummary};
-use api::listing::{Cursor, Order, Paged, ProposalSort, ReviewSort, Sort};
+use api::listing::{Cursor, Order, Paged, Sort};
 use api::live::Topic;
+use api::proposals::ProposalSort;
+use api::proposals::ProposalSummary;
+use api::reviews::ReviewSort;
 use api::reviews::{
     ProposalPage, ProposalsWanted, ReviewPage, ReviewStateFilter, ReviewsWanted, Whose,
 };
+use api::reviews::{ReviewState, ReviewSummary};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;

@@ -1,9 +1,9 @@
 //! The list of runs, by default newest first. A run is one attempt of a step.
 
 use api::calls::List;
-use api::console::{RunPage, RunSummary};
-use api::listing::{RunSort, RunsWanted};
 use api::live::Topic;
+use api::runs::{RunPage, RunSummary};
+use api::runs::{RunSort, RunsWanted};
 use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos_meta::Title;

@@ -1,8 +1,8 @@
 //! Workers: the phase of their join, and the runs that they lease.
 
 use api::calls::List;
-use api::listing::WorkerSort;
 use api::live::Topic;
+use api::workers::WorkerSort;
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use leptos::prelude::*;
 use leptos_meta::Title;

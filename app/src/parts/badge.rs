@@ -1,6 +1,6 @@
 //! States as shape, colour and word.
 
-use api::console::{RunState, StateCounts, StepState};
+use api::runs::{RunState, StateCounts, StepState};
 use engine::ids::ActionName;
 use leptos::prelude::*;
 

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use api::console::DeploymentSummary;
-use api::listing::DeploymentsWanted;
+use api::deployments::DeploymentSummary;
+use api::deployments::DeploymentsWanted;
 use engine::ids::MAX_NAME;
 use leptos::prelude::*;
 use leptos::task::spawn_local;

@@ -79,7 +79,7 @@ pub(super) fn Fields(
     name: String,
 ) -> impl IntoView {
     let purpose = draft.purpose();
-    let place = |(n, attrib): (usize, api::console::AttribView)| {
+    let place = |(n, attrib): (usize, api::deployments::AttribView)| {
         let schema = attrib.schema.unwrap_or_default();
         enter(Place {
             draft,

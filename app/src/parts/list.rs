@@ -715,7 +715,7 @@ pub fn trouble<S: Sort>(listed: &ListAddress<S>, many: &'static str, problem: Pr
 
 #[cfg(test)]
 mod tests {
-    use api::listing::NodeSort;
+    use api::nodes::NodeSort;
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::EditsPreview;
+use api::views::board::EditsPreview;
 use engine::ids::ProposalId;
 use engine::plan::Edit;
 use leptos::prelude::*;

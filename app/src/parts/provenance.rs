@@ -1,6 +1,6 @@
 //! Data with the source of each value.
 
-use api::console::Provenance;
+use api::values::Provenance;
 use engine::counting::many;
 use leptos::prelude::*;
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use api::console::PAGE_SIZE;
+use api::listing::PAGE_SIZE;
 use leptos::prelude::*;
 
 /// A list and the numbers of its rows. A key keeps its number while it is in the list.

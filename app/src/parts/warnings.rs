@@ -1,7 +1,8 @@
 //! Warnings for reviewers about risks that are hard to see: scripts with hidden characters, the
 //! parts that a restore leaves out, and authors who overrule each other.
 
-use api::console::{ClashView, HiddenCharacters, HiddenCharactersScript, NotRestored};
+use api::catalog::{HiddenCharacters, HiddenCharactersScript};
+use api::proposals::{ClashView, NotRestored};
 use engine::text::REVIEW_ADVICE;
 use leptos::prelude::*;
 

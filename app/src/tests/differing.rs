@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{
+use api::catalog::{
     ContentChange, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion,
 };
 use engine::Hash;

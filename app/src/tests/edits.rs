@@ -1,6 +1,6 @@
 //! The forms for edits, as the server renders them.
 
-use api::console::HoldView;
+use api::views::board::HoldView;
 
 use super::fake::{self, Fake};
 use super::serve::{get, post};

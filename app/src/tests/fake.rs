@@ -7,15 +7,20 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use api::blueprints::BlueprintsWanted;
+use api::blueprints::*;
+use api::catalog::BarclampsWanted;
+use api::catalog::*;
 use api::catalog::{
     Findings, ImportPage, ImportReport, ImportedVersion, ImportsWanted, MAX_GRAPH_ROLES,
     ResolvedName, RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse,
     RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
-use api::console::*;
-use api::listing::{
-    BarclampsWanted, BlueprintsWanted, Cursor, DeploymentsWanted, NodesWanted, RunsWanted,
-};
+use api::deployments::DeploymentsWanted;
+use api::deployments::*;
+use api::listing::Cursor;
+use api::nodes::NodesWanted;
+use api::nodes::*;
 use api::nodes::{
     AddedNodes, CreatedNodeToken, HealthCheckPage, HealthCheckView, HealthChecksWanted, NodeChange,
     NodeConnection, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesWanted, NodeStatus,
@@ -23,12 +28,21 @@ use api::nodes::{
 };
 use api::overview::PolicyView;
 use api::people::{Signature, SignatureRequest};
+use api::proposals::*;
+use api::reviews::*;
 use api::reviews::{
     ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter, ReviewsWanted,
 };
+use api::runs::RunsWanted;
+use api::runs::*;
+use api::values::Provenance;
 use api::values::{
     ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted,
 };
+use api::views::board::*;
+use api::views::frame::*;
+use api::views::graph::*;
+use api::views::node_proposal::*;
 use api::waiting::{PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver};
 use api::{At, Problem};
 use control::people::Permission;

@@ -1,7 +1,9 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
 use crate::places;
-use api::console::{HiddenCharacters, HiddenCharactersScript, MAX_DOCUMENTS, NotRestored};
+use api::blueprints::MAX_DOCUMENTS;
+use api::catalog::{HiddenCharacters, HiddenCharactersScript};
+use api::proposals::NotRestored;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
 use engine::data::{Change, ChangeKind};

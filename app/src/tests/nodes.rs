@@ -152,10 +152,10 @@ async fn truncated_lists_link_to_complete_lists() {
     ]);
     let fake = Fake::new(|world| {
         let attempt = world.run.attempts[0].clone();
-        world.run.attempts = vec![attempt.clone(); api::console::PAGE_SIZE];
-        world.noderole.runs = vec![attempt; api::console::PAGE_SIZE];
+        world.run.attempts = vec![attempt.clone(); api::listing::PAGE_SIZE];
+        world.noderole.runs = vec![attempt; api::listing::PAGE_SIZE];
         let child = world.noderole.parents[0].clone();
-        world.noderole.children = vec![child; api::console::PAGE_SIZE];
+        world.noderole.children = vec![child; api::listing::PAGE_SIZE];
     });
     let run = get(&fake, "/runs/41").await;
     run.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-", "gantry logs"]);

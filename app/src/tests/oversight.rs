@@ -1,13 +1,14 @@
 //! The overview, workers, audit and search pages.
 
 use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView, ChainWanted};
-use api::console::{RunState, StateCounts};
-use api::listing::{Cursor, Order, WorkerSort};
+use api::listing::{Cursor, Order};
 use api::overview::{
     DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
 };
 use api::reviews::ReviewCount;
+use api::runs::{RunState, StateCounts};
 use api::search::{Found, Hit, HitKind, SearchWanted};
+use api::workers::WorkerSort;
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
 use api::{At, Problem};
 use engine::Hash;

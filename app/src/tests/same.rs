@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use api::calls::{Body, samples};
-use api::console::StepState;
+use api::runs::StepState;
 
 use super::fake::{self, Fake};
 use super::serve::get;
@@ -78,7 +78,7 @@ async fn review_shows_verdict_and_commit_commands() {
     let graph = ["gantry review graph 128 --roles app", "/api/v1/reviews/128/graph?roles=app\""];
     says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // A closed review accepts no verdicts.
-    let closed = Fake::new(|world| world.review.state = api::console::ReviewState::Discarded);
+    let closed = Fake::new(|world| world.review.state = api::reviews::ReviewState::Discarded);
     get(&closed, "/reviews/128").await.says_not(&["gantry review approve"]);
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use crate::listing::{AuditSort, Cursor, Order};
+use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of links of the chain that one request verifies.
 pub const MAX_VERIFIED_LINKS: usize = 10_000;
@@ -121,4 +121,15 @@ pub struct ChainView {
     pub hash: Hash,
     /// Number of entries that are not sealed yet. The count stops at 1,000.
     pub unsealed: i64,
+}
+
+sort! {
+    AuditSort, Order::descending(Self::At), {
+        /// Time of the action.
+        At "at" [Number],
+    }
+}
+
+paged! {
+    AuditPage: entries of AuditEntry,
 }

@@ -6,9 +6,10 @@
 //! With the feature `schema`, doc comments become descriptions in the OpenAPI document.
 
 pub mod audit;
+pub mod blueprints;
 pub mod calls;
 pub mod catalog;
-pub mod console;
+pub mod deployments;
 pub mod limits;
 pub mod listing;
 pub mod live;
@@ -17,10 +18,13 @@ pub mod nodes;
 pub mod overview;
 pub mod people;
 pub mod problem;
+pub mod proposals;
 pub mod reviews;
+pub mod runs;
 pub mod search;
 pub mod second_factor;
 pub mod values;
+pub mod views;
 pub mod waiting;
 pub mod workers;
 

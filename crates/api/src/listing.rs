@@ -12,19 +12,6 @@ use std::str::FromStr;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::At;
-use crate::audit::{AuditEntry, AuditPage};
-use crate::catalog::{ImportPage, ImportReport, RolePage, RoleSummary};
-use crate::console::{
-    BarclampVersion, CatalogPage, DeploymentPage, DeploymentSummary, NodePage, NodeSummary,
-    ProposalSummary, ReviewSummary, RunPage, RunSummary,
-};
-use crate::nodes::{HealthCheckPage, HealthCheckView, NodeNoderole, NodeNoderolePage};
-use crate::people::{PersonPage, PersonView};
-use crate::reviews::{ProposalPage, ReviewPage};
-use crate::values::{ResultLine, ResultLines};
-use crate::workers::{WorkerPage, WorkerView};
-
 /// Type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
@@ -285,23 +272,6 @@ macro_rules! paged {
     };
 }
 
-paged! {
-    DeploymentPage: deployments of DeploymentSummary,
-    NodePage: nodes of NodeSummary,
-    NodeNoderolePage: noderoles of NodeNoderole,
-    HealthCheckPage: health_checks of HealthCheckView,
-    ResultLines: results of ResultLine,
-    RunPage: runs of RunSummary,
-    CatalogPage: versions of BarclampVersion,
-    RolePage: roles of RoleSummary,
-    ImportPage: imports of ImportReport,
-    PersonPage: people of PersonView,
-    WorkerPage: workers of WorkerView,
-    AuditPage: entries of AuditEntry,
-    ReviewPage: reviews of ReviewSummary,
-    ProposalPage: proposals of ProposalSummary,
-}
-
 macro_rules! sort {
     ($(#[$about:meta])* $name:ident, $usual:expr, { $($(#[$each:meta])* $variant:ident $word:literal [$($kind:ident),+]),+ $(,)? }) => {
         $(#[$about])*
@@ -329,254 +299,18 @@ macro_rules! sort {
     };
 }
 
-pub(crate) use sort;
+pub(crate) use {paged, sort};
 
-sort! {
-    NodeSort, Order::ascending(Self::Name), {
-        Name "name" [Text],
-        /// Dead nodes first, then nodes in maintenance, then the others.
-        State "state" [Number, Text],
-        Deployment "deployment" [Text, Text],
-    }
-}
-
-sort! {
-    RunSort, Order::descending(Self::Queued), {
-        Queued "queued" [Number],
-        /// Name of the state.
-        State "state" [Text, Number],
-        /// Duration. A run that has not ended counts as zero.
-        Durations "took" [Number, Number],
-    }
-}
-
-sort! {
-    ReviewSort, Order::descending(Self::Submitted), {
-        Submitted "submitted" [Number],
-        Title "title" [Text, Number],
-    }
-}
-
-sort! {
-    ProposalSort, Order::descending(Self::Created), {
-        Created "created" [Number],
-        Deployment "deployment" [Text, Number],
-    }
-}
-
-sort! {
-    DeploymentSort, Order::ascending(Self::Tree), {
-        /// Position in the tree: the names from *system* down.
-        Tree "tree" [Text],
-        Name "name" [Text],
-        /// Number of nodes.
-        Nodes "nodes" [Number, Text],
-        /// Number of steps in ERROR.
-        Errors "errors" [Number, Text],
-        /// Number of the blueprint that last changed the deployment.
-        Blueprint "blueprint" [Number, Text],
-    }
-}
-
-sort! {
-    BlueprintSort, Order::descending(Self::Number), {
-        /// Blueprint number, which is also the order in time.
-        Number "number" [Number],
-    }
-}
-
-sort! {
-    /// Sort columns of barclamp versions. Cursors contain the content hash of a version: imported
-    /// versions are never removed.
-    BarclampSort, Order::ascending(Self::Name), {
-        /// Barclamp name; the newest version of each first.
-        Name "name" [Text],
-        Imported "imported" [Text],
-        /// Number of roles.
-        Roles "roles" [Text],
-    }
-}
-
-sort! {
-    PersonSort, Order::ascending(Self::Name), {
-        Name "name" [Text],
-    }
-}
-
-sort! {
-    WorkerSort, Order::descending(Self::Started), {
-        Started "started" [Number, Text],
-        /// Time of the last heartbeat.
-        Heartbeat "heartbeat" [Number, Text],
-        Name "name" [Text],
-    }
-}
-
-sort! {
-    AuditSort, Order::descending(Self::At), {
-        /// Time of the action.
-        At "at" [Number],
-    }
-}
-
-/// Filters of the list of runs. An empty filter matches all runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct RunsWanted {
-    /// `queued`, `running`, `succeeded`, `failed`, `lost`, `cancelled` or `unstarted`.
-    pub state: String,
-    /// Name of the deployment that the noderole is bound in.
-    pub deployment: String,
-    /// Name or id of the node.
-    pub node: String,
-    /// Role name.
-    pub role: String,
-    /// Name or id of the worker that executes or executed the run.
-    pub worker: String,
-    /// Earliest queue time, inclusive, in milliseconds since 1970-01-01 UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<At>,
-    /// Latest queue time, exclusive, in milliseconds since 1970-01-01 UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<At>,
-    /// Sort order. Default: newest first.
-    pub sort: Order<RunSort>,
-    /// Cursor: the `next` value of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Cursor>,
-}
-
-/// State of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum NodeState {
-    /// Health checks reach the node.
-    Alive,
-    /// Health checks do not reach the node.
-    Dead,
-    /// The node is in maintenance.
-    Unavailable,
-    /// The node is in no blueprint.
-    Record,
-}
-
-impl NodeState {
-    pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Unavailable, Self::Record];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Alive => "alive",
-            Self::Dead => "dead",
-            Self::Unavailable => "unavailable",
-            Self::Record => "record",
-        }
-    }
-}
-
-/// Filters of the list of nodes. An empty filter matches all nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct NodesWanted {
-    /// Part of the name.
-    pub filter: String,
-    /// State of the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<NodeState>,
-    /// Name of the deployment that the node belongs to.
-    pub deployment: String,
-    /// Sort order. Default: by name.
-    pub sort: Order<NodeSort>,
-    /// Cursor: the `next` value of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<Cursor>,
-}
-
-/// State of a deployment. Several states can apply at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum DeploymentState {
-    /// On hold: no runs start.
-    OnHold,
-    /// A proposal is open.
-    Proposed,
-    /// The open proposal is submitted for review.
-    Review,
-    /// A step is in ERROR.
-    Error,
-    /// Steps run or are about to run.
-    Working,
-    /// None of the other states applies.
-    Idle,
-}
-
-impl DeploymentState {
-    pub const EVERY: [Self; 6] =
-        [Self::OnHold, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OnHold => "on_hold",
-            Self::Proposed => "proposed",
-            Self::Review => "review",
-            Self::Error => "error",
-            Self::Working => "working",
-            Self::Idle => "idle",
-        }
-    }
-}
-
-/// Filters of the list of deployments. An empty filter matches all deployments.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct DeploymentsWanted {
-    /// Part of the name.
-    pub filter: String,
-    /// State of the deployment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<DeploymentState>,
-    /// Sort order. Default: by position in the tree.
-    pub sort: Order<DeploymentSort>,
-    /// Cursor: the `next` value of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<Cursor>,
-}
-
-/// Filters of the list of blueprints. An empty filter matches all blueprints.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct BlueprintsWanted {
-    /// Name of a deployment that the blueprint changed.
-    pub deployment: String,
-    /// Sort order. Default: newest first.
-    pub sort: Order<BlueprintSort>,
-    /// Cursor: the `next` value of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Cursor>,
-}
-
-/// Filters of the list of barclamps. An empty filter matches all barclamps.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct BarclampsWanted {
-    /// Part of the name.
-    pub filter: String,
-    /// Sort order. Default: by name.
-    pub sort: Order<BarclampSort>,
-    /// Cursor: the `next` value of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub after: Option<Cursor>,
-}
+/// Maximum number of rows on a page of a list.
+pub const PAGE_SIZE: usize = 50;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deployments::DeploymentState;
+    use crate::nodes::{NodeSort, NodeState};
+    use crate::reviews::ReviewSort;
+    use crate::runs::RunSort;
 
     #[test]
     fn state_names_match_wire_format() {

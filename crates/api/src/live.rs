@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::console::{RunState, StepState};
+use crate::runs::{RunState, StepState};
 use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, ProposalId, ReviewId, RunId};
 
 /// Maximum number of topics of one stream, which all tabs of a browser share.

@@ -1,14 +1,14 @@
 //! Nodes: their view and the changes that people make to them.
 
+use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
+use engine::plan::{Edit, edit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::At;
-use crate::console::{RunSummary, StepState};
-use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
-use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
-use engine::plan::{Edit, edit};
+use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::runs::{RunSummary, StateCounts, StepState};
 
 /// A node with its state, connection, noderoles and reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -402,4 +402,189 @@ impl NodeChange {
         let hints = self.hints.clone().map(|hints| Edit::SetHints(edit::SetHints { node, hints }));
         connection.into_iter().chain(hints).collect()
     }
+}
+
+sort! {
+    NodeSort, Order::ascending(Self::Name), {
+        Name "name" [Text],
+        /// Dead nodes first, then nodes in maintenance, then the others.
+        State "state" [Number, Text],
+        Deployment "deployment" [Text, Text],
+    }
+}
+
+/// State of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Health checks reach the node.
+    Alive,
+    /// Health checks do not reach the node.
+    Dead,
+    /// The node is in maintenance.
+    Unavailable,
+    /// The node is in no blueprint.
+    Record,
+}
+
+impl NodeState {
+    pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Unavailable, Self::Record];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Dead => "dead",
+            Self::Unavailable => "unavailable",
+            Self::Record => "record",
+        }
+    }
+}
+
+/// Filters of the list of nodes. An empty filter matches all nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct NodesWanted {
+    /// Part of the name.
+    pub filter: String,
+    /// State of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<NodeState>,
+    /// Name of the deployment that the node belongs to.
+    pub deployment: String,
+    /// Sort order. Default: by name.
+    pub sort: Order<NodeSort>,
+    /// Cursor: the `next` value of the previous page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// A node to add.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NodeRequest {
+    /// Name. If empty, it is derived from the other fields.
+    #[serde(default)]
+    pub fqdn: String,
+    /// MAC addresses of the network interfaces, in any usual notation.
+    #[serde(default)]
+    pub macs: Vec<String>,
+    /// Serial number.
+    #[serde(default)]
+    pub serial: String,
+    /// Domain of a derived name. If empty, `nodes.gantry.internal`.
+    #[serde(default)]
+    pub domain: String,
+    /// The folder that is the node's root file system: on the worker's host, or with `ssh` on the
+    /// node. Empty with `ssh` means `/`.
+    #[serde(default)]
+    pub root: String,
+    /// SSH connection. Absent: the node is a folder on the worker's host.
+    #[serde(default)]
+    pub ssh: Option<SshRequest>,
+}
+
+/// SSH connection to a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SshRequest {
+    /// Host names or IP addresses, tried in this order.
+    pub addresses: Vec<String>,
+    /// Port of all addresses.
+    #[serde(default = "default_port")]
+    pub port: u16,
+    /// User name.
+    #[serde(default = "default_user")]
+    pub user: String,
+    /// Name of the secret that contains the private key. Workers have it as a file.
+    pub key: String,
+    /// Version of the secret.
+    #[serde(default = "default_key_version")]
+    pub key_version: i64,
+    /// The host key without the name, as `ssh-keyscan` prints it: `ssh-ed25519 AAAA...`. Only this
+    /// key is accepted.
+    pub host_key: String,
+}
+
+fn default_port() -> u16 {
+    22
+}
+
+fn default_user() -> String {
+    "root".into()
+}
+
+fn default_key_version() -> i64 {
+    1
+}
+
+impl SshRequest {
+    /// Default values. Addresses, key and host key have no defaults and stay empty.
+    pub fn usual() -> Self {
+        Self {
+            addresses: Vec::new(),
+            port: default_port(),
+            user: default_user(),
+            key: String::new(),
+            key_version: default_key_version(),
+            host_key: String::new(),
+        }
+    }
+}
+
+impl NodeRequest {
+    pub fn named(fqdn: impl Into<String>, root: impl Into<String>) -> Self {
+        Self { fqdn: fqdn.into(), root: root.into(), ..Self::default() }
+    }
+}
+
+/// A node in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeSummary {
+    /// Id of the node.
+    pub id: NodeId,
+    /// Name of the node.
+    pub fqdn: String,
+    /// The deployment that it belongs to.
+    pub deployment: DeploymentName,
+    /// Whether it is alive.
+    pub alive: bool,
+    /// Whether steps may start on it. False during maintenance.
+    pub available: bool,
+    /// `local` or `ssh`.
+    pub transport: String,
+    /// Error of the last health check, if it failed.
+    #[serde(default)]
+    pub unreached: Option<String>,
+    /// Its steps by state.
+    pub steps: StateCounts,
+    /// Whether it is in no blueprint, so that it can be removed without a review.
+    #[serde(default)]
+    pub record: bool,
+}
+
+/// A page of the list of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodePage {
+    /// The nodes, by name by default.
+    pub nodes: Vec<NodeSummary>,
+    /// Cursor of the next page (`after`), or null on the last page.
+    pub next: Option<Cursor>,
+}
+
+paged! {
+    NodePage: nodes of NodeSummary,
+}
+
+paged! {
+    NodeNoderolePage: noderoles of NodeNoderole,
+}
+
+paged! {
+    HealthCheckPage: health_checks of HealthCheckView,
 }

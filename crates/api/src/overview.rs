@@ -5,8 +5,9 @@ use engine::ids::{BlueprintNumber, DeploymentName, PolicyNumber, ReviewId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
-use crate::console::{BlueprintSummary, StateCounts};
+use crate::blueprints::BlueprintSummary;
 use crate::reviews::ReviewCount;
+use crate::runs::StateCounts;
 use crate::waiting::PendingGroup;
 
 /// Maximum number of commits in an overview.

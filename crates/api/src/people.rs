@@ -12,7 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, PersonSort, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
 
 /// A password. It is never written to logs.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
@@ -519,6 +519,16 @@ pub struct TokenPage {
     pub tokens: Vec<TokenView>,
     /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
+}
+
+sort! {
+    PersonSort, Order::ascending(Self::Name), {
+        Name "name" [Text],
+    }
+}
+
+paged! {
+    PersonPage: people of PersonView,
 }
 
 #[cfg(test)]

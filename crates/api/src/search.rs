@@ -5,7 +5,7 @@ use engine::ids::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::console::RunState;
+use crate::runs::RunState;
 
 /// Maximum number of results of one kind.
 pub const HITS: usize = 8;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of values of one page.
 pub const MAX_VALUES: usize = 200;
@@ -185,4 +185,20 @@ pub struct ResultLines {
     pub all: usize,
     /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
+}
+
+/// A value with its source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Provenance {
+    /// Path of the value, as a JSON pointer.
+    pub path: String,
+    /// The value, with secrets masked.
+    pub value: String,
+    /// The layer that sets the value.
+    pub source: String,
+}
+
+paged! {
+    ResultLines: results of ResultLine,
 }

@@ -9,8 +9,9 @@ use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunI
 use serde::{Deserialize, Serialize};
 
 use crate::At;
-use crate::console::{NoderoleRef, StepState};
+use crate::deployments::NoderoleRef;
 use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
+use crate::runs::StepState;
 
 /// Number of steps per reason if the query selects no reason.
 pub const STEPS_PER_REASON: usize = 5;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, Order, WorkerSort};
+use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of runs listed per worker.
 pub const MAX_RUNS: usize = 20;
@@ -121,6 +121,19 @@ pub struct WorkerPage {
     pub workers: Vec<WorkerView>,
     /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
+}
+
+sort! {
+    WorkerSort, Order::descending(Self::Started), {
+        Started "started" [Number, Text],
+        /// Time of the last heartbeat.
+        Heartbeat "heartbeat" [Number, Text],
+        Name "name" [Text],
+    }
+}
+
+paged! {
+    WorkerPage: workers of WorkerView,
 }
 
 #[cfg(test)]

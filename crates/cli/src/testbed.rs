@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
-use api::console::{NodeRequest, SshRequest};
+use api::nodes::{NodeRequest, SshRequest};
 use control::Control;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;

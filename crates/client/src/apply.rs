@@ -19,10 +19,12 @@ use engine::plan::{Edit, edit};
 use serde_json::{Map, Value, json};
 
 use api::catalog::{MAX_VERSIONS, RoleView};
-use api::console::{
-    AttribView, Board, BoardNoderole, BoardRole, DraftedNoderole, MAX_NODES_WITH_ROLE,
-    NoderoleView, ProposalView, RoleChoice, RoleNoderoles,
+use api::deployments::{AttribView, NoderoleView};
+use api::proposals::ProposalView;
+use api::views::board::{
+    Board, BoardNoderole, BoardRole, MAX_NODES_WITH_ROLE, RoleChoice, RoleNoderoles,
 };
+use api::views::node_proposal::DraftedNoderole;
 
 use crate::address::{Query, part};
 use crate::declare::{self, CurrentRole, Declaration, ExpectedData, Present, Step, Wrong, escaped};

@@ -22,7 +22,7 @@ use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::{Edit, MAX_LISTED, edit};
 use serde_json::{Map, Value};
 
-use api::console::AttribView;
+use api::deployments::AttribView;
 
 use crate::names::near;
 

@@ -15,10 +15,10 @@ use engine::ids::{ReviewId, RunId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use api::console::{
-    DeploymentSummary, LogFound, LogPart, ReviewState, RunState, RunView, StateCounts,
-};
+use api::deployments::DeploymentSummary;
 use api::overview::{BlueprintView, DeploymentProgress, Progress};
+use api::reviews::ReviewState;
+use api::runs::{LogFound, LogPart, RunState, RunView, StateCounts};
 use api::waiting::PendingPage;
 
 use crate::address::{Query, part};

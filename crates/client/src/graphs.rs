@@ -9,7 +9,7 @@ use engine::counting::many;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use api::console::{Appearance, GraphEdge, GraphTrail, GraphVertex, GraphView};
+use api::views::graph::{Appearance, GraphEdge, GraphTrail, GraphVertex, GraphView};
 
 use crate::address::Query;
 use crate::exit::Outcome;

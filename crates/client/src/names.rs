@@ -8,7 +8,8 @@ use engine::ids::{BlueprintNumber, NodeId, NoderoleId, NumberError};
 use engine::plan::resolve::nearest;
 use serde_json::Value;
 
-use api::console::{DeploymentPage, DeploymentSummary, NodePage, NodeSummary};
+use api::deployments::{DeploymentPage, DeploymentSummary};
+use api::nodes::{NodePage, NodeSummary};
 
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};

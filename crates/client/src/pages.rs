@@ -9,13 +9,13 @@ use std::borrow::Borrow;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use api::blueprints::BlueprintSummary;
 use api::catalog::{ResolvedName, RoleView};
-use api::console::{
-    BlueprintSummary, DataLayer, DraftedNoderole, NoderoleRef, NoderoleView, RunState, RunSummary,
-    RunView,
-};
+use api::deployments::{DataLayer, NoderoleRef, NoderoleView};
 use api::nodes::{HealthCheckView, NodeConnection, NodeStatus, NodeView};
 use api::overview::Overview;
+use api::runs::{RunState, RunSummary, RunView};
+use api::views::node_proposal::DraftedNoderole;
 use api::waiting::PendingPage;
 use api::workers::WorkerView;
 use engine::counting::many;

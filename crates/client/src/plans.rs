@@ -13,9 +13,10 @@ use engine::ids::{BlueprintNumber, CommentId, ProposalId, ReviewId, actor_name};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use api::console::{
-    Board, ChangesSinceView, Comparison, Discussion, Replanned, RoleNoderoles, ViewedChanges,
-};
+use api::blueprints::Comparison;
+use api::proposals::Replanned;
+use api::reviews::{ChangesSinceView, Discussion, ViewedChanges};
+use api::views::board::{Board, RoleNoderoles};
 
 use crate::address::{Query, part};
 use crate::apply::read_edits;
@@ -272,7 +273,7 @@ fn board(value: &Value, output: Paper) -> String {
         let owner =
             group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         for role in &group.roles {
-            let chip = |chip: &api::console::BoardNoderole| {
+            let chip = |chip: &api::views::board::BoardNoderole| {
                 let going = if chip.removed { ", to be removed" } else { "" };
                 format!("{} {}{going}", chip.short, chip.state.word())
             };

@@ -59,7 +59,7 @@ pub(crate) fn page<S: Sort, T>(
 
 #[cfg(test)]
 mod tests {
-    use api::listing::ReviewSort;
+    use api::reviews::ReviewSort;
 
     use super::*;
 

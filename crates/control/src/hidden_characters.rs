@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
-use api::console::{HiddenCharacters, HiddenCharactersScript, PinChange};
+use api::catalog::{HiddenCharacters, HiddenCharactersScript, PinChange};
 use engine::Hash;
 use engine::blueprint::Difference;
 use engine::blueprint::difference::Sides;

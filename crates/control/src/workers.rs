@@ -1,8 +1,8 @@
 //! The list of workers, for operators.
 
 use api::Problem;
-use api::console::PAGE_SIZE;
 use api::listing::Cursor;
+use api::listing::PAGE_SIZE;
 use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerView, WorkersWanted};
 use engine::ids::RunId;
 use store::reading::{self, WorkerFilter, WorkerRow};

@@ -233,7 +233,7 @@ pub async fn append_event(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::console::StepState;
+    use api::runs::StepState;
     use engine::ids::{BlueprintNumber, NoderoleId};
     use testdb::TestDatabase;
 

@@ -31,9 +31,9 @@ use serde::Deserialize;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use api::Problem;
-use api::console::RunState;
 use api::live::{Live, MAX_TOPICS, Topic, UnknownTopic};
 use api::problem::DEFAULT_RETRY_AFTER;
+use api::runs::RunState;
 use control::people::{Actor, Permission};
 use engine::ids::{NoderoleId, RunId};
 use store::journal::{self, Entry, InvalidPosition, Position};

@@ -6,7 +6,7 @@
 //! nodes to expand are ignored, because they may have been removed since.
 
 use api::Problem;
-use api::console::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
+use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
 use axum::Json;
 use axum::extract::State;
 use control::Lost;

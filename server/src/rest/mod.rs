@@ -22,22 +22,29 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use api::Problem;
+use api::blueprints::BlueprintsWanted;
+use api::blueprints::{BlueprintPage, Comparison, MAX_DOCUMENTS, Point};
+use api::catalog::BarclampsWanted;
+use api::catalog::CatalogPage;
 use api::catalog::{
     ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage, RoleView, RoleWanted,
     RolesWanted,
 };
-use api::console::{
-    BlueprintPage, Board, CatalogPage, ChangesSinceView, Comparison, DeploymentPage, Discussion,
-    DraftedNoderole, EditsPreview, LogFound, LogPart, MAX_DOCUMENTS, NodePage, NodeRequest,
-    NoderoleView, Point, ProposalView, Restored, ReviewView, RoleNoderoles, RoleNoderolesWanted,
-    RunPage, RunView, ScopeView, ViewedChanges,
-};
-use api::listing::{BarclampsWanted, BlueprintsWanted, DeploymentsWanted, NodesWanted, RunsWanted};
+use api::deployments::DeploymentsWanted;
+use api::deployments::{DeploymentPage, NoderoleView};
 use api::nodes::AddedNodes;
+use api::nodes::NodesWanted;
+use api::nodes::{NodePage, NodeRequest};
 use api::overview::DeploymentProgress;
 use api::people::{Signature, SignatureRequest};
+use api::proposals::{ProposalView, Restored, ScopeView};
+use api::reviews::{ChangesSinceView, Discussion, ReviewView, ViewedChanges};
 use api::reviews::{ProposalPage, ProposalsWanted, ReviewPage, ReviewsWanted};
+use api::runs::RunsWanted;
+use api::runs::{LogFound, LogPart, RunPage, RunView};
 use api::values::{ResultLines, ResultsWanted, ValuesView, ValuesWanted};
+use api::views::board::{Board, EditsPreview, RoleNoderoles, RoleNoderolesWanted};
+use api::views::node_proposal::DraftedNoderole;
 use api::waiting::{PendingPage, PendingWanted};
 use control::people::Permission;
 use control::{Imported, ToCommit};

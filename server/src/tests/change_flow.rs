@@ -1,7 +1,7 @@
 //! The path of a change over REST, from the proposal to the run's log.
 
-use api::console::RunState;
 use api::live::Live;
+use api::runs::RunState;
 use control::Demo;
 use control::DemoDeployment;
 use engine::anneal::Limits;

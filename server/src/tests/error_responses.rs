@@ -615,7 +615,7 @@ fn documented_limits_match_the_code() {
             with_separator(api::limits::ERROR_TEXT)
         ),
         format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
-        format!("| a page of a list | {} rows", api::console::PAGE_SIZE),
+        format!("| a page of a list | {} rows", api::listing::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!(
             "| a title; a verdict's reason, a comment | {}; 10,000 characters |",

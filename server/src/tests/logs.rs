@@ -1,7 +1,7 @@
 //! Large logs: opened at their end, searched in parts, resumed after an interruption. The tests
 //! count the bytes that are read and sent.
 
-use api::console::{LogFound, LogPart};
+use api::runs::{LogFound, LogPart};
 use engine::ids::RunId;
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;

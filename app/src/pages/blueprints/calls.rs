@@ -1,9 +1,10 @@
 //! Server functions of the list of blueprints and their comparison.
 
-use api::console::{BlueprintPage, Comparison, Restored};
+use api::blueprints::BlueprintsWanted;
+use api::blueprints::{BlueprintPage, Comparison};
 #[cfg(feature = "ssr")]
-use api::console::{MAX_DOCUMENTS, Point};
-use api::listing::BlueprintsWanted;
+use api::blueprints::{MAX_DOCUMENTS, Point};
+use api::proposals::Restored;
 use engine::ids::BlueprintNumber;
 use leptos::prelude::*;
 

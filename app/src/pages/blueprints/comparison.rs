@@ -1,7 +1,7 @@
 //! The comparison of two blueprints: the differences, and the impact of a change from one to the
 //! other.
 
-use api::console::{BlueprintPage, Comparison, Side};
+use api::blueprints::{BlueprintPage, Comparison, Side};
 use engine::blueprint::Impact;
 use engine::blueprint::difference::Mark;
 use engine::counting::{either, many};

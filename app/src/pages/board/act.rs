@@ -6,7 +6,7 @@
 //! The forms are a separate chunk ([`part`]), since most readers of a board never open one. The
 //! chunk is preloaded for readers who may edit.
 
-use api::console::BoardRole;
+use api::views::board::BoardRole;
 use engine::ids::RoleName;
 use leptos::prelude::*;
 use leptos::task::spawn_local;

@@ -1,6 +1,6 @@
 //! Adds a role to the deployment, so that nodes can be bound to it.
 
-use api::console::RoleChoice;
+use api::views::board::RoleChoice;
 use engine::ids::RoleName;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;

@@ -1,8 +1,8 @@
 //! The bar of an open proposal: its impact, undo and redo, and submission.
 
 use api::calls::Call;
-use api::console::{EditView, ProposalView};
 use api::limits;
+use api::proposals::{EditView, ProposalView};
 use engine::counting::{either, many};
 use leptos::form::ActionForm;
 use leptos::prelude::*;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::calls::Call;
-use api::console::{RoleDropPreview, TrayNode};
+use api::views::board::TrayNode;
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
+use engine::plan::lift::RoleDropPreview;
 use leptos::prelude::*;
 
 use super::desk::{By, Desk, nodes};

@@ -1,7 +1,8 @@
 //! Server functions of the board.
 
-use api::console::{Board, DropPreview, PlannerView, RoleNoderoles};
+use api::views::board::{Board, PlannerView, RoleNoderoles};
 use engine::ids::{DeploymentId, NodeId, ProposalId, RoleName};
+use engine::plan::lift::DropPreview;
 use leptos::prelude::*;
 
 use crate::failure::ServerResult;

@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{
-    Board, BoardGroup, BoardNoderole, BoardRole, DropPreview, ProposalView, StateCounts, StepState,
-};
+use api::proposals::ProposalView;
+use api::runs::{StateCounts, StepState};
+use api::views::board::{Board, BoardGroup, BoardNoderole, BoardRole};
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
+use engine::plan::lift::DropPreview;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;

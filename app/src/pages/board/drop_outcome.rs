@@ -1,9 +1,9 @@
 //! The impact of dropping nodes on a role, in words. Pure: the response to the lift contains the
 //! decision.
 
-use api::console::{Brought, DropPreview, RoleDropPreview};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
+use engine::plan::lift::{Brought, DropPreview, RoleDropPreview};
 
 /// The maximum number of listed names. The rest is a count.
 const MAX_NAMED: usize = 6;
@@ -206,7 +206,7 @@ pub(super) fn legal(options: &DropPreview, role: &RoleName) -> Vec<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::console::IllegalNode;
+    use engine::plan::lift::IllegalNode;
 
     fn role(legal: usize, illegal: &[(&str, &str)]) -> RoleDropPreview {
         let node = NodeId(Default::default());

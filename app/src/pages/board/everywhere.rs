@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::console::{Board, JigView};
+use api::views::board::{Board, JigView};
 use engine::counting::many;
 use engine::gate::{COOLING_HOURS, MAX_APPROVALS, Policy, Risk, SignedRule};
 use engine::ids::{DeploymentId, JigName};

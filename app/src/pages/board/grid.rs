@@ -1,6 +1,7 @@
 //! The rows of a board: roles, and the nodes with each role.
 
-use api::console::{BoardGroup, BoardNoderole, BoardRole, StepState};
+use api::runs::StepState;
+use api::views::board::{BoardGroup, BoardNoderole, BoardRole};
 use engine::counting::many;
 use engine::ids::{DeploymentName, RoleName};
 use leptos::ev::DragEvent;

@@ -3,7 +3,8 @@
 //! It opens on a right click, a long touch or the menu key (Shift+F10). Chips without a panel open
 //! it on click.
 
-use api::console::{BoardNoderole, StepState};
+use api::runs::StepState;
+use api::views::board::BoardNoderole;
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName};
 use leptos::ev::KeyboardEvent;

@@ -28,8 +28,9 @@ mod standing;
 mod tray;
 mod version;
 
-use api::console::{Board, NoderoleView};
+use api::deployments::NoderoleView;
 use api::live::Topic;
+use api::views::board::Board;
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos::ev;
 use leptos::form::ActionForm;

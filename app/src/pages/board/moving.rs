@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{DestinationChoice, NodeSummary};
-use api::listing::NodesWanted;
+use api::nodes::NodeSummary;
+use api::nodes::NodesWanted;
+use api::views::board::DestinationChoice;
 use engine::ids::{DeploymentName, NodeId};
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;

@@ -14,9 +14,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use api::console::{DropPreview, PlannerView};
+use api::views::board::PlannerView;
 use engine::Hash;
 use engine::ids::{DeploymentId, NodeId, ProposalId};
+use engine::plan::lift::DropPreview;
 use engine::plan::lift::lift;
 use engine::plan::{Edit, Grounded, NumberedEdit};
 use leptos::wasm_split::{SplitLoaderError, wasm_split};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use api::console::{BoardNoderole, BoardRole, StepState};
+use api::runs::StepState;
+use api::views::board::{BoardNoderole, BoardRole};
 use engine::cluster::NoderoleKey;
 use engine::ids::{NodeId, RoleName};
 use engine::plan::{Edit, edit};

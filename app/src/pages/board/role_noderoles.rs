@@ -1,6 +1,6 @@
 //! A filtered list of all nodes with a role, for roles with more nodes than fit in a cell.
 
-use api::console::{BoardNoderole, BoardRole, RoleNoderoles};
+use api::views::board::{BoardNoderole, BoardRole, RoleNoderoles};
 use engine::ids::{DeploymentName, RoleName};
 use leptos::prelude::*;
 use leptos::task::spawn_local;

@@ -2,7 +2,7 @@
 //! and not the actual state: a change is COMMITTED even while its steps fail. So the states of the
 //! steps are shown next to it, counted from the chips.
 
-use api::console::{StateCounts, StepState};
+use api::runs::{StateCounts, StepState};
 use engine::anneal::Wait;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;

@@ -1,6 +1,6 @@
 //! The tray: nodes that could be bound. They can be selected, dragged and lifted.
 
-use api::console::TrayNode;
+use api::views::board::TrayNode;
 use engine::counting::many;
 use engine::ids::NodeId;
 use leptos::ev::{DragEvent, KeyboardEvent, MouseEvent};

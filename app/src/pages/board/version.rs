@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{OwnVersion, VersionChoice};
+use api::views::board::{OwnVersion, VersionChoice};
 use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;

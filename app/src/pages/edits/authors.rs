@@ -5,7 +5,7 @@
 //! So the page shows a notice as long as the reader is no author. Undo and redo, which take a
 //! single key, ask once. Edits do not ask: each is deliberate and made next to the notice.
 
-use api::console::{EditView, ProposalView};
+use api::proposals::{EditView, ProposalView};
 use engine::ids::ProposalId;
 use leptos::html;
 use leptos::prelude::*;

@@ -1,6 +1,7 @@
 //! Server functions of proposals, for boards, the page of a proposal on a node and previews.
 
-use api::console::{DraftedNoderole, EditsPreview};
+use api::views::board::EditsPreview;
+use api::views::node_proposal::DraftedNoderole;
 use engine::cluster::NoderoleKey;
 use engine::ids::{NodeId, ProposalId, ReviewId};
 use engine::plan::Edit;

@@ -1,6 +1,6 @@
 //! Edits of one noderole: its own data, another run, and unbinding.
 
-use api::console::DraftedNoderole;
+use api::views::node_proposal::DraftedNoderole;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;

@@ -1,9 +1,9 @@
 //! All noderoles of a node. The node's page shows the first ones.
 
 use api::calls::{Call, List, list_of};
-use api::console::StepState;
 use api::live::Topic;
 use api::nodes::{NodeNoderole, NodeNoderolePage, NodeNoderoleSort, NodeNoderolesWanted};
+use api::runs::StepState;
 use engine::ids::NoderoleId;
 use leptos::prelude::*;
 

@@ -1,10 +1,10 @@
 //! Server functions of the list of nodes.
 #![expect(clippy::too_many_arguments, reason = "each field of a form is one argument")]
 
-use api::console::NodePage;
+use api::nodes::NodePage;
+use api::nodes::NodesWanted;
 #[cfg(feature = "ssr")]
-use api::console::{NodeRequest, SshRequest};
-use api::listing::NodesWanted;
+use api::nodes::{NodeRequest, SshRequest};
 use engine::ids::{NodeId, ProposalId};
 use leptos::prelude::*;
 

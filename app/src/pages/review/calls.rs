@@ -1,11 +1,10 @@
 //! Server functions of the page of a review.
 
 #[cfg(feature = "ssr")]
-use api::console::MAX_DOCUMENTS;
-use api::console::{
-    ChangesSinceView, Discussion, GraphOptions, GraphView, ReviewView, ViewedChanges,
-};
+use api::blueprints::MAX_DOCUMENTS;
 use api::people::{Signature, SignatureRequest};
+use api::reviews::{ChangesSinceView, Discussion, ReviewView, ViewedChanges};
+use api::views::graph::{GraphOptions, GraphView};
 #[cfg(feature = "ssr")]
 use control::people::Permission;
 #[cfg(feature = "ssr")]

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use api::console::{ContentChange, Discussion, FileChange, PinChange, PinnedRole, ReviewView};
+use api::catalog::{ContentChange, FileChange, PinChange, PinnedRole};
+use api::reviews::{Discussion, ReviewView};
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{

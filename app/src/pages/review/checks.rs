@@ -1,6 +1,6 @@
 //! All rules of the approval policy: their result, their evidence, and the people who can act.
 
-use api::console::{ReviewState, ReviewView};
+use api::reviews::{ReviewState, ReviewView};
 use engine::counting::{either, many};
 use engine::gate::who::named;
 use engine::gate::{Rule, RuleResult};

@@ -1,8 +1,8 @@
 //! The discussion of a review: threads on parts of the change, and all verdicts. An open thread
 //! blocks the commit.
 
-use api::console::{Discussion, ReviewView, ThreadView, VerdictView};
 use api::limits;
+use api::reviews::{Discussion, ReviewView, ThreadView, VerdictView};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use leptos::form::ActionForm;
@@ -89,7 +89,7 @@ fn Thread(
         (submission != now).then(|| view! { <span class="muted">"opened on " <a href=places::review(submission)>"review " {submission.0}</a></span> })
     };
     let comments = move || {
-        let line = |comment: api::console::CommentView| {
+        let line = |comment: api::reviews::CommentView| {
             view! {
                 <li>
                     <span class="line"><b>{comment.person}</b> <span class="muted"><Moment at=comment.at/></span></span>

@@ -1,7 +1,7 @@
 //! The impact in detail: the complete lists for the summary at the top. Long lists are truncated.
 //! The difference is complete.
 
-use api::console::ReviewView;
+use api::reviews::ReviewView;
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
 use engine::blueprint::projection::RerunCause;

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use api::console::ReviewView;
+use api::reviews::ReviewView;
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
 use engine::cluster::phantom;

@@ -1,6 +1,6 @@
 //! The text of a changed file, so that reviewers can judge the code that runs.
 
-use api::console::{FileChange, FileLine, FileText, LineMark, MAX_FILE_LINES};
+use api::catalog::{FileChange, FileLine, FileText, LineMark, MAX_FILE_LINES};
 use engine::blueprint::difference::Mark;
 use engine::counting::{either, many};
 use leptos::prelude::*;

@@ -1,8 +1,8 @@
 //! The approval policy from the reader's perspective: every rule and every action. A disabled
 //! action shows the reason and the people who can act.
 
-use api::console::{ReviewState, ReviewView};
 use api::people::Signature;
+use api::reviews::{ReviewState, ReviewView};
 use api::{Problem, limits};
 use engine::gate::{Rule, RuleResult, VerdictKind};
 use engine::ids::ReviewId;

@@ -13,10 +13,9 @@ mod planned;
 mod viewed;
 mod waves;
 
-use api::console::{
-    ChangesSinceView, Discussion, GraphView, ReviewState, ReviewView, ViewedChanges,
-};
 use api::live::Topic;
+use api::reviews::{ChangesSinceView, Discussion, ReviewState, ReviewView, ViewedChanges};
+use api::views::graph::GraphView;
 use engine::blueprint::Anchor;
 use engine::counting::many;
 use engine::gate::Risk;

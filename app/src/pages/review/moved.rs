@@ -1,7 +1,8 @@
 //! The effect of a changed base on this review: it was replanned with the same or another effect,
 //! or sent back to its authors.
 
-use api::console::{Replanned, ReviewView};
+use api::proposals::Replanned;
+use api::reviews::ReviewView;
 use engine::blueprint::Difference;
 use engine::ids::ReviewId;
 use leptos::prelude::*;

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::console::ViewedChanges;
+use api::reviews::ViewedChanges;
 use engine::blueprint::Anchor;
 use engine::counting::{either, many};
 use engine::ids::ReviewId;

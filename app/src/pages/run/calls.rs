@@ -1,6 +1,6 @@
 //! Server functions of the page of a run.
 
-use api::console::{LogFound, LogPart, RunView};
+use api::runs::{LogFound, LogPart, RunView};
 use engine::ids::RunId;
 use leptos::prelude::*;
 

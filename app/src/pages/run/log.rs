@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{LogHit, LogPart, RunState};
 use api::limits::LOG_SEARCH;
+use api::runs::{LogHit, LogPart, RunState};
 use engine::counting::many;
 use engine::ids::RunId;
 use leptos::html;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::LogHit;
+use api::runs::LogHit;
 use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;

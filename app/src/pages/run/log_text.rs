@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::At;
-use api::console::{LogPart, LogPiece};
+use api::runs::{LogPart, LogPiece};
 
 /// Lines that are rendered together. Scrolling then shows and hides blocks, not lines.
 pub(super) const BLOCK_LINES: usize = 200;

@@ -5,8 +5,8 @@ mod log;
 mod log_search;
 mod log_text;
 
-use api::console::{LogPart, RunState, RunSummary, RunView};
 use api::live::Topic;
+use api::runs::{LogPart, RunState, RunSummary, RunView};
 use engine::ids::RunId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;

@@ -1,7 +1,7 @@
 //! The lists of people and of service accounts.
 
 use api::calls::List;
-use api::listing::PersonSort;
+use api::people::PersonSort;
 use api::people::{AccountKind, CreatedPerson, Grant, PeopleWanted, PersonPage, PersonView};
 use engine::ids::PersonId;
 use leptos::form::ActionForm;

@@ -5,8 +5,8 @@
 //! It links to the board that edits it.
 
 use api::calls;
-use api::console::DeploymentPage;
-use api::listing::DeploymentsWanted;
+use api::deployments::DeploymentPage;
+use api::deployments::DeploymentsWanted;
 use api::live::Topic;
 use api::overview::PolicyView;
 use engine::counting::many;

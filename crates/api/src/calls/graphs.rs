@@ -4,7 +4,7 @@ use engine::ids::{DeploymentName, ReviewId};
 
 use super::Call;
 use super::shell::encoded;
-use crate::console::GraphOptions;
+use crate::views::graph::GraphOptions;
 
 pub fn graph(deployment: &DeploymentName, options: &GraphOptions) -> Call {
     asked(

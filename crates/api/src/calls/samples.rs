@@ -11,8 +11,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::*;
-use crate::console::{GraphDirection, GraphOptions, Length, TrailOptions};
 use crate::people::{AccountKind, Grant};
+use crate::views::graph::{GraphDirection, GraphOptions, Length, TrailOptions};
 
 /// A reason with characters that are special in a shell.
 const REASON: &str = "ada's switch; $HOME & \"more\"";

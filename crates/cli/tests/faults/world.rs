@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use api::console::{NodeRequest, SshRequest};
+use api::nodes::{NodeRequest, SshRequest};
 use control::people::{ClientInfo, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;

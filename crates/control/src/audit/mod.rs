@@ -11,7 +11,7 @@ use api::Problem;
 use api::audit::{
     AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, ChainWanted, MAX_VERIFIED_LINKS,
 };
-use api::console::PAGE_SIZE;
+use api::listing::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use engine::audit::export::{FORMAT, Header, Line};
 use engine::audit::{Chain, SealedEntry};

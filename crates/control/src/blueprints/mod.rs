@@ -9,11 +9,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Problem;
-use api::console::{
-    BlueprintKind, BlueprintPage, BlueprintSummary, Comparison, HiddenCharacters, PAGE_SIZE, Point,
-    Side as ComparedSide,
+use api::blueprints::BlueprintsWanted;
+use api::blueprints::{
+    BlueprintKind, BlueprintPage, BlueprintSummary, Comparison, Point, Side as ComparedSide,
 };
-use api::listing::{BlueprintsWanted, Cursor, Key};
+use api::catalog::HiddenCharacters;
+use api::listing::PAGE_SIZE;
+use api::listing::{Cursor, Key};
 use engine::Hash;
 use engine::blueprint::difference;
 use engine::blueprint::difference::Sides;

@@ -5,9 +5,10 @@
 //! target, not against a draft.
 
 use api::Problem;
-use api::console::{Point, Restored};
+use api::blueprints::Point;
 use api::live::{Live, Topic};
 use api::problem::Finding;
+use api::proposals::Restored;
 use engine::ids::{BlueprintNumber, ProposalId};
 use engine::plan::Scope;
 use engine::plan::restore::{Missing, RestoreError, RestoreInput, restore};

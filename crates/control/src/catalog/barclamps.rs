@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::{BarclampVersion, CatalogPage, InheritedVersion, OwnVersion, VersionChoice};
-use api::listing::{BarclampSort, BarclampsWanted, Cursor, Key};
+use api::catalog::{BarclampSort, BarclampsWanted};
+use api::catalog::{BarclampVersion, CatalogPage};
+use api::listing::{Cursor, Key};
+use api::views::board::{InheritedVersion, OwnVersion, VersionChoice};
 use engine::Hash;
 use engine::catalog::version::{compare, order};
 use engine::catalog::{Barclamp, Catalog, in_sight};

@@ -12,7 +12,8 @@ use api::catalog::{
     ResolvedName, RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie,
     RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
 };
-use api::console::{AttribView, PAGE_SIZE};
+use api::deployments::AttribView;
+use api::listing::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use engine::Hash;
 use engine::catalog::version::{newest, order};

@@ -11,9 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{
+use api::blueprints::pairs;
+use api::catalog::{
     ContentChange, FileChange, FileLine, FileText, LineMark, MAX_FILE_LINES, PinChange, PinnedRole,
-    PinnedVersion, pairs,
+    PinnedVersion,
 };
 use engine::Hash;
 use engine::blueprint::Difference;

@@ -12,9 +12,11 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{
+use api::blueprints::Point;
+use api::runs::StepState;
+use api::views::graph::{
     Appearance, GraphDirection, GraphEdge, GraphNoderole, GraphOptions, GraphTrail, GraphVertex,
-    GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, Point, StepState, TrailOptions,
+    GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, TrailOptions,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::difference::Mark;

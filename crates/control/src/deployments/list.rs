@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::{DeploymentPage, DeploymentSummary, PAGE_SIZE};
-use api::listing::{DeploymentSort, DeploymentState, DeploymentsWanted, Key};
+use api::deployments::{DeploymentPage, DeploymentSummary};
+use api::deployments::{DeploymentSort, DeploymentState, DeploymentsWanted};
+use api::listing::Key;
+use api::listing::PAGE_SIZE;
 use engine::ids::{BlueprintNumber, DeploymentId};
 use store::intent;
 use store::reading::{self};

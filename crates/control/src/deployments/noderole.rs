@@ -1,10 +1,11 @@
 //! The details of a noderole: its state with reasons, its data and the layers of the data.
 
 use api::Problem;
-use api::console::{
-    DataLayer, NoderoleDraft, NoderoleRef, NoderoleView, PAGE_SIZE, Provenance, StepState,
-};
+use api::deployments::{DataLayer, NoderoleDraft, NoderoleRef, NoderoleView};
+use api::listing::PAGE_SIZE;
+use api::runs::StepState;
 use api::values::MAX_VALUES;
+use api::values::Provenance;
 use engine::Hash;
 use engine::anneal::{Reason, why_not};
 use engine::catalog::Role;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use api::Problem;
-use api::console::SshRequest;
+use api::nodes::SshRequest;
 use engine::cluster::connection::canonical_address;
 use engine::cluster::{Connection, ConnectionError, Ssh};
 use engine::data::secret::SecretRef;

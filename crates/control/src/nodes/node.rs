@@ -8,7 +8,7 @@
 //! A client that changes a record states the version that it has seen. If the record has changed
 //! since, the request is refused.
 
-use api::console::{PAGE_SIZE, StepState};
+use api::listing::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
@@ -16,6 +16,7 @@ use api::nodes::{
     NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesWanted, NodeStatus, NodeToken,
     NodeView, ReportView, SshView, WayChange,
 };
+use api::runs::StepState;
 use api::{Problem, limits};
 use engine::alive::Liveness;
 use engine::cluster::Connection;

@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use api::Problem;
-use api::console::{NodeRequest, SshRequest};
 use api::limits::{INVENTORY, INVENTORY_BYTES, INVENTORY_ERRORS};
 use api::nodes::{AddedNode, AddedNodes, INVENTORY_FIELDS};
+use api::nodes::{NodeRequest, SshRequest};
 use api::problem::Finding;
 use engine::ids::{DeploymentId, NodeId, PersonId};
 use sqlx::{Acquire as _, PgConnection};

@@ -4,10 +4,12 @@
 use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
-use api::console::{NodePage, NodeRequest, NodeSummary, PAGE_SIZE};
-use api::listing::{Cursor, Key, NodesWanted};
+use api::listing::PAGE_SIZE;
+use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
+use api::nodes::NodesWanted;
 use api::nodes::{NodeChange, WayChange};
+use api::nodes::{NodePage, NodeRequest, NodeSummary};
 use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;

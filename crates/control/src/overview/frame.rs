@@ -1,8 +1,8 @@
 //! The data of the frame around every page: the person, waiting reviews and the execution switch.
 
 use api::Problem;
-use api::console::{Frame, Me};
 use api::reviews::ReviewCount;
+use api::views::frame::{Frame, Me};
 
 use crate::Control;
 use crate::people::{Actor, Permission};

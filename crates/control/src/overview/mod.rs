@@ -10,12 +10,13 @@ pub(crate) mod frame;
 use std::time::Duration;
 
 use api::Problem;
-use api::console::StateCounts;
-use api::listing::{BlueprintSort, Sort};
+use api::blueprints::BlueprintSort;
+use api::listing::Sort;
 use api::overview::{
     BlueprintView, DeploymentProgress, DeploymentTally, Hour, MAX_COMMITS, NodeTally, Overview,
     PolicyView, Progress, QueueTally, WorkerTally,
 };
+use api::runs::StateCounts;
 use api::waiting::PendingWanted;
 use engine::ids::BlueprintNumber;
 use store::reading::{self, InTheWay, Tally, Whose};

@@ -41,7 +41,7 @@ pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
 /// For this long after a one-time sign-in, a new password does not require the old one.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
 /// People or sessions per page.
-const PAGE: usize = api::console::PAGE_SIZE;
+const PAGE: usize = api::listing::PAGE_SIZE;
 
 /// A person to change, and the version of their permissions that the client has seen, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

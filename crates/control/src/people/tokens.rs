@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use api::console::PAGE_SIZE;
 use api::listing::Key;
+use api::listing::PAGE_SIZE;
 use api::names::TOKEN_PREFIX;
 use api::people::{CreatedToken, TokenPage, TokenRequest, TokenSort, TokenView, TokensWanted};
 use api::{Problem, limits};

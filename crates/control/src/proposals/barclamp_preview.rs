@@ -1,7 +1,7 @@
 //! The preview of using another version of a barclamp.
 
 use api::Problem;
-use api::console::EditsPreview;
+use api::views::board::EditsPreview;
 use engine::ids::ProposalId;
 use engine::plan::{Edit, NumberedEdit};
 use store::intent;

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::PlannerView;
+use api::views::board::PlannerView;
 use engine::ids::{DeploymentId, Fqdn, NodeId, ProposalId, ReviewId};
 use engine::plan::ground::{Ground, versions};
 use engine::plan::resolve;

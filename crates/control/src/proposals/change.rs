@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::DropPreview;
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::impact::{self};
@@ -16,6 +15,7 @@ use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::{Policy, Risk};
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
 use engine::plan::base::{ScopeChecker, ScopeViolation, beyond, outside, written};
+use engine::plan::lift::DropPreview;
 use engine::plan::lift::lift;
 use engine::plan::materialise;
 use engine::plan::materialise::Materialised;

@@ -4,11 +4,9 @@ use crate::proposals::change::node_name;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{
-    ClashView, DraftedNoderole, EditView, NodeChoice, NodeProposal, NodeRole, NotRestored,
-    ProposalView, ScopeNode, ScopeView,
-};
 use api::problem::{DEPLOYMENT_PROPOSAL, Finding};
+use api::proposals::{ClashView, EditView, NotRestored, ProposalView, ScopeNode, ScopeView};
+use api::views::node_proposal::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole};
 use engine::blueprint::projection::StepChange;
 use engine::catalog::{JigClass, in_sight};
 use engine::cluster::NoderoleKey;

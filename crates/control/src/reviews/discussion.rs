@@ -8,8 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::console::{ChangesSinceView, CommentView, Discussion, ThreadView};
 use api::live::{Live, Topic};
+use api::reviews::{ChangesSinceView, CommentView, Discussion, ThreadView};
 use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Anchor, Difference, DocumentChange, changes};

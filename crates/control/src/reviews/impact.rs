@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
-use api::console::StepState as Shown;
+use api::runs::StepState as Shown;
 use engine::anneal::StepState;
 use engine::blueprint::impact::{Impact, below, impact, kept, running};
 use engine::blueprint::projection::StepChange;

@@ -13,12 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{PAGE_SIZE, ProposalSummary, ReviewState, ReviewSummary};
 use api::listing::Cursor;
+use api::listing::PAGE_SIZE;
+use api::proposals::ProposalSummary;
 use api::reviews::{
     MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter,
     ReviewsWanted, Whose,
 };
+use api::reviews::{ReviewState, ReviewSummary};
 use engine::gate::access::Access;
 use engine::gate::standing::{ReviewAction, turn};
 use engine::gate::who::Helpers;

@@ -20,9 +20,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use api::Problem;
-use api::console::Replanned;
 use api::live::{Live, Topic};
 use api::problem::Finding;
+use api::proposals::Replanned;
 use engine::blueprint::{DocumentChange, Shift};
 use engine::gate::VerdictKind;
 use engine::ids::{ProposalId, ReviewId};

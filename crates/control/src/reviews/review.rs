@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use api::console::{PinChange, Replanned, ReviewState, ReviewView, VerdictView};
+use api::catalog::PinChange;
 use api::live::{Live, Topic};
 use api::people::Signature;
+use api::proposals::Replanned;
+use api::reviews::{ReviewState, ReviewView, VerdictView};
 use api::{Problem, limits};
 use engine::blueprint::difference;
 use engine::blueprint::difference::Sides;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{ClashView, NotRestored, WaveView};
 use api::live::{Live, Topic};
 use api::problem::Finding;
+use api::proposals::{ClashView, NotRestored};
+use api::reviews::WaveView;
 use api::{Problem, limits};
 use engine::blueprint::impact::{self, Impact, Wave, WaveGroup};
 use engine::blueprint::text::NamedNoderole;

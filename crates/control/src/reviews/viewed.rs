@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::ViewedChanges;
+use api::reviews::ViewedChanges;
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::blueprint::viewed::contents;

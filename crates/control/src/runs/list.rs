@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::console::{PAGE_SIZE, Provenance, RunPage, RunState, RunSummary, RunView};
-use api::listing::{Cursor, RunsWanted};
+use api::listing::Cursor;
+use api::listing::PAGE_SIZE;
+use api::runs::RunsWanted;
+use api::runs::{RunPage, RunState, RunSummary, RunView};
 use api::values::MAX_VALUES;
+use api::values::Provenance;
 use engine::anneal::Reason;
 use engine::counting::{either, many};
 use engine::data::mask;

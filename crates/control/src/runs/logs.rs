@@ -7,8 +7,8 @@
 //! has a bounded cost, and the client decides how far to search.
 
 use api::Problem;
-use api::console::{LogFound, LogHit, LogPart, LogPiece};
 use api::limits::LOG_SEARCH;
+use api::runs::{LogFound, LogHit, LogPart, LogPiece};
 use engine::ids::RunId;
 use regex::bytes::{Regex, RegexBuilder};
 use store::reading;

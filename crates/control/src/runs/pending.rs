@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{NoderoleRef, StepState};
+use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Key};
+use api::runs::StepState;
 use api::waiting::{
     PAGE, PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver, STEPS_PER_REASON,
 };

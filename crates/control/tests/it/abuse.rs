@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::ReviewState;
+use api::reviews::ReviewState;
 use control::people::{Actor, NewPerson, Permission, PersonKind};
 use engine::Hash;
 use engine::anneal::Limits;

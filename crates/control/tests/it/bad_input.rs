@@ -1,7 +1,9 @@
 //! Invalid input is refused with the value, its field and a solution, and leaves no trace.
 
-use api::console::NodeRequest;
-use api::listing::{Cursor, NodesWanted, RunsWanted};
+use api::listing::Cursor;
+use api::nodes::NodeRequest;
+use api::nodes::NodesWanted;
+use api::runs::RunsWanted;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -13,8 +13,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use api::Problem;
-use api::console::{GraphOptions, Point};
-use api::listing::NodesWanted;
+use api::blueprints::Point;
+use api::nodes::NodesWanted;
+use api::views::graph::GraphOptions;
 use control::{Control, Lost};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;

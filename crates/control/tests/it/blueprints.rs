@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{BlueprintKind, GraphOptions, GraphView, Point};
-use api::listing::{BlueprintSort, BlueprintsWanted, Cursor, Order};
+use api::blueprints::{BlueprintKind, Point};
+use api::blueprints::{BlueprintSort, BlueprintsWanted};
+use api::listing::{Cursor, Order};
+use api::views::graph::{GraphOptions, GraphView};
 use control::Lost;
 use engine::Hash;
 use engine::blueprint::difference::Mark;

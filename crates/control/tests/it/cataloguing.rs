@@ -1,6 +1,6 @@
 //! Versions of a barclamp: the items that they lack, and the preview of their use.
 
-use api::listing::BarclampsWanted;
+use api::catalog::BarclampsWanted;
 use control::people::{NewPerson, Permission};
 use engine::ids::BarclampName;
 use engine::plan::{Edit, MAX_REASON, edit};
@@ -390,7 +390,7 @@ async fn browser_gets_used_and_newly_used_versions() {
         house.control.planner(&house.ada, web, known).await.unwrap().expect("an open proposal")
     };
     let before = planner(None).await;
-    let versions = |view: &api::console::PlannerView| {
+    let versions = |view: &api::views::board::PlannerView| {
         view.ground.as_ref().map(|ground| (ground.barclamps.len(), ground.roles.len()))
     };
     assert_eq!(
@@ -440,7 +440,7 @@ async fn review_shows_changes_of_a_version() {
             version,
         })
     };
-    let seen = |version: &Option<api::console::PinnedVersion>| {
+    let seen = |version: &Option<api::catalog::PinnedVersion>| {
         version.as_ref().map(|v| (v.version.clone(), v.from.as_ref().map(ToString::to_string)))
     };
     let own = |version: &str| Some((version.to_owned(), None));
@@ -458,7 +458,7 @@ async fn review_shows_changes_of_a_version() {
         house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
     let changed =
         house.submit(&house.ada, "web", vec![pin("tool", second), pin("house", newer)]).await;
-    let told = |pins: &[api::console::PinChange]| {
+    let told = |pins: &[api::catalog::PinChange]| {
         let pins =
             pins.iter().map(|pin| (pin.barclamp.to_string(), seen(&pin.old), seen(&pin.new)));
         pins.collect::<Vec<_>>()
@@ -469,15 +469,15 @@ async fn review_shows_changes_of_a_version() {
     ];
     let review = house.control.review(&house.bo, changed).await.unwrap();
     assert_eq!(told(&review.pins), expected);
-    let lines = |contents: &[api::console::ContentChange]| {
+    let lines = |contents: &[api::catalog::ContentChange]| {
         let [file] = contents.iter().flat_map(|content| &content.files).collect::<Vec<_>>()[..]
         else {
             panic!("one file differs: {contents:?}")
         };
-        let api::console::FileText::Lines { lines, cut: false } = &file.text else {
+        let api::catalog::FileText::Lines { lines, cut: false } = &file.text else {
             panic!("{file:?}")
         };
-        let differ = lines.iter().filter(|line| line.mark != api::console::LineMark::Unchanged);
+        let differ = lines.iter().filter(|line| line.mark != api::catalog::LineMark::Unchanged);
         let lines: Vec<String> =
             differ.map(|line| format!("{:?} {}", line.mark, line.text)).collect();
         (file.name.clone(), lines)
@@ -492,7 +492,8 @@ async fn review_shows_changes_of_a_version() {
     let after = house.commit(&house.ada, changed).await.unwrap();
     let review = house.control.review(&house.bo, changed).await.unwrap();
     assert_eq!((told(&review.pins), lines(&review.contents)), (expected.to_vec(), file.clone()));
-    let (from, to) = (api::console::Point::Number(before), api::console::Point::Number(after));
+    let (from, to) =
+        (api::blueprints::Point::Number(before), api::blueprints::Point::Number(after));
     let compared = house.control.compare(&house.cy, from, to, None).await.unwrap();
     assert_eq!(
         (told(&compared.pins), lines(&compared.contents)),
@@ -584,7 +585,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
     let id =
         house.control.submit(&house.ada, proposal.id, version, "as above".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
-    let seen = |side: &Option<api::console::PinnedVersion>| {
+    let seen = |side: &Option<api::catalog::PinnedVersion>| {
         side.as_ref().map(|v| (v.version.clone(), v.from.is_some()))
     };
     assert_eq!(
@@ -702,7 +703,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     let bad = ("30-new.sh", "#!/bin/sh\n: \u{202e}x\n:\u{200b}\n");
     let first = import("1", &[plain, old]).await;
     let second = import("2", &[plain, old, bad]).await;
-    let told = |found: &api::console::HiddenCharacters| {
+    let told = |found: &api::catalog::HiddenCharacters| {
         assert_eq!(found.more, 0);
         found.scripts.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -750,7 +751,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     house.approve(&house.bo, newer).await;
     let after = house.commit(&house.ada, newer).await.unwrap();
     let compare = async |from, to| {
-        let (from, to) = (api::console::Point::Number(from), api::console::Point::Number(to));
+        let (from, to) = (api::blueprints::Point::Number(from), api::blueprints::Point::Number(to));
         house.control.compare(&house.cy, from, to, None).await.unwrap()
     };
     let found = compare(before, after).await;

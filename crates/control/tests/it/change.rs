@@ -1,8 +1,8 @@
 //! The regular path of a change.
 
-use api::console::{
-    Board, MAX_NODEROLES_PER_CELL, ReviewState, RoleNoderolesWanted, StateCounts, StepState,
-};
+use api::reviews::ReviewState;
+use api::runs::{StateCounts, StepState};
+use api::views::board::{Board, MAX_NODEROLES_PER_CELL, RoleNoderolesWanted};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;

@@ -1,6 +1,6 @@
 //! Attempts to bypass the gate.
 
-use api::console::ReviewState;
+use api::reviews::ReviewState;
 use api::reviews::ReviewStateFilter;
 use control::people::{Actor, NewPerson, Permission};
 use engine::gate::{Policy, Risk, Rule, VerdictKind};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::console::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
+use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
 use control::Lost;
 use engine::anneal::Limits;
 use serde_json::json;
@@ -22,7 +22,7 @@ impl House {
 
 /// `app@n1 1/1` for each vertex with noderoles on the trail.
 fn marked(view: &GraphView) -> Vec<String> {
-    let said = |vertex: &&api::console::GraphVertex| {
+    let said = |vertex: &&api::views::graph::GraphVertex| {
         let one = vertex.noderole.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
         format!("{}{one} {}/{}", vertex.role, vertex.on_trail, vertex.members)
     };

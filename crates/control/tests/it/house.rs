@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{Board, ReviewSummary};
-use api::listing::NodesWanted;
+use api::nodes::NodesWanted;
+use api::reviews::ReviewSummary;
 use api::reviews::{ReviewStateFilter, ReviewsWanted};
+use api::views::board::Board;
 use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};

@@ -5,12 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
-use api::console::{DeploymentSummary, NodeSummary, PAGE_SIZE, ReviewState, RunSummary};
-use api::listing::{
-    Cursor, DeploymentSort, DeploymentsWanted, NodeSort, NodesWanted, Order, ReviewSort, RunSort,
-    RunsWanted, Sort, WorkerSort,
-};
+use api::deployments::DeploymentSummary;
+use api::deployments::{DeploymentSort, DeploymentsWanted};
+use api::listing::PAGE_SIZE;
+use api::listing::{Cursor, Order, Sort};
+use api::nodes::NodeSummary;
+use api::nodes::{NodeSort, NodesWanted};
+use api::reviews::ReviewSort;
+use api::reviews::ReviewState;
 use api::reviews::{ProposalsWanted, ReviewCount, ReviewStateFilter, ReviewsWanted, Whose};
+use api::runs::RunSummary;
+use api::runs::{RunSort, RunsWanted};
+use api::workers::WorkerSort;
 use api::workers::WorkersWanted;
 use control::people::Actor;
 use engine::blueprint::Anchor;

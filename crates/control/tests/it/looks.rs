@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use api::console::{NodeRequest, SshRequest};
 use api::nodes::{NodeChange, TriedAddress, WayChange};
+use api::nodes::{NodeRequest, SshRequest};
 use control::people::ClientInfo;
 use engine::data::stored_bytes;
 use engine::ids::NodeId;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::console::{NodeRequest, SshRequest, StepState};
 use api::nodes::{HealthChecksWanted, NodeChange, NodeNoderolesWanted, NodeView, WayChange};
+use api::nodes::{NodeRequest, SshRequest};
+use api::runs::StepState;
 use control::Seen;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::anneal::Limits;

@@ -426,7 +426,7 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
         let (mut names, mut wanted) = (Vec::new(), order);
         loop {
             let page = house.people.token_page(&dan, &wanted).await.unwrap();
-            assert!(page.tokens.len() <= api::console::PAGE_SIZE);
+            assert!(page.tokens.len() <= api::listing::PAGE_SIZE);
             names.extend(page.tokens.into_iter().map(|token| token.name));
             wanted.before = page.next;
             if wanted.before.is_none() {

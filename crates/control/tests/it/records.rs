@@ -1,8 +1,8 @@
 //! Node records and used ids: the database enforces the rules, also for parallel requests.
 
-use api::console::{NodeRequest, SshRequest};
-use api::listing::NodesWanted;
+use api::nodes::NodesWanted;
 use api::nodes::{NodeChange, WayChange};
+use api::nodes::{NodeRequest, SshRequest};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};

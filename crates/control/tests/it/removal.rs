@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::console::GraphOptions;
-use api::console::StepState;
-use api::listing::NodesWanted;
+use api::nodes::NodesWanted;
 use api::reviews::ReviewStateFilter;
+use api::runs::StepState;
+use api::views::graph::GraphOptions;
 use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::anneal::Limits;
@@ -300,7 +300,7 @@ async fn expunged_node_ends_all_its_noderoles() {
         .control
         .add_node(
             &play.house.ada,
-            api::console::NodeRequest::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
+            api::nodes::NodeRequest::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
         )
         .await;
     assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");

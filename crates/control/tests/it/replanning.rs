@@ -1,6 +1,6 @@
 //! Replanning: the effect of a commit on other reviews with the same base.
 
-use api::console::ReviewState;
+use api::reviews::ReviewState;
 use api::reviews::ReviewStateFilter;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Rule, VerdictKind};

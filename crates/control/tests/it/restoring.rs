@@ -1,6 +1,6 @@
 //! Restoring a deployment to an earlier target with a proposal.
 
-use api::console::NotRestored;
+use api::proposals::NotRestored;
 use engine::ids::BlueprintNumber;
 use engine::plan::{Edit, edit};
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn deployment_is_restored_by_reviewed_proposal() {
     );
     house.approve(&house.bo, id).await;
     let back = house.commit(&house.ada, id).await.unwrap();
-    let point = api::console::Point::Number;
+    let point = api::blueprints::Point::Number;
     let left =
         house.control.compare(&house.cy, point(then), point(back), Some("web")).await.unwrap();
     // The node that joined later stays, without noderoles of the deployment.

@@ -221,7 +221,7 @@ async fn node_proposal_outlives_its_first_deployment() {
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(
         (review.state, review.deployment.as_str()),
-        (api::console::ReviewState::Committed, "web")
+        (api::reviews::ReviewState::Committed, "web")
     );
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use api::Problem;
-use api::console::NodeRequest;
 use api::nodes::NodeChange;
+use api::nodes::NodeRequest;
 use api::people::{AccountKind, Grant, Password, PasswordRequest, PersonRequest, TokenRequest};
 use control::ToCommit;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};

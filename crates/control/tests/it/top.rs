@@ -1,6 +1,6 @@
 //! Proposals on *system*: edits that only they can contain, and their base.
 
-use api::listing::DeploymentsWanted;
+use api::deployments::DeploymentsWanted;
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::{Edit, edit};

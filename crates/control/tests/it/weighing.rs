@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{Appearance, GraphOptions, ReviewState, ReviewView};
 use api::reviews::{ReviewCount, ReviewStateFilter};
+use api::reviews::{ReviewState, ReviewView};
+use api::views::graph::{Appearance, GraphOptions};
 use control::Lost;
 use control::people::{Actor, NewPerson, Permission};
 use engine::blueprint::impact::NoderoleRerun;

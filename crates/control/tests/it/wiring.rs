@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::console::{GraphEdge, GraphOptions, GraphView};
+use api::views::graph::{GraphEdge, GraphOptions, GraphView};
 use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;

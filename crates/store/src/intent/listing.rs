@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use api::console::PAGE_SIZE;
-use api::listing::{Key, Order, ProposalSort, ReviewSort};
+use api::listing::PAGE_SIZE;
+use api::listing::{Key, Order};
+use api::proposals::ProposalSort;
+use api::reviews::ReviewSort;
 use engine::gate::{Verdict, VerdictKind};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ProposalId, ReviewId,

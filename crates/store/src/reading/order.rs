@@ -28,7 +28,9 @@ pub(super) fn way(descending: bool) -> sea_orm::Order {
 
 #[cfg(test)]
 mod tests {
-    use api::listing::{Cursor, NodeSort, Order, RunSort, Sort};
+    use api::listing::{Cursor, Order, Sort};
+    use api::nodes::NodeSort;
+    use api::runs::RunSort;
     use sea_orm::{DbBackend, QueryTrait};
     use serde_json::Value;
     use testdb::TestDatabase;

@@ -1,6 +1,6 @@
 //! Counts for the overview, for the progress of a blueprint, and for metrics.
 
-use api::console::StateCounts;
+use api::runs::StateCounts;
 use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId};
 use sqlx::PgConnection;
 use time::OffsetDateTime;

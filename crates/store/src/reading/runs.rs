@@ -1,7 +1,8 @@
 //! Lists of runs and single runs.
 
-use api::console::PAGE_SIZE;
-use api::listing::{Key, Order, RunSort};
+use api::listing::PAGE_SIZE;
+use api::listing::{Key, Order};
+use api::runs::RunSort;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};

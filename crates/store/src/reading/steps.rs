@@ -1,7 +1,9 @@
 //! Steps by deployment and node, for boards and lists.
 
-use api::console::{PAGE_SIZE, StateCounts};
-use api::listing::{Key, NodeSort, NodeState, Order};
+use api::listing::PAGE_SIZE;
+use api::listing::{Key, Order};
+use api::nodes::{NodeSort, NodeState};
+use api::runs::StateCounts;
 use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, SelectTwo};

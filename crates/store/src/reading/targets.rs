@@ -1,7 +1,8 @@
 //! The target history, of everything or of one deployment.
 
-use api::console::PAGE_SIZE;
-use api::listing::{BlueprintSort, Order};
+use api::blueprints::BlueprintSort;
+use api::listing::Order;
+use api::listing::PAGE_SIZE;
 use engine::Hash;
 use engine::canonical::ObjectKind;
 use engine::ids::{BlueprintNumber, DeploymentId};

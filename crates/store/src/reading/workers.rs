@@ -1,7 +1,8 @@
 //! Workers. Each start of a worker is a row. It is deleted a week after its lease unless a run
 //! references it ([`crate::housekeeping::delete_old_workers`]).
 
-use api::listing::{Key, Order, WorkerSort};
+use api::listing::{Key, Order};
+use api::workers::WorkerSort;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use time::OffsetDateTime;
 use uuid::Uuid;

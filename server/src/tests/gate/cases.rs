@@ -318,7 +318,7 @@ roles:
         .await
         .json();
     let web = house.id_of("web", &ada).await;
-    let crowd = api::console::MAX_DOCUMENTS;
+    let crowd = api::blueprints::MAX_DOCUMENTS;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
                SELECT 'm' || n || '.house.example.com', d.id, 'local', jsonb_build_object('root', '/srv/m' || n)
                FROM deployment d, generate_series(1, $1) n WHERE d.system RETURNING id";

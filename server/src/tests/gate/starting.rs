@@ -2,7 +2,7 @@
 //! jigs, a restored blueprint, a repeated import. Via REST and via server functions. The claim is
 //! the same statement that workers use.
 
-use api::console::Restored;
+use api::proposals::Restored;
 use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::ids::{NodeId, RunId};

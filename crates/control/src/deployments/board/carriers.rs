@@ -1,7 +1,7 @@
 //! All noderoles of a role, for the link on the count in a board cell.
 
 use api::Problem;
-use api::console::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesWanted};
+use api::views::board::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesWanted};
 use engine::ids::RoleName;
 use store::{intent, reading};
 

@@ -8,9 +8,11 @@ mod carriers;
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::console::{
+use api::proposals::ProposalView;
+use api::runs::{StateCounts, StepState};
+use api::views::board::{
     Board, BoardGroup, BoardNoderole, BoardRole, DestinationChoice, HoldView, JigView,
-    MAX_NODEROLES_PER_CELL, ProposalView, RoleChoice, StateCounts, StepState, TrayNode,
+    MAX_NODEROLES_PER_CELL, RoleChoice, TrayNode,
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;

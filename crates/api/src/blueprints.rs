@@ -1,0 +1,308 @@
+//! Blueprints: the history of targets, and the comparison of any two.
+
+use engine::Hash;
+use engine::blueprint::difference::Sides;
+use engine::blueprint::text::{Behind, Names, PinDescription};
+use engine::blueprint::{Anchor, Difference, Impact};
+use engine::ids::{BlueprintNumber, DeploymentName, ReviewId};
+use serde::{Deserialize, Serialize};
+
+use crate::At;
+use crate::catalog::{ContentChange, HiddenCharacters, PinChange, PinnedVersion};
+use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
+
+sort! {
+    BlueprintSort, Order::descending(Self::Number), {
+        /// Blueprint number, which is also the order in time.
+        Number "number" [Number],
+    }
+}
+
+/// Filters of the list of blueprints. An empty filter matches all blueprints.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct BlueprintsWanted {
+    /// Name of a deployment that the blueprint changed.
+    pub deployment: String,
+    /// Sort order. Default: newest first.
+    pub sort: Order<BlueprintSort>,
+    /// Cursor: the `next` value of the previous page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
+}
+
+/// A blueprint in the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BlueprintSummary {
+    /// Blueprint number.
+    pub number: BlueprintNumber,
+    /// Kind of the blueprint.
+    pub kind: BlueprintKind,
+    /// Hash of its root object.
+    pub root: String,
+    /// Whether execution is on from this blueprint.
+    pub enabled: bool,
+    /// Time of the commit.
+    pub at: At,
+    /// The person who committed it, or null for genesis.
+    pub by: Option<String>,
+    /// The review that it commits.
+    pub review: Option<ReviewId>,
+    /// Title of the review, or reason of a switch.
+    pub title: String,
+    /// The deployment that the proposal was on.
+    pub deployment: Option<String>,
+    /// Authors of the proposal.
+    pub authors: Vec<String>,
+    /// People who approved it.
+    pub approved_by: Vec<String>,
+}
+
+/// Kind of a blueprint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BlueprintKind {
+    /// The initial blueprint.
+    Genesis,
+    /// A reviewed change.
+    Change,
+    /// Execution was turned on or off. The content equals the previous blueprint's.
+    Switch,
+}
+
+/// A page of the list of blueprints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BlueprintPage {
+    /// The blueprints, newest first by default.
+    pub blueprints: Vec<BlueprintSummary>,
+    /// Cursor of the next page (`before`), or null on the last page.
+    pub next: Option<Cursor>,
+    /// Number of the newest blueprint.
+    pub head: BlueprintNumber,
+    /// The blueprint that removed the deployment, if the list is limited to a removed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_in: Option<BlueprintNumber>,
+}
+
+/// A comparison of two blueprints. `docs/blueprint-difference.md` describes its JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Comparison {
+    /// The left side.
+    pub from: Side,
+    /// The right side.
+    pub to: Side,
+    /// The deployment that the comparison is limited to, or null for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentName>,
+    /// Set if only one side has the deployment, or if the sides have different deployments of this
+    /// name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Differences between the two sides.
+    pub difference: Difference,
+    /// Number of deployments and nodes that differ but are left out here.
+    #[serde(default)]
+    pub more: usize,
+    /// The last document of this page, as `after` for the next page. Absent on the last page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Anchor>,
+    /// Names of the ids in the difference.
+    pub names: Names,
+    /// Changes within roles whose content differs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contents: Vec<ContentChange>,
+    /// Changed pins of barclamp versions, with the versions that apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinChange>,
+    /// Scripts with hidden characters that only the right side uses.
+    #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
+    pub hidden_characters: HiddenCharacters,
+    /// Impact of a change from the left to the right side.
+    pub impact: Impact,
+}
+
+/// A side of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Side {
+    /// Blueprint number, if the request named one. For a review, the blueprint that it is based on.
+    pub blueprint: Option<BlueprintNumber>,
+    /// The review, if this side is the result of a review.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<ReviewId>,
+    /// Hash of the blueprint's root object, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.review, self.blueprint) {
+            (Some(submission), _) => write!(f, "review {submission}")?,
+            (None, Some(target)) => write!(f, "blueprint {target}")?,
+            (None, None) => f.write_str("blueprint")?,
+        }
+        self.root.iter().try_for_each(|root| write!(f, " ({})", root.get(..8).unwrap_or(root)))
+    }
+}
+
+/// Maximum number of documents in a comparison on one page.
+pub const MAX_DOCUMENTS: usize = 400;
+
+/// Some documents of a difference, the number left out, and the last document if others follow.
+pub(crate) struct Part {
+    pub(crate) difference: Difference,
+    pub(crate) more: usize,
+    pub(crate) next: Option<Anchor>,
+}
+
+impl Part {
+    pub(crate) fn of(difference: Difference, skip: usize, most: usize) -> Self {
+        let all = difference.documents().count();
+        let difference = difference.part(skip, most);
+        let here = difference.documents().count();
+        let next = difference.documents().last().filter(|_| skip + here < all);
+        Self { difference, more: all - here, next }
+    }
+}
+
+/// The number of documents up to and including `after`.
+pub(crate) fn behind(
+    difference: &Difference,
+    after: Option<&Anchor>,
+) -> Result<usize, crate::Problem> {
+    let Some(after) = after else { return Ok(0) };
+    let found = difference.documents().position(|document| document == *after);
+    found.map(|at| at + 1).ok_or_else(|| {
+        crate::Problem::invalid(format!(
+            "Invalid value {after} for `after`. Use the `next` value of the previous page."
+        ))
+    })
+}
+
+/// Pairs of old and new role contents that a difference and its pins refer to. Only these may be
+/// shown.
+pub fn pairs(
+    difference: &Difference,
+    pins: &[PinChange],
+) -> std::collections::BTreeSet<(Hash, Hash)> {
+    let roles = difference
+        .deployments
+        .iter()
+        .flat_map(|deployment| &deployment.roles)
+        .map(|role| role.contents);
+    let noderoles =
+        difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.contents);
+    let pinned_roles = pins.iter().flat_map(|pin| &pin.roles).map(|role| Some(role.contents));
+    let sides = roles.chain(noderoles).chain(pinned_roles).flatten();
+    sides.filter_map(|sides| sides.old.zip(sides.new)).collect()
+}
+
+/// Keeps only the pins of the shown deployments, and the contents that the shown parts refer to.
+pub(crate) fn retain_shown(
+    difference: &Difference,
+    pins: &mut Vec<PinChange>,
+    contents: &mut Vec<ContentChange>,
+) {
+    let shown: std::collections::BTreeSet<_> =
+        difference.deployments.iter().map(|deployment| deployment.id).collect();
+    pins.retain(|pin| shown.contains(&pin.deployment));
+    let pairs = pairs(difference, pins);
+    contents.retain(|content| pairs.contains(&(content.old, content.new)));
+}
+
+impl Comparison {
+    /// Keeps the first `most` documents and counts the others.
+    #[must_use]
+    pub fn cut(self, most: usize) -> Self {
+        self.part(0, most)
+    }
+
+    /// Keeps at most `most` documents after `after`, and counts the others.
+    ///
+    /// # Errors
+    /// If `after` is not one of the differing documents.
+    pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
+        let skip = behind(&self.difference, after)?;
+        Ok(self.part(skip, most))
+    }
+
+    fn part(mut self, skip: usize, most: usize) -> Self {
+        let Part { difference, more, next } = Part::of(self.difference, skip, most);
+        (self.difference, self.next) = (difference, next);
+        self.more += more;
+        self.names = self.names.only(&[&self.difference]);
+        retain_shown(&self.difference, &mut self.pins, &mut self.contents);
+        self
+    }
+
+    /// The comparison as text, for terminals and files.
+    pub fn text(&self) -> String {
+        let only = self.deployment.iter().map(|name| format!("in   {name}\n")).collect::<String>();
+        let note = self.note.iter().map(|note| format!("{note}\n")).collect::<String>();
+        let more = match self.more {
+            0 => String::new(),
+            n => format!("{n} more documents differ.\n"),
+        };
+        let difference = self.difference.text(&self.names, &self.behind());
+        let deceiving = self.hidden_characters.text();
+        format!("from {}\nto   {}\n{only}{note}\n{difference}{more}{deceiving}", self.from, self.to)
+    }
+
+    /// The known content of each hash.
+    fn behind(&self) -> Behind {
+        let pins = self.pins.iter().map(|pin| {
+            let called = |side: &Option<PinnedVersion>| side.as_ref().map(ToString::to_string);
+            let versions = Sides { old: called(&pin.old), new: called(&pin.new) };
+            let roles = pin.roles.iter().map(|role| (role.role.clone(), role.contents)).collect();
+            ((pin.deployment, pin.barclamp.clone()), PinDescription { versions, roles })
+        });
+        let contents =
+            self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
+        Behind { pins: pins.collect(), contents: contents.collect() }
+    }
+}
+
+/// A blueprint in a request: a number of the target history, or the hash of a root object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Point {
+    Number(BlueprintNumber),
+    Root(Hash),
+}
+
+/// A text that is neither a blueprint number nor a hash.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Invalid blueprint {0:?}. Use the number of a blueprint, or the hash of a root (64 \
+    hexadecimal digits)."
+)]
+pub struct InvalidBlueprintRef(String);
+
+impl Point {
+    /// Parses a blueprint number or the hash of a root object.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn named(text: &str) -> Result<Self, crate::Problem> {
+        text.trim()
+            .parse()
+            .map_err(|error: InvalidBlueprintRef| crate::Problem::invalid(error.to_string()))
+    }
+}
+
+impl std::str::FromStr for Point {
+    type Err = InvalidBlueprintRef;
+    fn from_str(text: &str) -> Result<Self, InvalidBlueprintRef> {
+        if let Ok(hash) = text.parse() {
+            return Ok(Self::Root(hash));
+        }
+        let number =
+            text.parse().map_err(|_| InvalidBlueprintRef(text.chars().take(80).collect()))?;
+        Ok(Self::Number(BlueprintNumber(number)))
+    }
+}

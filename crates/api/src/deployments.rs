@@ -1,0 +1,235 @@
+//! Deployments, and the noderoles in them.
+
+use engine::ids::{
+    BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, ReviewId,
+    RoleName,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::At;
+use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::runs::{RunSummary, StateCounts, StepState};
+use crate::values::Provenance;
+
+/// A deployment in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentSummary {
+    /// Id of the deployment.
+    pub id: DeploymentId,
+    /// Name of the deployment.
+    pub name: DeploymentName,
+    /// Number of levels below *system*.
+    pub depth: u32,
+    /// Number of nodes.
+    pub nodes: i64,
+    /// Its steps by state.
+    pub steps: StateCounts,
+    /// Number of the open proposal.
+    pub proposal: Option<ProposalId>,
+    /// Number of the open review.
+    pub review: Option<ReviewId>,
+    /// The blueprint that last changed it.
+    pub blueprint: BlueprintNumber,
+}
+
+/// A page of the list of deployments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentPage {
+    /// The deployments. By default, children follow their parent and siblings are sorted by name.
+    pub deployments: Vec<DeploymentSummary>,
+    /// Cursor of the next page (`after`), or null on the last page.
+    pub next: Option<Cursor>,
+}
+
+sort! {
+    DeploymentSort, Order::ascending(Self::Tree), {
+        /// Position in the tree: the names from *system* down.
+        Tree "tree" [Text],
+        Name "name" [Text],
+        /// Number of nodes.
+        Nodes "nodes" [Number, Text],
+        /// Number of steps in ERROR.
+        Errors "errors" [Number, Text],
+        /// Number of the blueprint that last changed the deployment.
+        Blueprint "blueprint" [Number, Text],
+    }
+}
+
+/// State of a deployment. Several states can apply at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DeploymentState {
+    /// On hold: no runs start.
+    OnHold,
+    /// A proposal is open.
+    Proposed,
+    /// The open proposal is submitted for review.
+    Review,
+    /// A step is in ERROR.
+    Error,
+    /// Steps run or are about to run.
+    Working,
+    /// None of the other states applies.
+    Idle,
+}
+
+impl DeploymentState {
+    pub const EVERY: [Self; 6] =
+        [Self::OnHold, Self::Proposed, Self::Review, Self::Error, Self::Working, Self::Idle];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OnHold => "on_hold",
+            Self::Proposed => "proposed",
+            Self::Review => "review",
+            Self::Error => "error",
+            Self::Working => "working",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// Filters of the list of deployments. An empty filter matches all deployments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct DeploymentsWanted {
+    /// Part of the name.
+    pub filter: String,
+    /// State of the deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeploymentState>,
+    /// Sort order. Default: by position in the tree.
+    pub sort: Order<DeploymentSort>,
+    /// Cursor: the `next` value of the previous page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// A noderole with its state, data and runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NoderoleView {
+    /// Id of the noderole.
+    pub id: NoderoleId,
+    /// The role.
+    pub role: RoleName,
+    /// Description of the role.
+    pub description: String,
+    /// Id of the node.
+    pub node: NodeId,
+    /// Name of the node.
+    pub fqdn: String,
+    /// The deployment that it is bound in.
+    pub deployment: DeploymentName,
+    /// Id of the deployment, for live stream topics.
+    pub deployment_id: DeploymentId,
+    /// State of the step.
+    pub state: StepState,
+    /// Time of the last change of the state.
+    pub since: At,
+    /// Reasons of the state, each with the action that changes it.
+    pub why: Vec<String>,
+    /// Error message.
+    pub error: Option<String>,
+    /// Generation: the blueprint that last changed or re-ran it.
+    pub generation: BlueprintNumber,
+    /// The blueprint that it last applied, or null if it applied none.
+    pub applied: Option<BlueprintNumber>,
+    /// Short content hash of the role.
+    pub role_hash: String,
+    /// Its own data by layer, from lowest to highest precedence.
+    pub layers: Vec<DataLayer>,
+    /// All layers merged.
+    pub merged: Value,
+    /// Source of each merged value, at most 200.
+    pub provenance: Vec<Provenance>,
+    /// Number of merged values.
+    pub values: usize,
+    /// Output: the additions of the last successful run.
+    pub output: Value,
+    /// Schemas of the role's attributes.
+    pub attribs: Vec<AttribView>,
+    /// Noderoles that it depends on.
+    pub parents: Vec<NoderoleRef>,
+    /// Noderoles that depend on it, at most 50.
+    pub children: Vec<NoderoleRef>,
+    /// Its runs, newest first, at most 50.
+    pub runs: Vec<RunSummary>,
+    /// Whether you can retry it. Otherwise the reason.
+    pub may_retry: Result<(), String>,
+    /// Its draft in an open proposal, if you can edit it there. Otherwise the reason.
+    pub may_edit: Result<NoderoleDraft, String>,
+    /// Whether you can propose changes on its node. Otherwise the reason.
+    pub may_propose: Result<(), String>,
+    /// Limits of runs from the role (retries, timeout, error scope, priority), as pairs of name and
+    /// value.
+    #[serde(default)]
+    pub limits: Vec<(String, String)>,
+}
+
+/// A noderole in the open proposal of its deployment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NoderoleDraft {
+    /// Number of the proposal.
+    pub proposal: ProposalId,
+    /// Version of the proposal, to send with an edit.
+    pub version: i32,
+    /// Whether an edit makes you an author, so that you can no longer approve it.
+    #[serde(default)]
+    pub would_join: bool,
+    /// User data of the noderole, with the proposal's edits.
+    pub data: Value,
+    /// Values that apply without user data, with secrets masked.
+    #[serde(default)]
+    pub defaults: Value,
+    /// Whether the proposal runs it again.
+    pub rerun: bool,
+}
+
+/// A layer of data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DataLayer {
+    /// `role template`, `deployment role`, `user`, `system` or `output`.
+    pub source: String,
+    /// Values of the layer.
+    pub value: Value,
+}
+
+/// An attribute of a role, for forms.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AttribView {
+    /// Name of the attribute.
+    pub name: String,
+    /// Path of its value, as a JSON pointer.
+    pub path: String,
+    /// Description for people.
+    pub description: String,
+    /// JSON Schema of its value.
+    pub schema: Option<Value>,
+}
+
+/// A noderole in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NoderoleRef {
+    /// Id of the noderole.
+    pub id: NoderoleId,
+    /// The role.
+    pub role: RoleName,
+    /// Name of the node.
+    pub fqdn: String,
+    /// State of the step.
+    pub state: StepState,
+}
+
+paged! {
+    DeploymentPage: deployments of DeploymentSummary,
+}
