@@ -2,12 +2,12 @@
 
 use api::Problem;
 use api::people::{PasskeyWish, Signature};
+use authenticator::Authenticator;
 use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use engine::ids::{PasskeyId, ReviewId};
 use engine::plan::Edit;
 use passkeys::RelyingParty;
-use passkeys::authenticator::Authenticator;
 
 use crate::house::House;
 
