@@ -4,7 +4,7 @@
 
 -- Every search path ends with pg_temp. Otherwise a temporary table could shadow one of Gantry's.
 --
--- Functions that read a review's documents or the target history disable sequential scans. After
+-- Functions that read a review's documents or the blueprint history disable sequential scans. After
 -- one review with thousands of documents, the planner expects the same of the next one. It then
 -- reads whole tables for each row that a review of one document writes.
 
@@ -33,8 +33,8 @@ END $$;
 DO $$
 DECLARE tbl text;
 BEGIN
-  FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'target', 'submission', 'submission_base',
-                             'submission_author', 'submission_document', 'target_deployment', 'left_out', 'replan', 'verdict',
+  FOREACH tbl IN ARRAY ARRAY['object', 'policy', 'barclamp', 'blueprint', 'review', 'review_base',
+                             'review_author', 'review_document', 'blueprint_deployment', 'left_out', 'replan', 'verdict',
                              'audit', 'seal'] LOOP
     EXECUTE format('CREATE TRIGGER guard_append_only BEFORE UPDATE OR DELETE ON %I
                     FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only()', tbl);
@@ -46,7 +46,7 @@ END $$;
 CREATE TRIGGER guard_append_only BEFORE UPDATE ON event FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 -- A thread can be resolved and reopened. Its text never changes.
 CREATE TRIGGER guard_append_only BEFORE DELETE
-  OR UPDATE OF id, submission_id, thread_id, anchor, person_id, body, at ON comment
+  OR UPDATE OF id, review_id, thread_id, anchor, person_id, body, at ON comment
   FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON comment FOR EACH STATEMENT EXECUTE FUNCTION guard_append_only();
 
@@ -56,11 +56,11 @@ CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON comment FOR EACH STATEMENT EXEC
 -- cluster restored from a dump restarts its transaction ids, so an old blueprint's id can recur.
 CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
-  SELECT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch
+  SELECT EXISTS (SELECT FROM blueprint t JOIN head h ON h.epoch = t.epoch
                  WHERE t.xid = pg_current_xact_id() AND t.kind <> 'switch'
                    -- The rows are compared at the end of the transaction, or earlier on request
                    -- (SET CONSTRAINTS). After that, nothing may change.
-                   AND NOT EXISTS (SELECT FROM projected p WHERE p.number = t.number AND p.xid = t.xid))
+                   AND NOT EXISTS (SELECT FROM projected p WHERE p.blueprint_number = t.number AND p.xid = t.xid))
 $$;
 
 -- The documents of a root as rows. Rejects objects that are not roots.
@@ -98,10 +98,10 @@ END $$;
 -- other commits wait for it. This function takes about 3 ms at 10,000 nodes and again for each
 -- document. So it handles only a few changed documents.
 --
--- Every root in the target history is canonical. check_canonical checks it, m0016 checked the
--- oldest ones, and a root accepted here inherits the property from its parent. So each entry and
--- the border occur once, and nothing else is hidden.
-CREATE OR REPLACE FUNCTION replaces_as_listed(parent_root bytea, new_root bytea, submission bigint) RETURNS boolean
+-- Every root in the blueprint history is canonical. check_canonical checks it, and a root accepted
+-- here inherits the property from its parent. So each entry and the border occur once, and nothing
+-- else is hidden.
+CREATE OR REPLACE FUNCTION replaces_as_listed(parent_root bytea, new_root bytea, review bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   most CONSTANT int := 8;
@@ -112,7 +112,7 @@ DECLARE
   d record;
 BEGIN
   IF (SELECT count(*) NOT BETWEEN 1 AND most OR bool_or(l.old_hash IS NULL OR l.new_hash IS NULL)
-      FROM (SELECT old_hash, new_hash FROM submission_document x WHERE x.submission_id = submission LIMIT most + 1) l) THEN
+      FROM (SELECT old_hash, new_hash FROM review_document x WHERE x.review_id = review LIMIT most + 1) l) THEN
     RETURN false;
   END IF;
   -- The || detoasts the body once instead of once per use.
@@ -123,7 +123,7 @@ BEGIN
   END IF;
   FOR d IN SELECT x.kind, convert_to(format('"%s":"%s"', x.id, encode(x.old_hash, 'hex')), 'UTF8') AS was,
                   convert_to(format('"%s":"%s"', x.id, encode(x.new_hash, 'hex')), 'UTF8') AS is_now
-           FROM submission_document x WHERE x.submission_id = submission LOOP
+           FROM review_document x WHERE x.review_id = review LOOP
     -- A node and a deployment may have the same id, so each kind has its own search range.
     place := CASE d.kind WHEN 'node' THEN position(d.was IN substring(written FROM nodes))
                          ELSE position(d.was IN substring(written FROM 1 FOR nodes)) END;
@@ -141,7 +141,7 @@ END $$;
 -- - parents of deployments that are created or removed
 -- - the deployment that a node enters, and the one that it leaves unless it moves to a descendant
 -- - deployments in which a noderole is bound, unbound or changed
-CREATE OR REPLACE FUNCTION written_by(submission bigint) RETURNS TABLE (deployment_id uuid)
+CREATE OR REPLACE FUNCTION written_by(review bigint) RETURNS TABLE (deployment_id uuid)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   WITH RECURSIVE doc AS MATERIALIZED (
@@ -149,8 +149,8 @@ SET enable_seqscan = off SET jit = off AS $$
     SELECT d.kind, d.id, d.old_hash, d.new_hash,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now
-    FROM submission_document d
-    WHERE d.submission_id = submission),
+    FROM review_document d
+    WHERE d.review_id = review),
   parent_of AS (
     -- The tree after the commit: the review's documents take precedence over the projected rows.
     SELECT id, (is_now ->> 'parent')::uuid AS parent FROM doc WHERE kind = 'deployment' AND new_hash IS NOT NULL
@@ -192,15 +192,15 @@ $$;
 -- It never reports a risk that the engine does not. It may miss one: for a noderole now bound in
 -- another deployment, it does not compare the data of the role. guard_rerun sees that its step
 -- runs.
-CREATE OR REPLACE FUNCTION risks_of_documents(submission bigint) RETURNS TABLE (risk text)
+CREATE OR REPLACE FUNCTION risks_of_documents(review bigint) RETURNS TABLE (risk text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   WITH RECURSIVE doc AS MATERIALIZED (
     SELECT d.kind, d.id, d.old_hash, d.new_hash,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.old_hash) AS was,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o WHERE o.hash = d.new_hash) AS is_now
-    FROM submission_document d
-    WHERE d.submission_id = submission),
+    FROM review_document d
+    WHERE d.review_id = review),
   parent_of AS (
     SELECT id, (is_now ->> 'parent')::uuid AS parent FROM doc WHERE kind = 'deployment' AND new_hash IS NOT NULL
     UNION ALL
@@ -254,7 +254,7 @@ SET enable_seqscan = off SET jit = off AS $$
         SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' FROM object o WHERE o.hash = decode(t.role, 'hex'))
         IS DISTINCT FROM 'keep')
   UNION ALL
-  SELECT 'secret' WHERE adds_secret(submission)
+  SELECT 'secret' WHERE adds_secret(review)
 $$;
 
 -- Permissions -------------------------------------------------------------------------------------
@@ -263,17 +263,17 @@ $$;
 -- and *system* if it changes the policy. A person needs the permission in each of them to submit,
 -- review or commit. This function is the only definition; the use cases call it. A deployment that
 -- the review creates is covered by its parent, which the review writes.
-CREATE OR REPLACE FUNCTION touched_by(submission bigint) RETURNS uuid[]
+CREATE OR REPLACE FUNCTION touched_by(review bigint) RETURNS uuid[]
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   SELECT array(
-    SELECT w.deployment_id FROM written_by(submission) w JOIN deployment d ON d.id = w.deployment_id
+    SELECT w.deployment_id FROM written_by(review) w JOIN deployment d ON d.id = w.deployment_id
     UNION
     SELECT coalesce((SELECT n.deployment_id FROM node n WHERE n.id = p.node_id), p.deployment_id)
-    FROM submission s JOIN proposal p ON p.id = s.proposal_id WHERE s.id = submission
+    FROM review s JOIN proposal p ON p.id = s.proposal_id WHERE s.id = review
     UNION
     SELECT d.id FROM deployment d WHERE d.system
-      AND EXISTS (SELECT FROM submission s WHERE s.id = submission AND s.new_policy_hash IS NOT NULL))
+      AND EXISTS (SELECT FROM review s WHERE s.id = review AND s.new_policy_hash IS NOT NULL))
 $$;
 
 -- Permissions that a person has in part of the tree: the deployments of their grants with all
@@ -320,13 +320,13 @@ $$;
 
 -- The deployments that a review touches, or none if no scoped grant exists: without scoped grants,
 -- the deployments do not matter.
-CREATE OR REPLACE FUNCTION places_of(submission bigint) RETURNS uuid[]
+CREATE OR REPLACE FUNCTION places_of(review bigint) RETURNS uuid[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT EXISTS (SELECT FROM scoped_grant) THEN
     RETURN '{}';
   END IF;
-  RETURN touched_by(submission);
+  RETURN touched_by(review);
 END $$;
 
 -- Keeps at least one enabled human admin. Transactions that remove an admin wait for each other.
@@ -386,13 +386,13 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_grant BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW EXECUTE FUNCTION guard_grant();
 
-CREATE OR REPLACE FUNCTION guard_target_change(new_target target, h head) RETURNS void
+CREATE OR REPLACE FUNCTION guard_blueprint_change(new_blueprint blueprint, h head) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
-  s submission;
+  s review;
   p proposal;
-  parent_target target;
+  parent_blueprint blueprint;
   named text;
   others text;
   approving int;
@@ -401,9 +401,9 @@ DECLARE
   threads int;
   places uuid[];
 BEGIN
-  SELECT * INTO s FROM submission WHERE id = new_target.submission_id;
+  SELECT * INTO s FROM review WHERE id = new_blueprint.review_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
-  SELECT * INTO parent_target FROM target WHERE number = new_target.parent;
+  SELECT * INTO parent_blueprint FROM blueprint WHERE number = new_blueprint.parent;
   IF s.epoch <> h.epoch THEN
     RAISE EXCEPTION 'Review % is from epoch %, but the current epoch is %', s.id, s.epoch, h.epoch
       USING ERRCODE = 'GY008',
@@ -419,11 +419,11 @@ BEGIN
       s.policy_number, h.policy_number
       USING ERRCODE = 'GY006', HINT = 'Submit the proposal again.';
   END IF;
-  IF new_target.enabled <> parent_target.enabled THEN
+  IF new_blueprint.enabled <> parent_blueprint.enabled THEN
     RAISE EXCEPTION 'A change cannot turn execution on or off' USING ERRCODE = 'GY003';
   END IF;
   -- A plan without changes has not been checked either.
-  IF s.new_policy_hash IS NULL AND NOT EXISTS (SELECT FROM submission_document d WHERE d.submission_id = s.id) THEN
+  IF s.new_policy_hash IS NULL AND NOT EXISTS (SELECT FROM review_document d WHERE d.review_id = s.id) THEN
     RAISE EXCEPTION 'Review % changes nothing', s.id USING ERRCODE = 'GY009',
       HINT = 'Submit the proposal again.';
   END IF;
@@ -432,23 +432,23 @@ BEGIN
   SELECT string_agg(DISTINCT a.name, ', ') INTO named FROM person a
   WHERE (a.id = s.created_by OR EXISTS (
       SELECT FROM edit e WHERE e.proposal_id = p.id AND (e.actor = a.id AND NOT e.undone OR a.id = ANY (e.touched_by))))
-    AND NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = a.id);
-  IF named IS NOT NULL OR NOT EXISTS (SELECT FROM submission_author x WHERE x.submission_id = s.id) THEN
+    AND NOT EXISTS (SELECT FROM review_author x WHERE x.review_id = s.id AND x.person_id = a.id);
+  IF named IS NOT NULL OR NOT EXISTS (SELECT FROM review_author x WHERE x.review_id = s.id) THEN
     RAISE EXCEPTION 'Review % does not list these authors: %', s.id, coalesce(named, 'all')
       USING ERRCODE = 'GY009', HINT = 'Submit the proposal again.';
   END IF;
 
   -- The base is unchanged and contains every deployment that the review writes.
   SELECT string_agg(coalesce(d.name, b.deployment_id::text), ', ' ORDER BY d.name) INTO named
-  FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id
-  WHERE b.submission_id = s.id AND d.head_no IS DISTINCT FROM b.head_no;
+  FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id
+  WHERE b.review_id = s.id AND d.head_no IS DISTINCT FROM b.head_no;
   IF named IS NOT NULL THEN
     RAISE EXCEPTION 'Deployments that review % is based on have changed since: %', s.id, named
       USING ERRCODE = 'GY004', HINT = 'Submit the proposal again to plan it on the current target.';
   END IF;
   SELECT string_agg(d.name, ', ' ORDER BY d.name) INTO named
   FROM written_by(s.id) w JOIN deployment d ON d.id = w.deployment_id
-  WHERE NOT EXISTS (SELECT FROM submission_base b WHERE b.submission_id = s.id AND b.deployment_id = d.id);
+  WHERE NOT EXISTS (SELECT FROM review_base b WHERE b.review_id = s.id AND b.deployment_id = d.id);
   IF named IS NOT NULL THEN
     RAISE EXCEPTION 'Review % changes deployments outside its base: %', s.id, named
       USING ERRCODE = 'GY009';
@@ -456,10 +456,10 @@ BEGIN
 
   -- The documents that the review replaces are unchanged since planning, and the new root differs
   -- from its parent in exactly these.
-  IF NOT replaces_as_listed(parent_target.root, new_target.root, s.id) THEN
-    WITH was AS MATERIALIZED (SELECT * FROM root_documents(parent_target.root)),
-         now_is AS MATERIALIZED (SELECT * FROM root_documents(new_target.root)),
-         listed AS (SELECT d.kind, d.id, d.old_hash, d.new_hash FROM submission_document d WHERE d.submission_id = s.id),
+  IF NOT replaces_as_listed(parent_blueprint.root, new_blueprint.root, s.id) THEN
+    WITH was AS MATERIALIZED (SELECT * FROM root_documents(parent_blueprint.root)),
+         now_is AS MATERIALIZED (SELECT * FROM root_documents(new_blueprint.root)),
+         listed AS (SELECT d.kind, d.id, d.old_hash, d.new_hash FROM review_document d WHERE d.review_id = s.id),
          changed AS (SELECT kind, id, was.hash AS old_hash, now_is.hash AS new_hash
                      FROM was FULL JOIN now_is USING (kind, id) WHERE was.hash IS DISTINCT FROM now_is.hash)
     SELECT (SELECT string_agg(x.kind || ' ' || x.id, ', ') FROM (
@@ -474,10 +474,10 @@ BEGIN
     END IF;
     IF others IS NOT NULL THEN
       RAISE EXCEPTION
-        'The new root differs from target % in other documents than review % lists: %',
-        new_target.parent, s.id, others USING ERRCODE = 'GY010';
+        'The new root differs from blueprint % in other documents than review % lists: %',
+        new_blueprint.parent, s.id, others USING ERRCODE = 'GY010';
     END IF;
-    PERFORM check_canonical(new_target.root);
+    PERFORM check_canonical(new_blueprint.root);
   END IF;
 
   -- The risks determine the number of approvals, so the review must list all of them.
@@ -491,9 +491,9 @@ BEGIN
 
   -- The latest verdict of each person who may review now. The row locks keep these accounts enabled
   -- until the commit.
-  PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE submission_id = s.id) ORDER BY id FOR SHARE;
+  PERFORM FROM person WHERE id IN (SELECT person_id FROM verdict WHERE review_id = s.id) ORDER BY id FOR SHARE;
   places := places_of(s.id);
-  demanded := EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id);
+  demanded := EXISTS (SELECT FROM signature_demand g WHERE g.review_id = s.id);
   -- A deployment may have got a new parent since the review was submitted.
   IF NOT demanded AND asks_signature(s.id) THEN
     RAISE EXCEPTION
@@ -503,13 +503,13 @@ BEGIN
   END IF;
   WITH last AS (
     SELECT DISTINCT ON (v.person_id) v.id, v.person_id, v.kind, v.at FROM verdict v JOIN person w ON w.id = v.person_id
-    WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC),
+    WHERE v.review_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC),
   counted AS (
     SELECT l.kind, who.name, l.kind = 'approve' AND approval_barred(who.id, s.id, l.at) AS barred,
            demanded AND l.kind = 'approve' AND NOT is_signed(l.id) AS unsigned
     FROM last l JOIN person who ON who.id = l.person_id
     WHERE may_review(who, places) AND NOT EXISTS (
-      SELECT FROM submission_author x WHERE x.submission_id = s.id AND x.person_id = l.person_id))
+      SELECT FROM review_author x WHERE x.review_id = s.id AND x.person_id = l.person_id))
   SELECT count(*) FILTER (WHERE c.kind = 'approve' AND NOT c.barred AND NOT c.unsigned),
          string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.kind <> 'approve'),
          string_agg(c.name, ', ' ORDER BY c.name) FILTER (WHERE c.barred),
@@ -542,7 +542,7 @@ BEGIN
 
   -- Threads belong to the proposal: a new review does not settle questions on an earlier one.
   SELECT count(*), string_agg(DISTINCT who.name, ', ') INTO threads, named
-  FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL
+  FROM review o JOIN comment c ON c.review_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL
   JOIN person who ON who.id = c.person_id WHERE o.proposal_id = p.id;
   IF threads > 0 THEN
     RAISE EXCEPTION 'Proposal % has % open threads, started by %', p.id, threads, named
@@ -553,16 +553,16 @@ BEGIN
   END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION guard_target() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_blueprint() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
   h head;
-  parent_target target;
+  parent_blueprint blueprint;
 BEGIN
   -- An older snapshot would miss verdicts given since.
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION
-      'A target can only be inserted in a READ COMMITTED transaction, and this one is %',
+      'A blueprint can only be inserted in a READ COMMITTED transaction, and this one is %',
       current_setting('transaction_isolation')
       USING ERRCODE = 'GY003', HINT = 'Begin a READ COMMITTED transaction.';
   END IF;
@@ -570,13 +570,13 @@ BEGIN
   NEW.xid := pg_current_xact_id();
   NEW.committed_at := now();
   IF NEW.epoch <> h.epoch THEN
-    RAISE EXCEPTION 'The target is from epoch %, but the current epoch is %', NEW.epoch, h.epoch
+    RAISE EXCEPTION 'The blueprint is from epoch %, but the current epoch is %', NEW.epoch, h.epoch
       USING ERRCODE = 'GY008', HINT = 'A backup was restored since then. Read the head again.';
   END IF;
   IF coalesce(NEW.parent, 0) <> h.number THEN
-    RAISE EXCEPTION 'Target % has parent %, but the head is %', NEW.number, coalesce(NEW.parent, 0),
+    RAISE EXCEPTION 'Blueprint % has parent %, but the head is %', NEW.number, coalesce(NEW.parent, 0),
       h.number
-      USING ERRCODE = 'GY003', HINT = 'Another target was committed in the meantime. Try again.';
+      USING ERRCODE = 'GY003', HINT = 'Another blueprint was committed in the meantime. Try again.';
   END IF;
   IF NEW.kind = 'genesis' THEN
     PERFORM check_canonical(NEW.root);
@@ -586,33 +586,33 @@ BEGIN
   -- the commit.
   PERFORM FROM person WHERE id = NEW.committed_by FOR SHARE;
   IF NOT EXISTS (SELECT FROM person p WHERE p.id = NEW.committed_by AND NOT p.disabled AND CASE NEW.kind
-      WHEN 'change' THEN may_in(p, ARRAY['operator', 'reviewer'], places_of(NEW.submission_id))
+      WHEN 'change' THEN may_in(p, ARRAY['operator', 'reviewer'], places_of(NEW.review_id))
       ELSE 'operator' = ANY (p.permissions) END) THEN
-    RAISE EXCEPTION 'Account % may not commit target %',
+    RAISE EXCEPTION 'Account % may not commit blueprint %',
       coalesce((SELECT name FROM person WHERE id = NEW.committed_by), 'unknown'), NEW.number
       USING ERRCODE = 'GY019',
         HINT =
           'An account needs the operator permission everywhere. For a change, operator or '
           'reviewer in all its deployments is enough.';
   END IF;
-  SELECT * INTO parent_target FROM target WHERE number = NEW.parent;
+  SELECT * INTO parent_blueprint FROM blueprint WHERE number = NEW.parent;
   -- The rows of a change are compared once, at its end. So a transaction can commit only one
   -- change.
-  IF NEW.kind = 'change' AND EXISTS (SELECT FROM target t WHERE t.xid = pg_current_xact_id() AND t.epoch = h.epoch AND t.kind <> 'switch') THEN
+  IF NEW.kind = 'change' AND EXISTS (SELECT FROM blueprint t WHERE t.xid = pg_current_xact_id() AND t.epoch = h.epoch AND t.kind <> 'switch') THEN
     RAISE EXCEPTION 'A transaction can commit only one change' USING ERRCODE = 'GY003',
       HINT = 'Commit the next change in a new transaction.';
   END IF;
   IF NEW.kind = 'change' THEN
-    PERFORM guard_target_change(NEW, h);
+    PERFORM guard_blueprint_change(NEW, h);
     RETURN NEW;
   END IF;
-  IF NEW.root <> parent_target.root OR NEW.enabled = parent_target.enabled THEN
+  IF NEW.root <> parent_blueprint.root OR NEW.enabled = parent_blueprint.enabled THEN
     RAISE EXCEPTION 'A switch must keep the root of its parent and turn execution on or off'
       USING ERRCODE = 'GY003', HINT = 'Execution may already be in that state.';
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_target BEFORE INSERT ON target FOR EACH ROW EXECUTE FUNCTION guard_target();
+CREATE TRIGGER guard_blueprint BEFORE INSERT ON blueprint FOR EACH ROW EXECUTE FUNCTION guard_blueprint();
 
 -- At the end of the transaction, the head has moved and every document of the new blueprint is
 -- projected.
@@ -624,7 +624,7 @@ DECLARE
 BEGIN
   SELECT * INTO h FROM head;
   IF h.number <> NEW.number OR h.enabled <> NEW.enabled OR h.policy_number = 0 THEN
-    RAISE EXCEPTION 'Target % was inserted, but the head is % (policy %)', NEW.number, h.number,
+    RAISE EXCEPTION 'Blueprint % was inserted, but the head is % (policy %)', NEW.number, h.number,
       h.policy_number
       USING ERRCODE = 'GY014';
   END IF;
@@ -638,43 +638,43 @@ BEGIN
       LEFT JOIN node n ON r.kind = 'node' AND n.id = r.id
       WHERE coalesce(d.doc, n.doc) IS DISTINCT FROM r.hash LIMIT 5) x;
   ELSE
-    IF NOT EXISTS (SELECT FROM proposal p JOIN submission s ON s.proposal_id = p.id
-                   WHERE s.id = NEW.submission_id AND p.state = 'committed') THEN
-      RAISE EXCEPTION 'Target % was inserted, but its proposal is not closed', NEW.number
+    IF NOT EXISTS (SELECT FROM proposal p JOIN review s ON s.proposal_id = p.id
+                   WHERE s.id = NEW.review_id AND p.state = 'committed') THEN
+      RAISE EXCEPTION 'Blueprint % was inserted, but its proposal is not closed', NEW.number
         USING ERRCODE = 'GY014';
     END IF;
     -- The approved policy and the jig switches in the document of *system* are in force.
     IF (SELECT y.hash FROM policy y WHERE y.number = h.policy_number) IS DISTINCT FROM
-       (SELECT coalesce(s.new_policy_hash, y.hash) FROM submission s JOIN policy y ON y.number = s.policy_number
-        WHERE s.id = NEW.submission_id) AND NOT is_owner() THEN
-      RAISE EXCEPTION 'Target % was inserted, but the policy in force is not the approved one',
+       (SELECT coalesce(s.new_policy_hash, y.hash) FROM review s JOIN policy y ON y.number = s.policy_number
+        WHERE s.id = NEW.review_id) AND NOT is_owner() THEN
+      RAISE EXCEPTION 'Blueprint % was inserted, but the policy in force is not the approved one',
         NEW.number USING ERRCODE = 'GY014';
     END IF;
     SELECT string_agg(j.name, ', ') INTO named FROM jig j, deployment d
-    WHERE d.system AND EXISTS (SELECT FROM submission_document x WHERE x.submission_id = NEW.submission_id AND x.kind = 'deployment' AND x.id = d.id)
+    WHERE d.system AND EXISTS (SELECT FROM review_document x WHERE x.review_id = NEW.review_id AND x.kind = 'deployment' AND x.id = d.id)
       AND j.active = (jigs_off(d.doc) ? j.name);
     IF named IS NOT NULL AND NOT is_owner() THEN
       RAISE EXCEPTION
-        'Target % was inserted, but these jigs do not match the document of system: %',
+        'Blueprint % was inserted, but these jigs do not match the document of system: %',
         NEW.number, named
         USING ERRCODE = 'GY014';
     END IF;
     SELECT string_agg(x.what, ', ') INTO named FROM (
-      SELECT d.kind || ' ' || d.id AS what FROM submission_document d
+      SELECT d.kind || ' ' || d.id AS what FROM review_document d
       LEFT JOIN deployment dep ON d.kind = 'deployment' AND dep.id = d.id AND dep.removed_in IS NULL
       LEFT JOIN node n ON d.kind = 'node' AND n.id = d.id AND n.removed_in IS NULL
-      WHERE d.submission_id = NEW.submission_id AND coalesce(dep.doc, n.doc) IS DISTINCT FROM d.new_hash
+      WHERE d.review_id = NEW.review_id AND coalesce(dep.doc, n.doc) IS DISTINCT FROM d.new_hash
       UNION ALL
       -- A removed deployment has no children, nodes or noderoles left, and every node has the
       -- noderoles of its document.
-      SELECT 'removal of deployment ' || d.id FROM submission_document d
-      WHERE d.submission_id = NEW.submission_id AND d.kind = 'deployment' AND d.new_hash IS NULL
+      SELECT 'removal of deployment ' || d.id FROM review_document d
+      WHERE d.review_id = NEW.review_id AND d.kind = 'deployment' AND d.new_hash IS NULL
         AND (EXISTS (SELECT FROM deployment c WHERE c.parent = d.id AND c.removed_in IS NULL)
              OR EXISTS (SELECT FROM node n WHERE n.deployment_id = d.id AND n.removed_in IS NULL)
              OR EXISTS (SELECT FROM noderole r WHERE r.deployment_id = d.id AND r.disposition = 'in_service'))
       UNION ALL
-      SELECT 'noderoles of node ' || d.id FROM submission_document d LEFT JOIN object o ON o.hash = d.new_hash
-      WHERE d.submission_id = NEW.submission_id AND d.kind = 'node'
+      SELECT 'noderoles of node ' || d.id FROM review_document d LEFT JOIN object o ON o.hash = d.new_hash
+      WHERE d.review_id = NEW.review_id AND d.kind = 'node'
         AND (SELECT array_agg(k ORDER BY k) FROM jsonb_object_keys(
                coalesce(convert_from(o.body, 'UTF8')::jsonb -> 'noderoles', '{}')) k)
             IS DISTINCT FROM
@@ -682,29 +682,29 @@ BEGIN
              CROSS JOIN LATERAL (SELECT r.role || CASE r.instance WHEN 0 THEN '' ELSE '/' || r.instance END AS k) key
              WHERE r.node_id = d.id AND r.disposition = 'in_service')
       UNION ALL
-      SELECT 'head_no of ' || dep.name FROM written_by(NEW.submission_id) w JOIN deployment dep ON dep.id = w.deployment_id
+      SELECT 'head_no of ' || dep.name FROM written_by(NEW.review_id) w JOIN deployment dep ON dep.id = w.deployment_id
       WHERE dep.head_no <> NEW.number LIMIT 5) x;
   END IF;
   IF named IS NOT NULL THEN
-    RAISE EXCEPTION 'Target % was inserted, but these rows do not match its documents: %',
+    RAISE EXCEPTION 'Blueprint % was inserted, but these rows do not match its documents: %',
       NEW.number, named USING ERRCODE = 'GY014';
   END IF;
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER guard_projected AFTER INSERT ON target DEFERRABLE INITIALLY DEFERRED
+CREATE CONSTRAINT TRIGGER guard_projected AFTER INSERT ON blueprint DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_projected();
 
 CREATE OR REPLACE FUNCTION guard_head() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF (NEW.number, NEW.enabled) IS DISTINCT FROM (OLD.number, OLD.enabled) AND NOT EXISTS (
-    SELECT FROM target t WHERE t.number = NEW.number AND t.parent IS NOT DISTINCT FROM nullif(OLD.number, 0)
+    SELECT FROM blueprint t WHERE t.number = NEW.number AND t.parent IS NOT DISTINCT FROM nullif(OLD.number, 0)
       AND t.enabled = NEW.enabled AND t.xid = pg_current_xact_id()) THEN
-    RAISE EXCEPTION 'The head can only move to a target that this transaction inserted'
+    RAISE EXCEPTION 'The head can only move to a blueprint that this transaction inserted'
       USING ERRCODE = 'GY002';
   END IF;
   IF NEW.policy_number <> OLD.policy_number AND NOT (
-    EXISTS (SELECT FROM policy p JOIN target t ON t.xid = pg_current_xact_id() AND t.epoch = NEW.epoch
-            LEFT JOIN submission s ON s.id = t.submission_id
+    EXISTS (SELECT FROM policy p JOIN blueprint t ON t.xid = pg_current_xact_id() AND t.epoch = NEW.epoch
+            LEFT JOIN review s ON s.id = t.review_id
             WHERE p.number = NEW.policy_number AND (t.kind = 'genesis' OR s.new_policy_hash = p.hash))) THEN
     RAISE EXCEPTION 'Policy % can only come into force with the commit that introduces it',
       NEW.policy_number
@@ -726,9 +726,9 @@ CREATE TRIGGER guard_head_stays BEFORE DELETE OR TRUNCATE ON head FOR EACH STATE
 -- approval.
 CREATE OR REPLACE FUNCTION guard_policy() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  SELECT t.number INTO NEW.target FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
+  SELECT t.number INTO NEW.blueprint_number FROM blueprint t JOIN head h ON h.epoch = t.epoch LEFT JOIN review s ON s.id = t.review_id
   WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR s.new_policy_hash = NEW.hash);
-  IF NEW.target IS NULL THEN
+  IF NEW.blueprint_number IS NULL THEN
     RAISE EXCEPTION 'A policy can only be inserted by the commit that introduces it'
       USING ERRCODE = 'GY002';
   END IF;
@@ -758,9 +758,9 @@ BEGIN
     RAISE EXCEPTION 'The version of a proposal can only rise' USING ERRCODE = 'GY016';
   END IF;
   IF NEW.state = 'committed' AND NOT EXISTS (
-    SELECT FROM target t JOIN submission s ON s.id = t.submission_id
+    SELECT FROM blueprint t JOIN review s ON s.id = t.review_id
     WHERE t.xid = pg_current_xact_id() AND s.proposal_id = NEW.id) THEN
-    RAISE EXCEPTION 'Proposal % can only be committed together with its target', NEW.id
+    RAISE EXCEPTION 'Proposal % can only be committed together with its blueprint', NEW.id
       USING ERRCODE = 'GY002';
   END IF;
   RETURN NEW;
@@ -787,7 +787,7 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_edit BEFORE INSERT OR UPDATE ON edit FOR EACH ROW EXECUTE FUNCTION guard_edit();
 
-CREATE OR REPLACE FUNCTION guard_submission() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_review() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   h head;
   p proposal;
@@ -824,21 +824,21 @@ BEGIN
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_submission BEFORE INSERT ON submission FOR EACH ROW EXECUTE FUNCTION guard_submission();
+CREATE TRIGGER guard_review BEFORE INSERT ON review FOR EACH ROW EXECUTE FUNCTION guard_review();
 
-CREATE OR REPLACE FUNCTION guard_submission_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+CREATE OR REPLACE FUNCTION guard_review_part() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM submission s JOIN head h ON h.epoch = s.epoch
-                 WHERE s.id = NEW.submission_id AND s.xid = pg_current_xact_id()) THEN
-    RAISE EXCEPTION 'Review % is already submitted and cannot be extended', NEW.submission_id
+  IF NOT EXISTS (SELECT FROM review s JOIN head h ON h.epoch = s.epoch
+                 WHERE s.id = NEW.review_id AND s.xid = pg_current_xact_id()) THEN
+    RAISE EXCEPTION 'Review % is already submitted and cannot be extended', NEW.review_id
       USING ERRCODE = 'GY013', HINT = 'Submit the proposal again.';
   END IF;
   RETURN NEW;
 END $$;
-CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_base FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
-CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_author FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
-CREATE TRIGGER guard_submission_part BEFORE INSERT ON submission_document FOR EACH ROW EXECUTE FUNCTION guard_submission_part();
+CREATE TRIGGER guard_review_part BEFORE INSERT ON review_base FOR EACH ROW EXECUTE FUNCTION guard_review_part();
+CREATE TRIGGER guard_review_part BEFORE INSERT ON review_author FOR EACH ROW EXECUTE FUNCTION guard_review_part();
+CREATE TRIGGER guard_review_part BEFORE INSERT ON review_document FOR EACH ROW EXECUTE FUNCTION guard_review_part();
 
 -- A node-scoped proposal changes only its node. Required noderoles may be added, and dependent ones
 -- removed, on phantom nodes of deployments. Added roles become bindable in their deployment,
@@ -849,7 +849,7 @@ DECLARE beyond text;
 BEGIN
   SELECT string_agg(x.what, ', ') INTO beyond FROM (
     SELECT a.kind || ' ' || a.id AS what
-    FROM added a JOIN submission s ON s.id = a.submission_id JOIN proposal p ON p.id = s.proposal_id
+    FROM added a JOIN review s ON s.id = a.review_id JOIN proposal p ON p.id = s.proposal_id
     WHERE p.node_id IS NOT NULL AND NOT keeps_to_node(a.kind, a.id, a.old_hash, a.new_hash, p.node_id) LIMIT 5) x;
   IF beyond IS NOT NULL THEN
     RAISE EXCEPTION 'The proposal is for one node, but it also changes: %', beyond
@@ -876,7 +876,7 @@ BEGIN
     SELECT FROM jsonb_each(coalesce(was -> 'roles', '{}')) o FULL JOIN jsonb_each(coalesce(is_now -> 'roles', '{}')) n USING (key)
     WHERE o.value IS DISTINCT FROM n.value AND (o.value IS NOT NULL OR n.value -> 'data' IS DISTINCT FROM '{}'));
 END $$;
-CREATE TRIGGER guard_scope AFTER INSERT ON submission_document REFERENCING NEW TABLE AS added
+CREATE TRIGGER guard_scope AFTER INSERT ON review_document REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_scope();
 
 -- The result of replanning a review is recorded once, at the version that the replan created.
@@ -885,8 +885,8 @@ DECLARE p proposal;
 BEGIN
   SELECT * INTO p FROM proposal WHERE id = NEW.proposal_id FOR UPDATE;
   IF p.state <> 'open' OR p.version <> NEW.version
-     OR EXISTS (SELECT FROM submission s WHERE s.id = NEW.before_id AND s.version >= NEW.version)
-     OR EXISTS (SELECT FROM submission s WHERE s.id = NEW.after_id AND s.version <> NEW.version) THEN
+     OR EXISTS (SELECT FROM review s WHERE s.id = NEW.before_id AND s.version >= NEW.version)
+     OR EXISTS (SELECT FROM review s WHERE s.id = NEW.after_id AND s.version <> NEW.version) THEN
     RAISE EXCEPTION 'Proposal % is % at version %, and was not replanned as version %', p.id,
       p.state, p.version, NEW.version
       USING ERRCODE = 'GY005', HINT = 'Reload the proposal.';
@@ -900,11 +900,11 @@ CREATE TRIGGER guard_replan BEFORE INSERT ON replan FOR EACH ROW EXECUTE FUNCTIO
 CREATE OR REPLACE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   h head;
-  s submission;
+  s review;
   p proposal;
   who person;
 BEGIN
-  SELECT * INTO s FROM submission WHERE id = NEW.submission_id;
+  SELECT * INTO s FROM review WHERE id = NEW.review_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
   SELECT * INTO h FROM head;
   IF NEW.person_id IS NULL THEN
@@ -920,7 +920,7 @@ BEGIN
       USING ERRCODE = 'GY013', HINT = 'Give the verdict in a later transaction.';
   END IF;
   IF who.id = s.created_by
-     OR EXISTS (SELECT FROM submission_author a WHERE a.submission_id = s.id AND a.person_id = who.id)
+     OR EXISTS (SELECT FROM review_author a WHERE a.review_id = s.id AND a.person_id = who.id)
      OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id
                   AND (e.actor = who.id AND NOT e.undone OR who.id = ANY (e.touched_by))) THEN
     RAISE EXCEPTION 'Account % is an author of review % and cannot give a verdict on it', who.name,
@@ -953,7 +953,7 @@ CREATE OR REPLACE FUNCTION is_author(proposal bigint, person uuid) RETURNS boole
 SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM edit e WHERE e.proposal_id = proposal
                    AND (e.actor = person AND NOT e.undone OR person = ANY (e.touched_by)))
-      OR EXISTS (SELECT FROM submission s JOIN submission_author a ON a.submission_id = s.id
+      OR EXISTS (SELECT FROM review s JOIN review_author a ON a.review_id = s.id
                  WHERE s.proposal_id = proposal AND a.person_id = person)
 $$;
 
@@ -961,11 +961,11 @@ $$;
 -- rules are those of the engine's gate::discussion.
 CREATE OR REPLACE FUNCTION guard_comment() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  s submission;
+  s review;
   p proposal;
   who person;
 BEGIN
-  SELECT * INTO s FROM submission WHERE id = NEW.submission_id;
+  SELECT * INTO s FROM review WHERE id = NEW.review_id;
   SELECT * INTO p FROM proposal WHERE id = s.proposal_id FOR UPDATE;
   IF p.state <> 'open' THEN
     RAISE EXCEPTION 'Proposal % is %, so its discussion is closed', p.id, p.state
@@ -977,7 +977,7 @@ BEGIN
       RAISE EXCEPTION 'A new comment cannot be resolved' USING ERRCODE = 'GY018';
     END IF;
     IF NEW.thread_id IS NOT NULL AND NOT EXISTS (
-      SELECT FROM comment t JOIN submission o ON o.id = t.submission_id
+      SELECT FROM comment t JOIN review o ON o.id = t.review_id
       WHERE t.id = NEW.thread_id AND t.thread_id IS NULL AND o.proposal_id = p.id) THEN
       RAISE EXCEPTION 'Comment % does not start a thread of proposal %', NEW.thread_id, p.id
         USING ERRCODE = 'GY018';
@@ -1027,14 +1027,14 @@ END $$;
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   OR UPDATE OF id, parent, name, system, phantom, doc, head_no, removed_in ON deployment
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
-CREATE TRIGGER guard_intent BEFORE INSERT ON target_deployment FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT ON blueprint_deployment FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE TRUNCATE
   OR UPDATE OF id, fqdn, deployment_id, phantom, doc ON node
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 -- Removed ids never recur. Otherwise approvals and runs of two different things would mix.
 CREATE OR REPLACE FUNCTION guard_removed() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  RAISE EXCEPTION 'Cannot change % %: it was removed by target %', TG_TABLE_NAME, OLD.id,
+  RAISE EXCEPTION 'Cannot change % %: it was removed by blueprint %', TG_TABLE_NAME, OLD.id,
     OLD.removed_in
     USING ERRCODE = 'GY016', HINT = 'Create it again with a new id.';
 END $$;
@@ -1046,8 +1046,8 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   OR UPDATE OF id, node_id, role, instance, deployment_id, disposition, role_hash, data, doc ON noderole
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
-  OR UPDATE OF id, noderole_id, node_id, action, lane_id, rank, priority, jig, exclusive, destructive, instant, needs, place,
-               generation, content_hash, budget_ids, freezes_node, retries, backoff_s, timeout_s,
+  OR UPDATE OF id, noderole_id, node_id, action, concurrency_group_id, rank, priority, jig, exclusive, destructive, immediate, needs, place,
+               generation, content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s,
                join_kind, join_n, join_after, skipped ON step
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 -- Whether a step exists is intent, although its state is progress.
@@ -1063,9 +1063,9 @@ CREATE TRIGGER guard_step_gone BEFORE UPDATE OF state ON step FOR EACH ROW
   WHEN ((OLD.state = 'gone') <> (NEW.state = 'gone')) EXECUTE FUNCTION guard_step_gone();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON edge
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
-CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON lane
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON concurrency_group
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
-CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON budget
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE OR UPDATE ON disruption_budget
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 
 CREATE TRIGGER guard_intent BEFORE TRUNCATE OR DELETE OR UPDATE OF name, active ON jig
@@ -1076,8 +1076,8 @@ CREATE OR REPLACE FUNCTION guard_document() RETURNS trigger LANGUAGE plpgsql SET
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF NOT EXISTS (
-    SELECT FROM target t JOIN head h ON h.epoch = t.epoch
-    LEFT JOIN submission_document d ON d.submission_id = t.submission_id AND d.kind = TG_TABLE_NAME AND d.id = NEW.id
+    SELECT FROM blueprint t JOIN head h ON h.epoch = t.epoch
+    LEFT JOIN review_document d ON d.review_id = t.review_id AND d.kind = TG_TABLE_NAME AND d.id = NEW.id
     WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR (d.id IS NOT NULL AND d.new_hash IS NOT DISTINCT FROM NEW.doc))) THEN
     RAISE EXCEPTION 'The document of % % is not listed in the review', TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY010';
@@ -1096,7 +1096,7 @@ CREATE TRIGGER guard_document_change AFTER UPDATE OF doc ON node FOR EACH ROW
 CREATE OR REPLACE FUNCTION guard_risk() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
-  IF NOT EXISTS (SELECT FROM target t JOIN head h ON h.epoch = t.epoch LEFT JOIN submission s ON s.id = t.submission_id
+  IF NOT EXISTS (SELECT FROM blueprint t JOIN head h ON h.epoch = t.epoch LEFT JOIN review s ON s.id = t.review_id
                  WHERE t.xid = pg_current_xact_id() AND (t.kind = 'genesis' OR 'destructive' = ANY (s.risk))) THEN
     RAISE EXCEPTION 'Step % is destructive, but the review does not list that risk', NEW.id
       USING ERRCODE = 'GY009';
@@ -1116,8 +1116,8 @@ CREATE TRIGGER guard_risk_again AFTER UPDATE OF generation, destructive ON step 
 CREATE OR REPLACE FUNCTION names_risk(wanted text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (
-    SELECT FROM public.target t JOIN public.head h ON h.epoch OPERATOR(pg_catalog.=) t.epoch
-    LEFT JOIN public.submission s ON s.id OPERATOR(pg_catalog.=) t.submission_id
+    SELECT FROM public.blueprint t JOIN public.head h ON h.epoch OPERATOR(pg_catalog.=) t.epoch
+    LEFT JOIN public.review s ON s.id OPERATOR(pg_catalog.=) t.review_id
     WHERE t.xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id()
       AND (t.kind OPERATOR(pg_catalog.=) 'genesis' OR wanted OPERATOR(pg_catalog.=) ANY (s.risk)));
 END $$;
@@ -1149,8 +1149,9 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_removal AFTER UPDATE OF disposition ON noderole FOR EACH ROW
   WHEN (OLD.disposition = 'in_service' AND NEW.disposition <> 'in_service') EXECUTE FUNCTION guard_removal();
+-- A removal step goes when its noderole is bound again, which removes nothing.
 CREATE TRIGGER guard_removal AFTER UPDATE OF state ON step FOR EACH ROW
-  WHEN (OLD.state <> 'gone' AND NEW.state = 'gone') EXECUTE FUNCTION guard_removal();
+  WHEN (OLD.state <> 'gone' AND NEW.state = 'gone' AND NEW.action = 'run') EXECUTE FUNCTION guard_removal();
 CREATE TRIGGER guard_removal AFTER UPDATE OF removed_in ON deployment FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removal();
 -- A bare record is not intent, so its removal needs no commit.
@@ -1186,7 +1187,7 @@ CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET sea
 SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF jigs_off(NEW.doc) <@ jigs_off(OLD.doc) OR EXISTS (
-    SELECT FROM target t JOIN head h ON h.epoch = t.epoch JOIN submission s ON s.id = t.submission_id
+    SELECT FROM blueprint t JOIN head h ON h.epoch = t.epoch JOIN review s ON s.id = t.review_id
     WHERE t.xid = pg_current_xact_id() AND 'halt' = ANY (s.risk)) THEN
     RETURN NULL;
   END IF;
@@ -1353,7 +1354,7 @@ BEGIN
     AND s.node_fits <> public.node_fits(s.needs, NEW.phantom, NEW.removed_in, NEW.available, NEW.alive, NEW.joined);
   RETURN NULL;
 END $$;
-CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, phantom, removed_in, transport, address, connection, way_no ON node FOR EACH ROW
+CREATE TRIGGER guard_node_tells_steps AFTER UPDATE OF alive, available, joined, phantom, removed_in, transport, address, connection, connection_no ON node FOR EACH ROW
   WHEN ((NEW.alive, NEW.available, NEW.joined, NEW.phantom, NEW.removed_in)
         IS DISTINCT FROM (OLD.alive, OLD.available, OLD.joined, OLD.phantom, OLD.removed_in))
   EXECUTE FUNCTION node_tells_steps();
@@ -1366,7 +1367,7 @@ BEGIN
     HINT = 'End the run. The next claim creates another one.';
 END $$;
 CREATE TRIGGER guard_run BEFORE DELETE OR TRUNCATE
-  OR UPDATE OF id, step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, queued_at, cause, cause_by, failures ON run
+  OR UPDATE OF id, step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, queued_at, cause, cause_by, failures ON run
   FOR EACH STATEMENT EXECUTE FUNCTION guard_run();
 
 CREATE OR REPLACE FUNCTION guard_run_ended() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1420,7 +1421,7 @@ DECLARE gone bigint;
 BEGIN
   WITH old AS (DELETE FROM event WHERE at < now() - greatest(older_than, interval '1 day') RETURNING xid, id),
        last AS (SELECT xid, id FROM old ORDER BY xid DESC, id DESC LIMIT 1),
-       noted AS (UPDATE event_forgotten f SET xid = last.xid, id = last.id FROM last WHERE (last.xid, last.id) > (f.xid, f.id))
+       noted AS (UPDATE event_horizon f SET xid = last.xid, id = last.id FROM last WHERE (last.xid, last.id) > (f.xid, f.id))
   SELECT count(*) INTO gone FROM old;
   RETURN gone;
 END $$;

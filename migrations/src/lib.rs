@@ -3,8 +3,9 @@
 //! The actual state moves only toward an approved desired state. The use cases enforce this rule.
 //! The database enforces it again, because every client, worker and future bug goes through it.
 //!
-//! * Tables change through forward-only migrations (`m0001_foundation.sql`, ...), each applied
-//!   once.
+//! * The tables are created by one migration, `schema/*.sql`. Later changes are forward-only
+//!   migrations, each applied once. A database of a version before this schema is rejected
+//!   ([`Error::Unsupported`]).
 //! * Functions, triggers and grants (`guards.sql`, `guards/*.sql`, `grants.sql`) are replaced by
 //!   every [`migrate`]. So a database always has the guards that this build was tested with.
 //! * The owner role runs the migrations. The server, the workers and monitoring have a role each
@@ -15,10 +16,18 @@
 //!   locks of claim and commit, so no claim or commit runs while triggers are replaced.
 //!
 //! A guard rejects a statement with an SQLSTATE of class `GY`, a message and a hint with the
-//! remedy. [`Refusal`] lists the states. In the schema, a review is a `submission` and a blueprint
-//! is a `target`.
+//! remedy. [`Refusal`] lists the states.
+//!
+//! Conventions of the schema:
+//!
+//! * An id is a uuid if an edit mints it or if it is derived from content. It is a bigint identity
+//!   if the order of insertion matters.
+//! * Hashes have 32 bytes.
+//! * Enumerations are text with CHECK, which later migrations can extend without a rewrite.
+//! * Blueprint number 0 means "before genesis". `generation` and `applied_generation` are blueprint
+//!   numbers too.
 
-use sea_orm_migration::prelude::{MigrationTrait, MigratorTrait};
+use sea_orm_migration::prelude::{MigrationName, MigrationTrait, MigratorTrait, SchemaManager};
 use sea_orm_migration::sea_orm::{
     ConnectionTrait, DatabaseBackend, DatabaseConnection, DbErr, SqlxPostgresConnector, Statement,
     TransactionTrait as _,
@@ -27,52 +36,6 @@ use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-mod m0001_foundation;
-mod m0002_discussion;
-mod m0003_removal;
-mod m0004_scopes_and_replans;
-mod m0005_line;
-mod m0006_opened;
-mod m0007_dropped;
-mod m0008_catalog_objects;
-mod m0009_own_reviews;
-mod m0010_node_records;
-mod m0011_dropped_before;
-mod m0012_opened_policy;
-mod m0013_policy_targets;
-mod m0014_left_out;
-mod m0015_removed_names;
-mod m0016_canonical_roots;
-mod m0017_policies_with_targets;
-mod m0018_bare_nodes;
-mod m0019_looks;
-mod m0020_forgotten;
-mod m0021_machines;
-mod m0022_results;
-mod m0023_waiting;
-mod m0024_each_address;
-mod m0025_machines_once;
-mod m0026_people;
-mod m0028_interface;
-mod m0029_orders;
-mod m0030_imports;
-mod m0031_forgotten_workers;
-mod m0032_runs_of_workers;
-mod m0033_grants_version;
-mod m0034_no_table_of_secrets;
-mod m0035_visits;
-mod m0036_acting;
-mod m0037_machine_documents;
-mod m0038_roles;
-mod m0039_secrets;
-mod m0040_access_changes;
-mod m0041_audit_chain;
-mod m0042_progress;
-mod m0043_credentials;
-mod m0044_probes;
-mod m0045_passkeys;
-mod m0046_second_factor;
-mod m0047_password_first;
 mod refusal;
 
 pub use refusal::Refusal;
@@ -145,6 +108,22 @@ pub const ADMIN_LOCK: i64 = 6;
 /// The advisory lock of imports. An import takes it before it reads the catalog.
 pub const IMPORT_LOCK: i64 = 7;
 
+/// The tables, one file per noun. The order matters: foreign keys refer to earlier files.
+const SCHEMA: &str = concat!(
+    include_str!("schema/objects.sql"),
+    include_str!("schema/people.sql"),
+    include_str!("schema/catalog.sql"),
+    include_str!("schema/blueprints.sql"),
+    include_str!("schema/deployments.sql"),
+    include_str!("schema/nodes.sql"),
+    include_str!("schema/proposals.sql"),
+    include_str!("schema/reviews.sql"),
+    include_str!("schema/runs.sql"),
+    include_str!("schema/workers.sql"),
+    include_str!("schema/audit.sql"),
+    include_str!("schema/events.sql"),
+);
+
 /// Functions and triggers, one file per topic, then the grants. The order matters: later files use
 /// functions of earlier ones.
 const GUARDS: &str = concat!(
@@ -200,6 +179,13 @@ pub enum Error {
          workers and monitoring"
     )]
     SharedRole(String, String),
+    /// The database has the tables of a version whose migrations were replaced by one schema.
+    #[error(
+        "cannot migrate the database: its tables are from a Gantry before 0.1, which cannot be \
+         upgraded. Save what you need with that version (`gantry audit export`, `pg_dump`), then run \
+         `gantry migrate` on a new, empty database"
+    )]
+    Unsupported,
     /// The database has migrations that this build does not know.
     #[error("the database is newer than this version of Gantry: {0}. Install a newer version")]
     Newer(String),
@@ -215,69 +201,33 @@ fn create_role_sql(roles: &[String]) -> String {
     roles.iter().map(create).collect::<Vec<_>>().join(" ")
 }
 
-/// Defines the migrations and the SQL text of their tables from one list, so that both stay
-/// complete.
-macro_rules! migrations {
-    ($($name:ident,)*) => {
-        struct Migrator;
+/// The first of the migrations that [`Schema`] replaces. Every database before 0.1 has it.
+const REPLACED: &str = "m0001_foundation";
+const WAS_REPLACED: &str = "SELECT EXISTS (SELECT FROM seaql_migrations WHERE version = $1)";
 
-        impl MigratorTrait for Migrator {
-            fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-                vec![$(Box::new($name::Migration)),*]
-            }
-        }
+struct Migrator;
 
-        const MIGRATION_SQL: &[&str] = &[$($name::SQL),*];
-    };
+impl MigratorTrait for Migrator {
+    fn migrations() -> Vec<Box<dyn MigrationTrait>> {
+        vec![Box::new(Schema)]
+    }
 }
 
-migrations! {
-    m0001_foundation,
-    m0002_discussion,
-    m0003_removal,
-    m0004_scopes_and_replans,
-    m0005_line,
-    m0006_opened,
-    m0007_dropped,
-    m0008_catalog_objects,
-    m0009_own_reviews,
-    m0010_node_records,
-    m0011_dropped_before,
-    m0012_opened_policy,
-    m0013_policy_targets,
-    m0014_left_out,
-    m0015_removed_names,
-    m0016_canonical_roots,
-    m0017_policies_with_targets,
-    m0018_bare_nodes,
-    m0019_looks,
-    m0020_forgotten,
-    m0021_machines,
-    m0022_results,
-    m0023_waiting,
-    m0024_each_address,
-    m0025_machines_once,
-    m0026_people,
-    m0028_interface,
-    m0029_orders,
-    m0030_imports,
-    m0031_forgotten_workers,
-    m0032_runs_of_workers,
-    m0033_grants_version,
-    m0034_no_table_of_secrets,
-    m0035_visits,
-    m0036_acting,
-    m0037_machine_documents,
-    m0038_roles,
-    m0039_secrets,
-    m0040_access_changes,
-    m0043_credentials,
-    m0044_probes,
-    m0041_audit_chain,
-    m0042_progress,
-    m0045_passkeys,
-    m0046_second_factor,
-    m0047_password_first,
+/// Creates the tables. Later migrations alter them.
+struct Schema;
+
+impl MigrationName for Schema {
+    fn name(&self) -> &str {
+        "m0001_schema"
+    }
+}
+
+#[async_trait::async_trait]
+impl MigrationTrait for Schema {
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        manager.get_connection().execute_unprepared(SCHEMA).await?;
+        Ok(())
+    }
 }
 
 /// Runs [`migrate`] with the owner's database URL.
@@ -306,6 +256,7 @@ pub async fn migrate(owner: &PgPool, roles: &Roles) -> Result<(), Error> {
     for lock in [MIGRATE_LOCK, CLAIM_LOCK, APPLY_LOCK] {
         run(&transaction, "SELECT pg_advisory_xact_lock($1)", [lock.into()]).await?;
     }
+    require_supported(&transaction).await?;
     require_not_newer(&transaction).await?;
     Migrator::up(&transaction, None).await?;
     for (purpose, name) in ["server", "worker", "metrics"].into_iter().zip(roles.names()) {
@@ -330,6 +281,8 @@ pub enum Standing {
     Current,
     /// It was never migrated, or this role may not read the migration tables.
     Empty,
+    /// It is from a Gantry before 0.1, which cannot be upgraded.
+    Unsupported,
     /// Migrations are missing.
     Behind,
     /// It has migrations that this build does not know.
@@ -345,6 +298,9 @@ pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
         AND coalesce(has_table_privilege(to_regclass('guard_version'), 'SELECT'), false)";
     if !sqlx::query_scalar::<_, bool>(can_read_sql).fetch_one(pool).await? {
         return Ok(Standing::Empty);
+    }
+    if sqlx::query_scalar(WAS_REPLACED).bind(REPLACED).fetch_one(pool).await? {
+        return Ok(Standing::Unsupported);
     }
     match Migrator::get_pending_migrations_read_only(&connection(pool)).await {
         Ok(pending) if pending.is_empty() => {}
@@ -394,9 +350,7 @@ fn connection(pool: &PgPool) -> DatabaseConnection {
 /// A hash of everything that [`migrate`] applies. Tests name their template database after it.
 pub fn content() -> String {
     let mut hash = Sha256::new();
-    for tables in MIGRATION_SQL {
-        hash.update(tables);
-    }
+    hash.update(SCHEMA);
     hash.update(GUARDS);
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -454,6 +408,15 @@ async fn is_true<const N: usize>(
         Some(row) => row.try_get_by_index(0),
         None => Ok(false),
     }
+}
+
+async fn require_supported(transaction: &impl ConnectionTrait) -> Result<(), Error> {
+    let any =
+        is_true(transaction, "SELECT to_regclass('seaql_migrations') IS NOT NULL", []).await?;
+    if any && is_true(transaction, WAS_REPLACED, [REPLACED.into()]).await? {
+        return Err(Error::Unsupported);
+    }
+    Ok(())
 }
 
 async fn require_not_newer(transaction: &impl ConnectionTrait) -> Result<(), Error> {

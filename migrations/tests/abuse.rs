@@ -36,7 +36,7 @@ async fn one_changed_byte_voids_approval() {
         world.commit(&other, submission).await,
         Refusal::UnlistedDocuments,
     );
-    let replaced = "UPDATE submission_document SET new_hash = old_hash";
+    let replaced = "UPDATE review_document SET new_hash = old_hash";
     assert_eq!(state(world.app(replaced).await), "42501");
     assert_eq!(world.head().await, 1);
 }
@@ -58,7 +58,7 @@ async fn verdict_before_submission_is_refused() {
     let planned = world.plan(world.web, world.ada).await;
     let mut tx = world.db.app().begin().await.unwrap();
     let sql =
-        "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
+        "INSERT INTO review (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                        epoch, root_hash, created_by)
                VALUES ($1, $2, $3, $3, 1, 1, 1, $3, $4) RETURNING id";
     let id: i64 = sqlx::query_scalar(sql)
@@ -69,7 +69,7 @@ async fn verdict_before_submission_is_refused() {
         .fetch_one(&mut *tx)
         .await
         .unwrap();
-    let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')";
+    let sql = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')";
     let early = sqlx::query(sql).bind(id).bind(world.bo).execute(&mut *tx).await;
     assert_refused("while it is being made", early, Refusal::ReviewSealed);
 }
@@ -144,8 +144,8 @@ async fn submission_commits_once_under_concurrency() {
     assert_eq!(world.head().await, 2);
     assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalChanged);
     let by_hand = format!(
-        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
-         SELECT 3, 2, 'change', root, {submission}, true, 1, '{}' FROM target WHERE number = 2",
+        "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
+         SELECT 3, 2, 'change', root, {submission}, true, 1, '{}' FROM blueprint WHERE number = 2",
         world.ada
     );
     assert_refused("as the next target", world.app(&by_hand).await, Refusal::ProposalChanged);
@@ -162,8 +162,8 @@ async fn committer_needs_current_permission() {
         assert_refused(changed, world.commit(&planned, submission).await, Refusal::CannotCommit);
         assert_refused(changed, world.switch(false).await, Refusal::CannotCommit);
     }
-    let nobody = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
-                  SELECT 2, 1, 'switch', root, false, 1 FROM target";
+    let nobody = "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch)
+                  SELECT 2, 1, 'switch', root, false, 1 FROM blueprint";
     assert_refused("nobody", world.app(nobody).await, Refusal::CannotCommit);
     world
         .owner("UPDATE person SET permissions = '{reviewer}', disabled = false WHERE name = 'ada'")
@@ -278,8 +278,8 @@ async fn destructive_step_without_its_risk_is_refused() {
     let root = world.root_with(&planned).await;
     for sql in [
         "UPDATE step SET destructive = true WHERE node_id = $1",
-        "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, destructive)
-         SELECT gen_random_uuid(), noderole_id, node_id, 'wipe', lane_id, 1, 'script', 2, content_hash, 'todo', true
+        "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state, destructive)
+         SELECT gen_random_uuid(), noderole_id, node_id, 'wipe', concurrency_group_id, 1, 'script', 2, content_hash, 'todo', true
          FROM step WHERE node_id = $1",
     ] {
         let mut tx = world.db.app().begin().await.unwrap();
@@ -724,8 +724,8 @@ async fn destructive_step_among_many_is_found() {
     world.insert_target(&mut tx, submission, &root).await.unwrap();
     let crowd = |destructive: &str| {
         format!(
-            "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, destructive)
-             SELECT gen_random_uuid(), noderole_id, node_id, 'a' || n, lane_id, n, 'script', 2, content_hash, 'todo', {destructive}
+            "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state, destructive)
+             SELECT gen_random_uuid(), noderole_id, node_id, 'a' || n, concurrency_group_id, n, 'script', 2, content_hash, 'todo', {destructive}
              FROM step, generate_series(1, 1000) n WHERE node_id = '{}'",
             world.n1
         )
@@ -762,10 +762,10 @@ async fn recreated_proposal_has_no_approvals() {
         Refusal::ProposalChanged,
     );
     for sql in [
-        format!("UPDATE verdict SET submission_id = {submission}"),
-        format!("UPDATE submission SET proposal_id = {proposal} WHERE id = {approved}"),
+        format!("UPDATE verdict SET review_id = {submission}"),
+        format!("UPDATE review SET proposal_id = {proposal} WHERE id = {approved}"),
         format!("UPDATE edit SET proposal_id = {proposal}"),
-        format!("UPDATE submission_author SET submission_id = {submission}"),
+        format!("UPDATE review_author SET review_id = {submission}"),
     ] {
         assert_eq!(state(world.app(&sql).await), "42501", "{sql}");
     }
@@ -828,8 +828,7 @@ impl Shop {
         let sql = "UPDATE deployment SET head_no = $2 WHERE id = $1";
         sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
-        let line =
-            "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        let line = "INSERT INTO blueprint_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
         sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         let sql = "UPDATE proposal SET state = 'committed' WHERE id = $1";
         sqlx::query(sql).bind(planned.proposal).execute(&mut *tx).await.unwrap();
@@ -934,7 +933,7 @@ async fn commit_waits_for_concurrent_changes() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     let reject = format!(
-        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'reject')",
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{}', 'reject')",
         world.bo
     );
     assert_refused(

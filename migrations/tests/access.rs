@@ -156,9 +156,9 @@ async fn account_newer_than_submission_cannot_approve() {
     assert_eq!(world.confirm(dan, world.cy).await.unwrap(), 1);
     // Simulates two days later: the review is older than the account by then, too.
     world.later("48 hours").await;
-    let older = "ALTER TABLE submission DISABLE TRIGGER guard_append_only;
-                 UPDATE submission SET created_at = created_at - interval '48 hours';
-                 ALTER TABLE submission ENABLE TRIGGER guard_append_only";
+    let older = "ALTER TABLE review DISABLE TRIGGER guard_append_only;
+                 UPDATE review SET created_at = created_at - interval '48 hours';
+                 ALTER TABLE review ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
     world.verdict(submission, dan, "approve").await.unwrap();
     assert_refused(
@@ -255,7 +255,7 @@ async fn policy_sets_the_cooling_period() {
         let submission = world.submit(&brings).await.unwrap();
         world.verdict(submission, world.cy, "approve").await.unwrap();
         let by_hand = format!(
-            "INSERT INTO policy (number, hash) SELECT 2, new_policy_hash FROM submission WHERE id = {submission}"
+            "INSERT INTO policy (number, hash) SELECT 2, new_policy_hash FROM review WHERE id = {submission}"
         );
         let mut tx = world.db.app().begin().await.unwrap();
         let root = world.root_with(&brings).await;
@@ -302,7 +302,7 @@ async fn session_of_an_admins_link_records_a_reset() {
     let submission = world.submit(&planned).await.unwrap();
     let mut tx = world.db.app().begin().await.unwrap();
     sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
-    let verdict = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')";
+    let verdict = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')";
     let given = sqlx::query(verdict).bind(submission).bind(world.bo).execute(&mut *tx).await;
     assert_refused("no password yet", given, Refusal::LinkSessionRestricted);
     tx.rollback().await.unwrap();
@@ -315,7 +315,7 @@ async fn session_of_an_admins_link_records_a_reset() {
         "INSERT INTO proposal (deployment_id, created_by) SELECT id, $bo FROM deployment WHERE name = 'storage'",
         "INSERT INTO edit (proposal_id, seq, actor, body) SELECT id, 9, $bo, '{}' FROM proposal WHERE state = 'open'",
         "UPDATE edit SET undone = true",
-        "INSERT INTO comment (submission_id, person_id, body) SELECT max(id), $bo, 'x' FROM submission",
+        "INSERT INTO comment (review_id, person_id, body) SELECT max(id), $bo, 'x' FROM review",
         "UPDATE deployment SET held_by = $bo, held_at = now() WHERE name = 'web'",
         "UPDATE deployment SET priority = 9 WHERE name = 'web'",
         "UPDATE node SET available = false WHERE NOT phantom",
@@ -331,7 +331,7 @@ async fn session_of_an_admins_link_records_a_reset() {
     }
     // Ending the session first, or presenting it last, does not help either.
     let approve = format!(
-        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{}', 'approve')",
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{}', 'approve')",
         world.bo
     );
     let propose = format!(

@@ -55,7 +55,7 @@ impl World {
 
 fn approval(submission: i64, person: Uuid) -> String {
     format!(
-        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
     )
 }
 
@@ -157,7 +157,7 @@ async fn proposals_edits_and_comments_need_credential() {
     let (ada, eve) = (world.ada, world.eve);
     let edit = format!(
         "INSERT INTO edit (proposal_id, seq, actor, body)
-         SELECT proposal_id, 9, '{ada}', '{{\"edit\": \"any\"}}' FROM submission WHERE id = {submission}"
+         SELECT proposal_id, 9, '{ada}', '{{\"edit\": \"any\"}}' FROM review WHERE id = {submission}"
     );
     let undo = "UPDATE edit SET undone = true, touched_by = touched_by || ";
     for sql in [
@@ -168,10 +168,10 @@ async fn proposals_edits_and_comments_need_credential() {
         edit,
         format!("{undo} '{ada}'::uuid"),
         format!(
-            "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"
+            "INSERT INTO comment (review_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"
         ),
         format!(
-            "INSERT INTO look (person_id, proposal_id, submission_id) SELECT '{ada}', proposal_id, id FROM submission"
+            "INSERT INTO review_view (person_id, proposal_id, review_id) SELECT '{ada}', proposal_id, id FROM review"
         ),
     ] {
         assert_refused(&sql, world.app(&sql).await, Refusal::PersonMismatch);
@@ -198,9 +198,9 @@ async fn proposals_edits_and_comments_need_credential() {
     let version = world.edit(planned.proposal, eve).await.unwrap();
     let mut tx = world.begin_as(eve).await;
     let sql = format!(
-        "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
+        "INSERT INTO review (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                  epoch, root_hash, risk, created_by)
-         SELECT {}, {version}, root, root, 1, 1, 1, root, '{{}}', '{ada}' FROM target WHERE number = 1",
+         SELECT {}, {version}, root, root, 1, 1, 1, root, '{{}}', '{ada}' FROM blueprint WHERE number = 1",
         planned.proposal
     );
     tx.execute(AssertSqlSafe(sql)).await.unwrap();
@@ -238,7 +238,7 @@ async fn left_out_parts_take_the_author_of_the_edit() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let left_out = format!(
-        "INSERT INTO left_out (proposal_id, first_edit, last_edit, target, missing)
+        "INSERT INTO left_out (proposal_id, first_edit, last_edit, blueprint_number, missing)
          SELECT proposal_id, min(seq), min(seq), 1, '{{x}}' FROM edit WHERE proposal_id = {} GROUP BY 1",
         planned.proposal
     );
@@ -267,14 +267,14 @@ async fn commit_and_switch_need_credential() {
     world.verdict(submission, world.bo, "approve").await.unwrap();
     let root = world::hex(&world.root_with(&planned).await);
     let commit = format!(
-        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
+        "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
          SELECT number + 1, number, 'change', '\\x{root}', {submission}, enabled, epoch, '{}' FROM head",
         world.ada
     );
     let switch = format!(
-        "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
+        "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, committed_by)
          SELECT t.number + 1, t.number, 'switch', t.root, NOT t.enabled, h.epoch, '{}'
-         FROM head h JOIN target t ON t.number = h.number",
+         FROM head h JOIN blueprint t ON t.number = h.number",
         world.ada
     );
     for sql in [commit, switch.clone()] {
@@ -489,7 +489,7 @@ impl World {
         sqlx::query(raise).bind(anew.proposal).bind(anew.version).execute(&mut *tx).await?;
         let after = self.insert_submission(&mut tx, anew).await?;
         sqlx::query(
-            "INSERT INTO replan (before_id, proposal_id, after_id, version, target)
+            "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number)
              SELECT $1, $2, $3, $4, number FROM head",
         )
         .bind(before)
@@ -555,7 +555,7 @@ async fn automatic_submission_needs_changed_base() {
     sqlx::raw_sql(AssertSqlSafe(raise)).execute(&mut *tx).await.unwrap();
     let after = world.insert_submission(&mut tx, &anew).await.unwrap();
     let early = format!(
-        "INSERT INTO replan (before_id, proposal_id, after_id, version, target)
+        "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number)
            SELECT {before}, {}, {after}, {}, number FROM head;
          SET CONSTRAINTS guard_with_credential IMMEDIATE",
         anew.proposal, anew.version

@@ -110,15 +110,12 @@ async fn each_change_is_audited() {
         world.owner(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!(database_rows(&world, action).await.len(), before + 1, "{action}: {sql}");
     }
-    for (action, rows) in [
-        ("target.insert", 3),
-        ("policy.insert", 1),
-        ("submission.insert", 1),
-        ("verdict.insert", 1),
-    ] {
+    for (action, rows) in
+        [("blueprint.insert", 3), ("policy.insert", 1), ("review.insert", 1), ("verdict.insert", 1)]
+    {
         assert_eq!(database_rows(&world, action).await.len(), rows, "{action}");
     }
-    let submission = database_rows(&world, "submission.insert").await.remove(0).1;
+    let submission = database_rows(&world, "review.insert").await.remove(0).1;
     assert_eq!(submission["authors"].as_array().unwrap().len(), 1);
     assert_eq!(submission["base"].as_object().unwrap().len(), 2);
     let all: String = sqlx::query_scalar("SELECT string_agg(detail::text, '') FROM audit")
@@ -137,7 +134,7 @@ async fn dropped_reviews_are_audited() {
     let submission = world.submit(&planned).await.unwrap();
     world.app("UPDATE proposal SET version = version + 1").await.unwrap();
     let replan = format!(
-        "INSERT INTO replan (before_id, proposal_id, version, target, refused)
+        "INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
          SELECT {submission}, id, version, 1, '[\"gone\"]' FROM proposal"
     );
     world.app(&replan).await.unwrap();
@@ -155,7 +152,7 @@ async fn comment_audit_contains_only_text_hash() {
     let planned = world.plan(world.web, world.ada).await;
     let submission = world.submit(&planned).await.unwrap();
     let comment = format!(
-        "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'looks wrong')",
+        "INSERT INTO comment (review_id, person_id, body) VALUES ({submission}, '{}', 'looks wrong')",
         world.bo
     );
     world.app_as(world.bo, &comment).await.unwrap();
@@ -185,8 +182,8 @@ async fn node_progress_is_not_audited() {
 #[tokio::test]
 async fn run_start_and_end_are_audited() {
     let world = World::new().await;
-    let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
-                 SELECT id, node_id, lane_id, generation, 1, 1, content_hash, true, now() FROM step LIMIT 1";
+    let claim = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until) \
+                 SELECT id, node_id, concurrency_group_id, generation, 1, 1, content_hash, true, now() FROM step LIMIT 1";
     world.owner(claim).await.unwrap();
     world.owner("INSERT INTO worker (name, lease_until) VALUES ('w', now())").await.unwrap();
     world
@@ -203,9 +200,15 @@ async fn run_start_and_end_are_audited() {
     let end = database_rows(&world, "run.end").await;
     assert_eq!((start.len(), end.len()), (1, 2));
     let run = &start[0].1;
-    for field in
-        ["step_id", "node_id", "generation", "target_number", "epoch", "content_hash", "started_at"]
-    {
+    for field in [
+        "step_id",
+        "node_id",
+        "generation",
+        "blueprint_number",
+        "epoch",
+        "content_hash",
+        "started_at",
+    ] {
         assert!(
             !run[field].is_null() && end.iter().all(|(_, end)| end[field] == run[field]),
             "{field}: {run}"
@@ -245,7 +248,6 @@ async fn role_cannot_forge_or_hide_rows() {
         "INSERT INTO audit_unsealed VALUES (-1)",
         "UPDATE audit SET detail = '{}'",
         "DELETE FROM audit",
-        "DELETE FROM audit_baseline",
         "ALTER TABLE audit DISABLE TRIGGER guard_audit",
         "ALTER TABLE verdict DISABLE TRIGGER guard_audit",
     ] {
@@ -293,7 +295,7 @@ async fn audited_submission_rejects_new_parts() {
     let planned = world.plan(world.web, world.ada).await;
     let mut tx = world.begin_as(world.ada).await;
     let id: i64 = sqlx::query_scalar(
-        "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed, epoch, root_hash, risk, created_by) \
+        "INSERT INTO review (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed, epoch, root_hash, risk, created_by) \
          VALUES ($1, $2, $3, $3, 1, 1, 1, $3, '{rerun}', $4) RETURNING id",
     )
     .bind(planned.proposal)
@@ -304,7 +306,7 @@ async fn audited_submission_rejects_new_parts() {
     .await
     .unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
-    let late = sqlx::query("INSERT INTO submission_author VALUES ($1, $2)")
+    let late = sqlx::query("INSERT INTO review_author VALUES ($1, $2)")
         .bind(id)
         .bind(world.ada)
         .execute(&mut *tx)

@@ -20,12 +20,12 @@ impl Floor {
         // Only commits write intent, and these tests begin after a commit.
         floor
             .sql(
-                "ALTER TABLE target DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER;
+                "ALTER TABLE blueprint DISABLE TRIGGER USER; ALTER TABLE head DISABLE TRIGGER USER;
                  ALTER TABLE deployment DISABLE TRIGGER USER; ALTER TABLE node DISABLE TRIGGER guard_node;
-                 ALTER TABLE noderole DISABLE TRIGGER USER; ALTER TABLE lane DISABLE TRIGGER USER;
-                 ALTER TABLE budget DISABLE TRIGGER USER; ALTER TABLE jig DISABLE TRIGGER USER; ALTER TABLE step DISABLE TRIGGER guard_intent;
+                 ALTER TABLE noderole DISABLE TRIGGER USER; ALTER TABLE concurrency_group DISABLE TRIGGER USER;
+                 ALTER TABLE disruption_budget DISABLE TRIGGER USER; ALTER TABLE jig DISABLE TRIGGER USER; ALTER TABLE step DISABLE TRIGGER guard_intent;
                  INSERT INTO object (hash, kind, body) VALUES (sha256('x'), 'role', 'x');
-                 INSERT INTO target (number, kind, root, enabled, epoch) VALUES (1, 'genesis', sha256('x'), true, 1);
+                 INSERT INTO blueprint (number, kind, root, enabled, epoch) VALUES (1, 'genesis', sha256('x'), true, 1);
                  UPDATE head SET number = 1;
                  INSERT INTO person (name) VALUES ('ada');
                  INSERT INTO jig (name, class) VALUES ('script', 'script'), ('asleep', 'script');
@@ -68,14 +68,14 @@ impl Floor {
         values: &str,
     ) {
         let sql = format!(
-            "INSERT INTO lane (deployment_id, name) VALUES (md5('d{deployment}')::uuid, '{role}') ON CONFLICT DO NOTHING;
+            "INSERT INTO concurrency_group (deployment_id, name) VALUES (md5('d{deployment}')::uuid, '{role}') ON CONFLICT DO NOTHING;
              INSERT INTO noderole (id, node_id, role, deployment_id, role_hash)
              SELECT md5('{role}' || g)::uuid, md5('n' || g)::uuid, '{role}', md5('d{deployment}')::uuid, sha256('x')
              FROM generate_series({first}, {last}) g;
-             INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, node_up, since{columns})
+             INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state, node_up, since{columns})
              SELECT md5('{role}' || g)::uuid, md5('{role}' || g)::uuid, md5('n' || g)::uuid, l.id, 0, 'script', 1, sha256('x'),
                     'todo', true, '2020-01-01'{values}
-             FROM generate_series({first}, {last}) g, lane l
+             FROM generate_series({first}, {last}) g, concurrency_group l
              WHERE l.name = '{role}' AND l.deployment_id = md5('d{deployment}')::uuid;"
         );
         self.sql(&sql).await;
@@ -177,13 +177,13 @@ async fn concurrency_group_limits_and_chunks_are_respected() {
     floor.steps(1, "rolling", (1, 10), "", "").await;
     floor.steps(1, "chunk", (11, 20), "", "").await;
     floor
-        .sql("UPDATE lane SET max_running = 2; UPDATE lane SET mode = 'chunk', max_running = 3 WHERE name = 'chunk'")
+        .sql("UPDATE concurrency_group SET max_running = 2; UPDATE concurrency_group SET mode = 'chunk', max_running = 3 WHERE name = 'chunk'")
         .await;
     assert_eq!(floor.claim(100).await, 5);
     let end_one = |role: &str| {
         format!(
             "WITH ended AS (UPDATE run SET state = 'ended', ended_at = now(), outcome = 'succeeded' WHERE id = (
-               SELECT min(r.id) FROM run r JOIN lane l ON l.id = r.lane_id WHERE l.name = '{role}' AND ended_at IS NULL)
+               SELECT min(r.id) FROM run r JOIN concurrency_group l ON l.id = r.concurrency_group_id WHERE l.name = '{role}' AND ended_at IS NULL)
              RETURNING step_id)
              UPDATE step SET state = 'active', applied_generation = 1 WHERE id IN (SELECT step_id FROM ended)"
         )
@@ -264,7 +264,7 @@ async fn blocked_steps_are_not_claimed() {
     floor
         .sql("UPDATE step SET state = 'blocked', pending = 1 WHERE id = md5('blocked2')::uuid")
         .await;
-    floor.steps(1, "instant", (3, 3), ", instant", ", true").await;
+    floor.steps(1, "immediate", (3, 3), ", immediate", ", true").await;
     floor.steps(1, "skipped", (4, 4), ", skipped", ", 'condition'").await;
     floor.steps(1, "rests", (5, 5), ", applied_generation", ", 1").await;
     floor.steps(1, "asleep", (6, 6), "", "").await;
@@ -286,12 +286,20 @@ async fn disruption_budget_counts_nodes() {
     let floor = Floor::new().await;
     floor
         .sql(
-            "INSERT INTO budget (deployment_id, name, max_down) SELECT id, 'rack', 2 FROM deployment WHERE name = 'd1'",
+            "INSERT INTO disruption_budget (deployment_id, name, max_down) SELECT id, 'rack', 2 FROM deployment WHERE name = 'd1'",
         )
         .await;
-    let budget = ", (SELECT array_agg(id) FROM budget)";
+    let budget = ", (SELECT array_agg(id) FROM disruption_budget)";
     for role in ["a", "b"] {
-        floor.steps(1, role, (1, 5), ", budget_ids, exclusive", &format!("{budget}, false")).await;
+        floor
+            .steps(
+                1,
+                role,
+                (1, 5),
+                ", disruption_budget_ids, exclusive",
+                &format!("{budget}, false"),
+            )
+            .await;
     }
     assert_eq!(floor.claim(100).await, 4, "two nodes, both of their steps");
     floor.sql("UPDATE node SET alive = false WHERE fqdn = 'n5.x.example'; UPDATE step SET node_up = false WHERE node_id = md5('n5')::uuid").await;
@@ -346,7 +354,7 @@ async fn large_deployment_does_not_starve_small_one() {
     let floor = crowd().await;
     assert_eq!(floor.claim(10).await, 10, "the many have taken every slot");
     floor.steps(2, "few", (10_001, 10_003), "", "").await;
-    floor.sql("UPDATE step SET since = now() WHERE lane_id = (SELECT id FROM lane WHERE name = 'few')").await;
+    floor.sql("UPDATE step SET since = now() WHERE concurrency_group_id = (SELECT id FROM concurrency_group WHERE name = 'few')").await;
     assert_eq!(floor.claim(10).await, 0, "there is no room");
     floor.end(1).await;
     assert_eq!(

@@ -61,7 +61,8 @@ async fn author_and_non_reviewer_verdicts_are_refused() {
         world.verdict(submission, world.bo, "approve").await,
         Refusal::NotAReviewer,
     );
-    let by_policy = "INSERT INTO verdict (submission_id, policy_number, kind) SELECT id, 1, 'approve' FROM submission";
+    let by_policy =
+        "INSERT INTO verdict (review_id, policy_number, kind) SELECT id, 1, 'approve' FROM review";
     assert_refused("a policy's", world.app(by_policy).await, Refusal::NotAReviewer);
 }
 
@@ -253,7 +254,7 @@ async fn concurrent_commits_are_serialized() {
         );
     }
     let line: Vec<(i64, Option<i64>)> =
-        sqlx::query_as("SELECT number, parent FROM target ORDER BY number")
+        sqlx::query_as("SELECT number, parent FROM blueprint ORDER BY number")
             .fetch_all(world.db.app())
             .await
             .unwrap();
@@ -343,7 +344,7 @@ async fn root_differs_only_in_listed_documents() {
         ("beside", &beside, false),
     ] {
         let told: bool = sqlx::query_scalar(
-            "SELECT replaces_as_listed((SELECT root FROM target WHERE number = $1), $2, $3)",
+            "SELECT replaces_as_listed((SELECT root FROM blueprint WHERE number = $1), $2, $3)",
         )
         .bind(world.head().await)
         .bind(root)
@@ -420,8 +421,7 @@ async fn new_deployment_writes_its_parent() {
             sqlx::query(sql).bind(world.web).bind(number).execute(&mut *tx).await.unwrap();
         }
         sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
-        let line =
-            "INSERT INTO target_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
+        let line = "INSERT INTO blueprint_deployment SELECT id, head_no FROM deployment WHERE head_no = $1";
         sqlx::query(line).bind(number).execute(&mut *tx).await.unwrap();
         tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
         match parent_moves {
@@ -473,10 +473,10 @@ async fn submission_cannot_change_after_insert() {
     let world = World::new().await;
     let (planned, submission) = approved(&world).await;
     for sql in [
-        format!("INSERT INTO submission_author VALUES ({submission}, '{}')", world.eve),
-        format!("INSERT INTO submission_base VALUES ({submission}, '{}', 1)", world.storage),
+        format!("INSERT INTO review_author VALUES ({submission}, '{}')", world.eve),
+        format!("INSERT INTO review_base VALUES ({submission}, '{}', 1)", world.storage),
         format!(
-            "INSERT INTO submission_document VALUES ({submission}, 'node', '{}', NULL, '\\x{}')",
+            "INSERT INTO review_document VALUES ({submission}, 'node', '{}', NULL, '\\x{}')",
             world.n2,
             hex(&planned.root)
         ),
@@ -495,7 +495,7 @@ async fn switch_repeats_root_and_keeps_approvals() {
     world.switch(true).await.unwrap();
     let other = world.put_root(&world::Root::default()).await;
     let sql = format!(
-        "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by) VALUES (5, 4, 'switch', '\\x{}', false, 1, '{}')",
+        "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, committed_by) VALUES (5, 4, 'switch', '\\x{}', false, 1, '{}')",
         hex(&other),
         world.ada
     );
@@ -506,8 +506,8 @@ async fn switch_repeats_root_and_keeps_approvals() {
 async fn switch_cannot_change_intent() {
     let world = World::new().await;
     let mut tx = world.begin_as(world.ada).await;
-    let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
-               SELECT number + 1, number, 'switch', root, false, t.epoch, p.id FROM target t, person p WHERE p.name = 'ada'";
+    let sql = "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, committed_by)
+               SELECT number + 1, number, 'switch', root, false, t.epoch, p.id FROM blueprint t, person p WHERE p.name = 'ada'";
     tx.execute(sql).await.unwrap();
     let refused = tx.execute("UPDATE step SET jig = 'script'").await;
     assert_refused("intent", refused, Refusal::IntentOutsideCommit);
@@ -518,8 +518,8 @@ async fn history_has_no_gap_fork_or_second_genesis() {
     let world = World::new().await;
     let insert = |number: i64, parent: &str, kind: &str, enabled: bool| {
         format!(
-            "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
-             SELECT {number}, {parent}, '{kind}', root, {enabled}, 1, p.id FROM target, person p WHERE number = 1 AND p.name = 'ada'"
+            "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, committed_by)
+             SELECT {number}, {parent}, '{kind}', root, {enabled}, 1, p.id FROM blueprint, person p WHERE number = 1 AND p.name = 'ada'"
         )
     };
     assert_refused(
@@ -572,8 +572,8 @@ async fn restore_voids_old_submissions_and_transactions() {
         world.verdict(submission, world.cy, "approve").await,
         Refusal::EpochMismatch,
     );
-    let sql = "INSERT INTO target (number, parent, kind, root, enabled, epoch)
-               SELECT number + 1, number, 'switch', root, false, epoch FROM target";
+    let sql = "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch)
+               SELECT number + 1, number, 'switch', root, false, epoch FROM blueprint";
     assert_refused("an old process", world.app(sql).await, Refusal::EpochMismatch);
     assert_refused(
         "backwards",
@@ -583,9 +583,9 @@ async fn restore_voids_old_submissions_and_transactions() {
 
     // Transaction ids recur after a restore. An old target with this transaction's id does not
     // permit changes.
-    world.owner("ALTER TABLE target DISABLE TRIGGER guard_append_only").await.unwrap();
+    world.owner("ALTER TABLE blueprint DISABLE TRIGGER guard_append_only").await.unwrap();
     let mut tx = world.db.owner().begin().await.unwrap();
-    tx.execute("UPDATE target SET xid = pg_current_xact_id()").await.unwrap();
+    tx.execute("UPDATE blueprint SET xid = pg_current_xact_id()").await.unwrap();
     let refused = tx.execute("UPDATE step SET jig = 'script'").await;
     assert_refused("a recurring transaction id", refused, Refusal::IntentOutsideCommit);
     drop(tx);

@@ -14,12 +14,12 @@ const APPEND_ONLY: [&str; 13] = [
     "object",
     "policy",
     "barclamp",
-    "target",
-    "submission",
-    "submission_base",
-    "submission_author",
-    "submission_document",
-    "target_deployment",
+    "blueprint",
+    "review",
+    "review_base",
+    "review_author",
+    "review_document",
+    "blueprint_deployment",
     "left_out",
     "verdict",
     "audit",
@@ -93,13 +93,13 @@ async fn intent_changes_only_in_a_commit() {
         "UPDATE step SET content_hash = content_hash",
         "UPDATE step SET destructive = true",
         "UPDATE step SET skipped = 'please'",
-        "UPDATE step SET state = 'todo', lane_id = lane_id",
+        "UPDATE step SET state = 'todo', concurrency_group_id = concurrency_group_id",
         "DELETE FROM step",
         "INSERT INTO step SELECT * FROM step",
         "DELETE FROM edge",
         "INSERT INTO edge SELECT a.id, b.id, 'hard' FROM step a JOIN step b ON a.id <> b.id",
-        "UPDATE lane SET max_running = 1000",
-        "INSERT INTO budget (deployment_id, name, max_down) SELECT id, 'x', 1 FROM deployment",
+        "UPDATE concurrency_group SET max_running = 1000",
+        "INSERT INTO disruption_budget (deployment_id, name, max_down) SELECT id, 'x', 1 FROM deployment",
         "INSERT INTO policy (number, hash) SELECT 2, hash FROM policy",
         "UPDATE head SET policy_number = 0",
     ] {
@@ -126,16 +126,16 @@ async fn progress_needs_no_commit() {
 async fn server_and_workers_cannot_disable_guards() {
     let world = World::new().await;
     for sql in [
-        "ALTER TABLE target DISABLE TRIGGER ALL",
-        "DROP TRIGGER guard_target ON target",
-        "ALTER TABLE target OWNER TO gantry_server",
+        "ALTER TABLE blueprint DISABLE TRIGGER ALL",
+        "DROP TRIGGER guard_blueprint ON blueprint",
+        "ALTER TABLE blueprint OWNER TO gantry_server",
         "CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql AS 'SELECT true'",
         "SET session_replication_role = replica",
         "CREATE TABLE mine (n int)",
-        "CREATE TEMP TABLE target (xid xid8, kind text, epoch bigint)",
+        "CREATE TEMP TABLE blueprint (xid xid8, kind text, epoch bigint)",
         "INSERT INTO seal (seq, audit_id, prev_hash, hash) VALUES (1, 1, sha256('a'), sha256('b'))",
-        "INSERT INTO target (number, xid, kind, root, enabled, epoch) SELECT 2, xid, kind, root, enabled, epoch FROM target",
-        "INSERT INTO verdict (submission_id, person_id, kind, at) SELECT 1, id, 'approve', '2000-01-01' FROM person",
+        "INSERT INTO blueprint (number, xid, kind, root, enabled, epoch) SELECT 2, xid, kind, root, enabled, epoch FROM blueprint",
+        "INSERT INTO verdict (review_id, person_id, kind, at) SELECT 1, id, 'approve', '2000-01-01' FROM person",
         "INSERT INTO audit (at, action) VALUES ('2000-01-01', 'x')",
         "UPDATE person SET kind = 'human'",
         "UPDATE head SET epoch = 7",
@@ -150,7 +150,7 @@ async fn temporary_table_does_not_shadow_real_table() {
     let world = World::new().await;
     // Even for the owner's temporary table, the guards read the real one.
     let mut tx = world.db.owner().begin().await.unwrap();
-    let shadow = "CREATE TEMP TABLE target AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
+    let shadow = "CREATE TEMP TABLE blueprint AS SELECT pg_current_xact_id() AS xid, 'change'::text AS kind, 1::bigint AS epoch";
     tx.execute(shadow).await.unwrap();
     assert_refused(
         "shadowed",
@@ -193,8 +193,8 @@ async fn steps_follow_their_node() {
 #[tokio::test]
 async fn run_identity_never_changes() {
     let world = World::new().await;
-    let insert = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
-                  SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step WHERE node_id = ";
+    let insert = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until)
+                  SELECT id, node_id, concurrency_group_id, generation, 1, 1, content_hash, exclusive, now() FROM step WHERE node_id = ";
     let insert = format!("{insert} '{}'", world.n1);
     world.owner(&insert).await.unwrap();
     assert_eq!(
@@ -204,7 +204,7 @@ async fn run_identity_never_changes() {
     );
     for sql in [
         "UPDATE run SET generation = 9",
-        "UPDATE run SET target_number = 1",
+        "UPDATE run SET blueprint_number = 1",
         "UPDATE run SET epoch = 9",
     ] {
         assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
@@ -352,6 +352,21 @@ async fn newer_database_is_not_migrated() {
     let refused =
         migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(matches!(refused, migrations::Error::Newer(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn database_before_first_release_is_not_migrated() {
+    let world = World::new().await;
+    world
+        .owner("UPDATE seaql_migrations SET version = 'm0001_foundation' WHERE version = 'm0001_schema'")
+        .await
+        .unwrap();
+    let standing = migrations::standing(world.db.app()).await.unwrap();
+    assert_eq!(standing, migrations::Standing::Unsupported);
+    let refused =
+        migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap_err();
+    assert!(matches!(refused, migrations::Error::Unsupported), "{refused}");
+    assert!(refused.to_string().contains("on a new, empty database"), "{refused}");
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ impl World {
     }
 
     async fn is_demanded(&self, submission: i64) -> bool {
-        let sql = "SELECT EXISTS (SELECT FROM signature_demand WHERE submission_id = $1)";
+        let sql = "SELECT EXISTS (SELECT FROM signature_demand WHERE review_id = $1)";
         sqlx::query_scalar(sql).bind(submission).fetch_one(self.db.app()).await.unwrap()
     }
 
@@ -69,7 +69,7 @@ impl World {
 
     async fn approval(&self, submission: i64, person: Uuid) -> i64 {
         let mut tx = self.begin_as(person).await;
-        let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve') RETURNING id";
+        let sql = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve') RETURNING id";
         let id = sqlx::query_scalar(sql)
             .bind(submission)
             .bind(person)
@@ -144,7 +144,7 @@ async fn early_constraint_check_cannot_skip_demand() {
     let mut tx = world.begin_as(world.ada).await;
     let submission = world.insert_submission(&mut tx, &planned).await.unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
-    let late = "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
+    let late = "INSERT INTO review_document (review_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
     let late =
         sqlx::query(late).bind(submission).bind(id).bind(old).bind(new).execute(&mut *tx).await;
     assert_refused("a document after the decision", late, Refusal::ReviewSealed);

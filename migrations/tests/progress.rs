@@ -32,17 +32,17 @@ async fn ready() -> World {
 fn claim_with(fqdn: &str, column: &str, value: &str) -> String {
     let columns = [
         "node_id",
-        "lane_id",
+        "concurrency_group_id",
         "generation",
         "content_hash",
         "exclusive",
-        "target_number",
+        "blueprint_number",
         "epoch",
         "state",
     ];
     let values = [
         "m.node_id",
-        "m.lane_id",
+        "m.concurrency_group_id",
         "m.generation",
         "m.content_hash",
         "m.exclusive",
@@ -96,7 +96,7 @@ async fn finish(world: &World, outcome: &str, step: &str) -> Result<(), sqlx::Er
 }
 
 const DONE: &str = "state = 'active', applied_generation = generation";
-const OUTPUT: &str = "UPDATE step SET results = '{\"a\": 1}', wall = '{\"a\": 1}', wall_run = 1 WHERE state = 'active'";
+const OUTPUT: &str = "UPDATE step SET results = '{\"a\": 1}', output = '{\"a\": 1}', output_run = 1 WHERE state = 'active'";
 
 #[tokio::test]
 async fn claimed_run_changes_its_step() {
@@ -107,11 +107,11 @@ async fn claimed_run_changes_its_step() {
     finish(
         &world,
         "succeeded",
-        &format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{\"a\": 1}}', wall_run = 1"),
+        &format!("{DONE}, results = '{{\"a\": 1}}', output = '{{\"a\": 1}}', output_run = 1"),
     )
     .await
     .unwrap();
-    let later = "UPDATE step SET wall = '{\"a\": 2}' WHERE state = 'active'";
+    let later = "UPDATE step SET output = '{\"a\": 2}' WHERE state = 'active'";
     assert_refused("later", world.app(later).await, Refusal::OutputWithoutRun);
     // A re-run with a cause fails and is retried.
     world
@@ -140,8 +140,8 @@ async fn step_change_without_run_is_refused() {
         ("UPDATE step SET state = 'active'", Refusal::InvalidStepTransition),
         ("UPDATE step SET state = 'error'", Refusal::InvalidStepTransition),
         ("UPDATE step SET applied_generation = 1", Refusal::InvalidStepTransition),
-        ("UPDATE step SET wall = '{\"a\": 1}'", Refusal::OutputWithoutRun),
-        ("UPDATE step SET wall = '{\"a\": 1}', wall_run = 1", Refusal::OutputWithoutRun),
+        ("UPDATE step SET output = '{\"a\": 1}'", Refusal::OutputWithoutRun),
+        ("UPDATE step SET output = '{\"a\": 1}', output_run = 1", Refusal::OutputWithoutRun),
         ("UPDATE step SET results = '{}'", Refusal::OutputWithoutRun),
         ("UPDATE noderole SET system_data = '{\"a\": 1}'", Refusal::OutputWithoutRun),
         (OUTPUT.replace(" WHERE state = 'active'", "").as_str(), Refusal::OutputWithoutRun),
@@ -165,7 +165,7 @@ async fn step_change_without_run_is_refused() {
         finish(&world, "succeeded", &other).await,
         Refusal::OutputWithoutRun,
     );
-    let foreign = format!("{DONE}, results = '{{\"a\": 1}}', wall = '{{}}', wall_run = 7");
+    let foreign = format!("{DONE}, results = '{{\"a\": 1}}', output = '{{}}', output_run = 7");
     assert_refused(
         "output of another run",
         finish(&world, "succeeded", &foreign).await,
@@ -365,14 +365,14 @@ async fn destructive_applied_step_never_runs_again() {
 #[tokio::test]
 async fn run_that_is_not_due_is_refused() {
     let world = ready().await;
-    let by_hand = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
-                   SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step";
+    let by_hand = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until)
+                   SELECT id, node_id, concurrency_group_id, generation, 1, 1, content_hash, exclusive, now() FROM step";
     assert_refused("its step is TODO", world.app(by_hand).await, Refusal::StepNotStartable);
     let another = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
-    let lane = "(SELECT l.id FROM lane l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
+    let lane = "(SELECT l.id FROM concurrency_group l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
     for (column, value) in [
         ("node_id", another),
-        ("lane_id", lane),
+        ("concurrency_group_id", lane),
         ("generation", "m.generation + 1"),
         ("content_hash", "sha256('other')"),
         ("exclusive", "false"),
@@ -491,7 +491,7 @@ async fn node_change_without_health_check_is_refused() {
         "boot_id = 'x'",
         "last_seen_at = now()",
         "facts = '{\"cpus\": 4}'",
-        "way_no = way_no - 1",
+        "connection_no = connection_no - 1",
     ] {
         let sql = format!("UPDATE node SET {set} WHERE fqdn = 'n1.x.example'");
         let refused = state(world.app(&sql).await);
@@ -499,7 +499,7 @@ async fn node_change_without_health_check_is_refused() {
     }
     let look = |reached| {
         format!(
-            "INSERT INTO node_look (node_id, reached, took_ms, by) VALUES ('{}', {reached}, 1, 'w')",
+            "INSERT INTO health_check (node_id, reached, took_ms, by) VALUES ('{}', {reached}, 1, 'w')",
             world.n1
         )
     };

@@ -45,8 +45,8 @@ async fn row_without_listed_document_is_refused() {
         .unwrap();
     let planned = world.plan(world.web, world.ada).await;
     let (planned, submission) = approved(&world, planned).await;
-    let step = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, generation, content_hash, state, applied_generation)
-                SELECT gen_random_uuid(), noderole_id, node_id, 'more', lane_id, 0, jig, 2, content_hash";
+    let step = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state, applied_generation)
+                SELECT gen_random_uuid(), noderole_id, node_id, 'more', concurrency_group_id, 0, jig, 2, content_hash";
     let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
     let of = |fqdn: &str| {
         format!(
@@ -62,14 +62,14 @@ async fn row_without_listed_document_is_refused() {
         (format!("UPDATE step SET destructive = true WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET exclusive = false WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET needs = 'any' WHERE {n1}"), ProjectionMismatch),
-        (format!("UPDATE step SET instant = true WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET immediate = true WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET timeout_s = 9 WHERE {n1}"), ProjectionMismatch),
         // ACTIVE without a run, and everything else as it was.
         (
             format!(
-                "UPDATE step SET instant = true WHERE {n1};
+                "UPDATE step SET immediate = true WHERE {n1};
                  UPDATE step SET state = 'active', applied_generation = generation WHERE {n1};
-                 UPDATE step SET instant = false WHERE {n1}"
+                 UPDATE step SET immediate = false WHERE {n1}"
             ),
             ProjectionMismatch,
         ),
@@ -79,7 +79,7 @@ async fn row_without_listed_document_is_refused() {
         ),
         (format!("UPDATE step SET rank = 3 WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET join_kind = 'any' WHERE {n1}"), ProjectionMismatch),
-        (format!("UPDATE step SET lane_id = (SELECT lane_id FROM step WHERE {n2}) WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET concurrency_group_id = (SELECT concurrency_group_id FROM step WHERE {n2}) WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET skipped = 'please' WHERE {n1}"), UnlistedRows),
         (format!("UPDATE step SET destructive = true WHERE {n2}"), UnlistedRows),
         (format!("UPDATE step SET exclusive = false WHERE {n2}"), UnlistedRows),
@@ -92,10 +92,10 @@ async fn row_without_listed_document_is_refused() {
         (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n1"), of("n2")), ProjectionMismatch),
         (format!("INSERT INTO edge VALUES ({}, {}, 'hard')", of("n2"), of("n1")), UnlistedRows),
         (format!("DELETE FROM step WHERE {n2}"), UnlistedRows),
-        ("UPDATE lane SET max_running = 1000".into(), ProjectionMismatch),
-        ("UPDATE lane SET max_running = 1000; SET CONSTRAINTS guard_lane_role IMMEDIATE".into(), ProjectionMismatch),
-        (format!("INSERT INTO lane (deployment_id, name) VALUES ('{}', 'x')", world.storage), ProjectionMismatch),
-        (format!("INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), UnlistedRows),
+        ("UPDATE concurrency_group SET max_running = 1000".into(), ProjectionMismatch),
+        ("UPDATE concurrency_group SET max_running = 1000; SET CONSTRAINTS guard_concurrency_group_role IMMEDIATE".into(), ProjectionMismatch),
+        (format!("INSERT INTO concurrency_group (deployment_id, name) VALUES ('{}', 'x')", world.storage), ProjectionMismatch),
+        (format!("INSERT INTO disruption_budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), UnlistedRows),
         ("UPDATE deployment SET name = 'x' WHERE name = 'storage'".into(), UnlistedRows),
         ("UPDATE deployment SET head_no = 1 WHERE name = 'web'".into(), UnlistedRows),
         ("UPDATE deployment SET head_no = 2 WHERE name = 'storage'".into(), ProjectionMismatch),
@@ -115,12 +115,12 @@ async fn row_without_listed_document_is_refused() {
         ),
         (
             format!(
-                "SET CONSTRAINTS ALL IMMEDIATE; SELECT note_projected(2); UPDATE step SET instant = true WHERE {n1}"
+                "SET CONSTRAINTS ALL IMMEDIATE; SELECT note_projected(2); UPDATE step SET immediate = true WHERE {n1}"
             ),
             Refusal::IntentOutsideCommit,
         ),
-        (format!("INSERT INTO target_deployment VALUES ('{}', 2)", world.storage), ProjectionMismatch),
-        (format!("INSERT INTO target_deployment VALUES ('{}', 1)", world.n1), UnlistedRows),
+        (format!("INSERT INTO blueprint_deployment VALUES ('{}', 2)", world.storage), ProjectionMismatch),
+        (format!("INSERT INTO blueprint_deployment VALUES ('{}', 1)", world.n1), UnlistedRows),
         (format!("UPDATE node SET deployment_id = '{}' WHERE fqdn = 'bare.x.example'", world.web), UnlistedRows),
         ("UPDATE node SET fqdn = 'n8.x.example' WHERE fqdn = 'bare.x.example'".into(), UnlistedRows),
         ("UPDATE node SET removed_in = 1 WHERE fqdn = 'bare.x.example'".into(), UnlistedRows),
@@ -159,8 +159,8 @@ fn bind_second(world: &World) -> String {
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, doc)
            SELECT gen_random_uuid(), node_id, role, 1, deployment_id, role_hash, '{{\"rank\": 1, \"reruns\": 0}}'
            FROM noderole WHERE node_id = '{0}';
-         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending)
-           SELECT gen_random_uuid(), n.id, n.node_id, s.lane_id, 1, s.jig, 2, s.content_hash, 'blocked', 1
+         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state, pending)
+           SELECT gen_random_uuid(), n.id, n.node_id, s.concurrency_group_id, 1, s.jig, 2, s.content_hash, 'blocked', 1
            FROM step s, noderole n WHERE s.node_id = '{0}' AND n.node_id = '{0}' AND n.instance = 1;
          INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p WHERE c.rank = 1 AND p.rank = 0 AND p.node_id = '{0}'",
         world.n1
@@ -291,8 +291,8 @@ async fn commit_cancels_runs_that_it_replaces() {
     }
     let claim = format!(
         "WITH moved AS (UPDATE step SET state = 'transition' WHERE node_id = '{}' AND state = 'todo' RETURNING *)
-         INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, exclusive, target_number, epoch, lease_until)
-         SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, m.exclusive, h.number, h.epoch,
+         INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, exclusive, blueprint_number, epoch, lease_until)
+         SELECT m.id, m.node_id, m.concurrency_group_id, m.generation, m.content_hash, m.exclusive, h.number, h.epoch,
            now() + interval '1 min' FROM moved m, head h",
         world.n1
     );
@@ -308,11 +308,11 @@ async fn commit_cancels_runs_that_it_replaces() {
             "UPDATE run SET cancel_requested = true, superseded = true, error = 'cancelled by {by}'"
         )
     };
-    for by in ["ada", "the commit of target 9"] {
+    for by in ["ada", "the commit of blueprint 9"] {
         let refused = commit_with(&world, &planned, submission, &cancel(by)).await;
         assert_refused(by, refused, Refusal::PersonMismatch);
     }
-    commit_with(&world, &planned, submission, &cancel("the commit of target 2")).await.unwrap();
+    commit_with(&world, &planned, submission, &cancel("the commit of blueprint 2")).await.unwrap();
 }
 
 #[tokio::test]
@@ -334,22 +334,22 @@ async fn milestone_does_not_pass_without_its_edges() {
     planned.documents[0].3 = Some(world.put("node", doc).await);
     let (planned, submission) = approved(&world, planned).await;
     let edge = "INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p
-                WHERE c.instant AND p.rank = 0 AND p.node_id = c.node_id";
+                WHERE c.immediate AND p.rank = 0 AND p.node_id = c.node_id";
     let bind = format!(
         "INSERT INTO jig (name, class) VALUES ('noop', 'noop') ON CONFLICT DO NOTHING;
-         INSERT INTO lane (deployment_id, name) VALUES ('{web}', 'ready');
+         INSERT INTO concurrency_group (deployment_id, name) VALUES ('{web}', 'ready');
          INSERT INTO noderole (id, node_id, role, deployment_id, role_hash, doc)
            VALUES (gen_random_uuid(), '{n1}', 'ready', '{web}', decode('{role}', 'hex'), '{{\"rank\": 1, \"reruns\": 0}}');
-         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, instant, generation, content_hash, state, pending)
+         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, immediate, generation, content_hash, state, pending)
            SELECT gen_random_uuid(), n.id, n.node_id, l.id, 1, 'noop', true, 2, sha256('x'), 'blocked', 1
-           FROM noderole n, lane l WHERE n.role = 'ready' AND l.name = 'ready';
+           FROM noderole n, concurrency_group l WHERE n.role = 'ready' AND l.name = 'ready';
          {edge}",
         web = world.web,
         n1 = world.n1
     );
-    let active = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE instant";
+    let active = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE immediate";
     let around = format!(
-        "{bind}; DELETE FROM edge WHERE child = (SELECT id FROM step WHERE instant); {active}; {edge}"
+        "{bind}; DELETE FROM edge WHERE child = (SELECT id FROM step WHERE immediate); {active}; {edge}"
     );
     let refused = commit_with(&world, &planned, submission, &around).await;
     assert_refused("its edges were gone meanwhile", refused, ProjectionMismatch);

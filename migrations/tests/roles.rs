@@ -41,17 +41,17 @@ const REFUSED_TO_PROGRAMS: &[&str] = &[
 
 /// A worker writes progress only.
 const REFUSED_TO_WORKERS: &[&str] = &[
-    "INSERT INTO verdict (submission_id, person_id, kind) SELECT 1, id, 'approve' FROM node",
-    "INSERT INTO target (number, parent, kind, root, enabled, epoch) SELECT number + 1, number, 'switch', root, enabled, epoch FROM target",
+    "INSERT INTO verdict (review_id, person_id, kind) SELECT 1, id, 'approve' FROM node",
+    "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch) SELECT number + 1, number, 'switch', root, enabled, epoch FROM blueprint",
     "INSERT INTO object (hash, kind, body) VALUES (sha256('a'), 'role', 'a')",
     "INSERT INTO policy (number, hash) SELECT 2, hash FROM policy",
     "INSERT INTO barclamp (name, version, hash) SELECT 'a', '1', hash FROM object",
     "INSERT INTO proposal (deployment_id, created_by) SELECT id, id FROM deployment",
     "UPDATE proposal SET state = 'discarded'",
-    "INSERT INTO submission_base (submission_id, deployment_id, head_no) SELECT 1, id, 1 FROM deployment",
-    "INSERT INTO submission_author (submission_id, person_id) SELECT 1, id FROM deployment",
-    "INSERT INTO submission_document (submission_id, kind, id, new_hash) SELECT 1, 'node', id, doc FROM node",
-    "INSERT INTO comment (submission_id, person_id, body) SELECT 1, id, 'a' FROM deployment",
+    "INSERT INTO review_base (review_id, deployment_id, head_no) SELECT 1, id, 1 FROM deployment",
+    "INSERT INTO review_author (review_id, person_id) SELECT 1, id FROM deployment",
+    "INSERT INTO review_document (review_id, kind, id, new_hash) SELECT 1, 'node', id, doc FROM node",
+    "INSERT INTO comment (review_id, person_id, body) SELECT 1, id, 'a' FROM deployment",
     "UPDATE head SET number = number",
     "UPDATE head SET enabled = true",
     "UPDATE deployment SET held_by = NULL, held_at = NULL",
@@ -60,8 +60,8 @@ const REFUSED_TO_WORKERS: &[&str] = &[
     "UPDATE node SET transport = 'local'",
     "UPDATE node SET connection = '{}'",
     "UPDATE node SET address = '[]'",
-    "UPDATE node SET way_no = way_no + 1",
-    "UPDATE node SET word_no = word_no + 1",
+    "UPDATE node SET connection_no = connection_no + 1",
+    "UPDATE node SET report_no = report_no + 1",
     "UPDATE node SET doc = doc",
     "UPDATE node SET deployment_id = deployment_id",
     "UPDATE node SET hints = '{}'",
@@ -73,14 +73,14 @@ const REFUSED_TO_WORKERS: &[&str] = &[
     "UPDATE step SET destructive = false",
     "UPDATE step SET skipped = 'a'",
     "UPDATE step SET content_hash = content_hash",
-    "UPDATE step SET lane_id = lane_id",
+    "UPDATE step SET concurrency_group_id = concurrency_group_id",
     "UPDATE step SET node_id = node_id",
     "UPDATE step SET needs = 'any'",
     "INSERT INTO step SELECT * FROM step",
     "DELETE FROM edge",
     "INSERT INTO edge (child, parent, kind) SELECT id, id, 'hard' FROM step",
-    "UPDATE lane SET max_running = 1000",
-    "INSERT INTO budget (deployment_id, name, max_down) SELECT id, 'a', 1 FROM deployment",
+    "UPDATE concurrency_group SET max_running = 1000",
+    "INSERT INTO disruption_budget (deployment_id, name, max_down) SELECT id, 'a', 1 FROM deployment",
     "UPDATE jig SET active = false",
     "INSERT INTO audit (action) VALUES ('a')",
     "INSERT INTO person (name) VALUES ('mallory')",
@@ -116,16 +116,16 @@ const REFUSED_TO_WORKERS: &[&str] = &[
 
 /// The server does not write progress that only a worker sees.
 const REFUSED_TO_SERVER: &[&str] = &[
-    "UPDATE step SET wall = '{}'",
-    "UPDATE step SET wall_run = 1",
+    "UPDATE step SET output = '{}'",
+    "UPDATE step SET output_run = 1",
     "UPDATE step SET results = '{}'",
     "UPDATE step SET node_id = node_id",
-    "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, wall)
-     SELECT gen_random_uuid(), noderole_id, node_id, lane_id, 0, jig, 1, content_hash, 'active', '{}' FROM step",
+    "INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state, output)
+     SELECT gen_random_uuid(), noderole_id, node_id, concurrency_group_id, 0, jig, 1, content_hash, 'active', '{}' FROM step",
     "INSERT INTO noderole (id, node_id, role, deployment_id, role_hash, system_data)
      SELECT gen_random_uuid(), node_id, role, deployment_id, role_hash, '{}' FROM noderole",
-    "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until)
-     SELECT id, node_id, lane_id, generation, 1, 1, content_hash, exclusive, now() FROM step",
+    "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until)
+     SELECT id, node_id, concurrency_group_id, generation, 1, 1, content_hash, exclusive, now() FROM step",
     "UPDATE run SET result = '{}'",
     "UPDATE run SET result_bytes = 1",
     "UPDATE run SET input = '{}'",
@@ -143,11 +143,11 @@ const REFUSED_TO_SERVER: &[&str] = &[
     "UPDATE node SET last_seen_at = now()",
     "INSERT INTO node (fqdn, deployment_id, alive) SELECT 'a.b.c', id, true FROM deployment WHERE system",
     "INSERT INTO node (fqdn, deployment_id, joined) SELECT 'a.b.c', id, 'confirmed' FROM deployment WHERE system",
-    "INSERT INTO node_look (node_id, reached, took_ms, by) SELECT id, true, 1, 'a' FROM node",
+    "INSERT INTO health_check (node_id, reached, took_ms, by) SELECT id, true, 1, 'a' FROM node",
     "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT id, 'role a', '{}', 1 FROM node",
     "INSERT INTO worker (name, lease_until) VALUES ('a', now())",
     "UPDATE worker SET phase = 'confirmed'",
-    "INSERT INTO budget (deployment_id, name, max_down) SELECT id, 'a', 1 FROM deployment",
+    "INSERT INTO disruption_budget (deployment_id, name, max_down) SELECT id, 'a', 1 FROM deployment",
     "SELECT ensure_run_log_room()",
     "SELECT forget_events('1 day')",
     "UPDATE edge SET kind = 'soft'",
@@ -161,7 +161,7 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT facts FROM node",
     "SELECT hints FROM node",
     "SELECT boot_id FROM node",
-    "SELECT wall FROM step",
+    "SELECT output FROM step",
     "SELECT results FROM step",
     "SELECT error FROM step",
     "SELECT content_hash FROM step",
@@ -176,7 +176,7 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT FROM event",
     "SELECT FROM edit",
     "SELECT FROM comment",
-    "SELECT FROM node_look",
+    "SELECT FROM health_check",
     "SELECT FROM node_fact",
     "SELECT FROM node_report",
     "SELECT detail FROM audit",
@@ -189,11 +189,11 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT FROM idempotency",
     "SELECT FROM acting",
     "SELECT person_id FROM verdict",
-    "SELECT summary FROM submission",
+    "SELECT summary FROM review",
     "UPDATE step SET state = 'todo'",
     "UPDATE node SET alive = true",
     "INSERT INTO event (topic, kind) VALUES ('a', 'a')",
-    "INSERT INTO verdict (submission_id, kind) VALUES (1, 'approve')",
+    "INSERT INTO verdict (review_id, kind) VALUES (1, 'approve')",
     "SELECT act_as('a')",
     "SELECT acting_person()",
     "SELECT seal_audit(1)",
@@ -212,11 +212,11 @@ const REFUSED_TO_ALL: &[&str] = &[
     "SET session_replication_role = replica",
     "ALTER TABLE step DISABLE TRIGGER ALL",
     "ALTER TABLE step DISABLE TRIGGER guard_step_gone",
-    "DROP TRIGGER guard_target ON target",
+    "DROP TRIGGER guard_blueprint ON blueprint",
     "ALTER TABLE verdict OWNER TO gantry_worker",
     "CREATE TABLE mine (n int)",
     "CREATE TABLE public.mine (n int)",
-    "CREATE TEMP TABLE target (n int)",
+    "CREATE TEMP TABLE blueprint (n int)",
     "CREATE SCHEMA mine",
     "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
     "CREATE OR REPLACE FUNCTION committing() RETURNS boolean LANGUAGE sql AS 'SELECT true'",
@@ -268,7 +268,7 @@ async fn metrics_reads_counts_only() {
             "SELECT count(*) FROM node WHERE NOT alive AND removed_in IS NULL",
             "SELECT name, lease_until FROM worker",
             "SELECT (SELECT max(id) FROM audit), (SELECT max(audit_id) FROM seal)",
-            "SELECT count(*) FROM proposal p JOIN submission s ON s.proposal_id = p.id JOIN verdict v ON v.submission_id = s.id",
+            "SELECT count(*) FROM proposal p JOIN review s ON s.proposal_id = p.id JOIN verdict v ON v.review_id = s.id",
             "SELECT number, enabled, epoch FROM head",
         ],
     )
@@ -297,19 +297,19 @@ async fn worker_has_progress_privileges() {
     for sql in [
             "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
              VALUES (gen_random_uuid(), 'w', 'welcomed', 1, '{script}', 'h', 1, '0', now())",
-            "UPDATE worker SET phase = 'confirmed', lease_until = now(), heard_at = now()",
+            "UPDATE worker SET phase = 'confirmed', lease_until = now(), last_heartbeat_at = now()",
             "UPDATE step SET state = 'transition', since = now()",
-            "INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, lease_until)
-             SELECT id, node_id, lane_id, generation, content_hash, 1, 1, exclusive, now() FROM step",
+            "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive, lease_until)
+             SELECT id, node_id, concurrency_group_id, generation, content_hash, 1, 1, exclusive, now() FROM step",
             "UPDATE run SET state = 'running', worker_id = (SELECT id FROM worker), started_at = now()",
             "UPDATE run SET input = '{}', surroundings = '{}'",
             "INSERT INTO run_log (run_id, at_offset, at, body) SELECT id, 0, now(), 'a' FROM run ON CONFLICT DO NOTHING",
             "UPDATE run SET log_bytes = 1",
             "UPDATE run SET state = 'ended', outcome = 'succeeded', ended_at = now(), result = '{\"a\": 1}', result_bytes = 8",
-            "UPDATE step SET state = 'active', applied_generation = generation, results = '{}', wall = '{}', wall_run = 1",
-            "UPDATE node SET alive = false, joined = 'none', look_against = 0, last_seen_at = now() WHERE NOT phantom",
+            "UPDATE step SET state = 'active', applied_generation = generation, results = '{}', output = '{}', output_run = 1",
+            "UPDATE node SET alive = false, joined = 'none', contradicting_checks = 0, last_seen_at = now() WHERE NOT phantom",
             "UPDATE node SET alive = true, alive_since = now(), joined = 'confirmed', joined_at = now(), boot_id = 'a' WHERE NOT phantom",
-            "INSERT INTO node_look (node_id, reached, took_ms, by) SELECT id, true, 1, 'w' FROM node WHERE NOT phantom",
+            "INSERT INTO health_check (node_id, reached, took_ms, by) SELECT id, true, 1, 'w' FROM node WHERE NOT phantom",
             "INSERT INTO node_fact (node_id, source, facts, run_id) SELECT node_id, 'role a', '{}', id FROM run
              ON CONFLICT (node_id, source) DO UPDATE SET facts = excluded.facts, run_id = excluded.run_id",
             "INSERT INTO event (topic, subject, kind, body) VALUES ('runs', '1', 'run', '{}')",
@@ -341,9 +341,11 @@ async fn connection_change_withdraws_confirmation() {
     };
     assert_eq!(life().await, (false, "none".to_owned()), "no worker has checked it");
     let confirmed = format!("UPDATE node SET alive = true, joined = 'confirmed' {bare}");
-    for change in
-        ["connection = '{\"port\": 23}'", "address = '[\"192.0.2.7\"]'", "way_no = way_no + 1"]
-    {
+    for change in [
+        "connection = '{\"port\": 23}'",
+        "address = '[\"192.0.2.7\"]'",
+        "connection_no = connection_no + 1",
+    ] {
         world.owner(&confirmed).await.unwrap();
         world.app(&format!("UPDATE node SET {change} {bare}")).await.unwrap();
         assert_eq!(life().await, (true, "none".to_owned()), "{change}");
@@ -404,13 +406,13 @@ async fn only_listed_functions_run_as_owner() {
 async fn migration_revokes_privileges_of_earlier_roles() {
     let world = World::new().await;
     let granted = "SELECT has_table_privilege('pg_monitor', 'verdict', 'INSERT')
-                     OR has_column_privilege('pg_monitor', 'step', 'wall', 'UPDATE')
+                     OR has_column_privilege('pg_monitor', 'step', 'output', 'UPDATE')
                      OR has_function_privilege('pg_monitor', 'seal_audit(int)', 'EXECUTE')";
     let granted =
         async || sqlx::query_scalar::<_, bool>(granted).fetch_one(world.db.owner()).await.unwrap();
     for sql in [
         "GRANT INSERT ON verdict TO pg_monitor",
-        "GRANT UPDATE (wall) ON step TO pg_monitor",
+        "GRANT UPDATE (output) ON step TO pg_monitor",
         "GRANT EXECUTE ON FUNCTION seal_audit(int) TO pg_monitor",
     ] {
         world.owner(sql).await.unwrap();

@@ -60,7 +60,7 @@ impl World {
 
 fn approval(submission: i64, person: Uuid) -> String {
     format!(
-        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
     )
 }
 
@@ -88,7 +88,7 @@ async fn session_without_its_factor_writes_nothing() {
         Refusal::SecondFactorRequired,
     );
     let comment = format!(
-        "INSERT INTO comment (submission_id, person_id, body) VALUES ({submission}, '{}', 'x')",
+        "INSERT INTO comment (review_id, person_id, body) VALUES ({submission}, '{}', 'x')",
         world.bo
     );
     assert!(world.app_as(world.bo, &comment).await.is_err(), "a comment");

@@ -22,57 +22,28 @@
 // A page is one deeply nested type.
 #![recursion_limit = "512"]
 
-mod accounts;
-mod address;
-mod bound;
-mod carried;
-mod checkpoints;
-mod connections;
-mod contract;
-mod downloads;
-mod feed;
-mod graph_image;
-mod graphs;
-mod guard;
-mod health;
-mod idempotency;
-pub mod limits;
+mod background;
+pub mod http;
 mod live;
-mod logs;
-mod machines;
-mod metrics;
-mod oversight;
-mod overview;
 mod pages;
-mod people;
-mod places;
-mod proxies;
-mod refusal;
 mod rest;
-mod second_factor;
-mod session;
-mod sign_in;
-mod site;
-mod state;
-mod strict;
-mod sweep;
-mod timeouts;
-mod typed;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use api::Problem;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use control::Control;
 use control::people::People;
+use engine::Hash;
 use leptos::config::LeptosOptions;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 use tower_http::compression::CompressionLayer;
@@ -83,22 +54,58 @@ use tower_http::request_id::{
 use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
 use tracing::{Instrument as _, Level, Span};
 
-use api::Problem;
+use crate::http::metrics::Metrics;
+use crate::http::permits::Places;
+use crate::http::problems::Refusal;
+use crate::http::timeouts::Patience;
+use crate::live::Rhythm;
+use crate::live::feed::Feed;
+use crate::pages::site::Site;
 
-pub use address::{AddressError, PublicAddress};
-pub use checkpoints::{Checkpoints, Destination};
-use feed::Feed;
-use live::Rhythm;
-use metrics::Metrics;
-pub use metrics::{MetricsToken, MetricsTokenError};
-use places::Places;
-pub use proxies::{ProxiesError, TrustedProxies};
-use refusal::Refusal;
-use site::Site;
-use state::AppState;
-use timeouts::Patience;
+pub use crate::background::checkpoints::{Checkpoints, Destination};
+pub use crate::http::address::{AddressError, PublicAddress};
+pub use crate::http::metrics::{MetricsToken, MetricsTokenError};
+pub use crate::http::proxies::{ProxiesError, TrustedProxies};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The shared state of all handlers. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct AppState {
+    pub control: Arc<Control>,
+    pub people: People,
+    pub address: Arc<PublicAddress>,
+    pub proxies: Arc<TrustedProxies>,
+    pub site: Arc<Site>,
+    pub feed: Feed,
+    /// Permits for live streams.
+    pub streams: Places,
+    /// Intervals of live streams.
+    pub rhythm: Rhythm,
+    /// Permits for downloads.
+    pub downloads: Places,
+    /// Held by a readiness check: one at a time may use the database.
+    pub readiness_check: Arc<Mutex<()>>,
+    /// Permits for requests that wait for an event.
+    pub waiting: Places,
+    /// Permits for requests. A request keeps its permit until its work ends, whether it was
+    /// answered or not.
+    pub requests: Arc<Semaphore>,
+    /// Timeouts of requests.
+    pub patience: Patience,
+    pub metrics: Metrics,
+    /// Hash of the token that grants access to metrics.
+    pub metrics_token: Option<Hash>,
+    /// Signals shutdown.
+    pub stopping: CancellationToken,
+    pub leptos: LeptosOptions,
+}
+
+impl FromRef<AppState> for LeptosOptions {
+    fn from_ref(state: &AppState) -> Self {
+        state.leptos.clone()
+    }
+}
 
 /// Settings of a server.
 #[derive(Debug, Clone, Default)]
@@ -126,7 +133,7 @@ pub enum ServeError {
     Listener(#[from] std::io::Error),
 }
 
-/// Serves until `shutdown` resolves, then waits up to [`limits::SHUTDOWN_GRACE`] for answers in
+/// Serves until `shutdown` resolves, then waits up to [`http::limits::SHUTDOWN_GRACE`] for answers in
 /// progress.
 ///
 /// # Errors
@@ -146,10 +153,14 @@ pub async fn serve(
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
-    tokio::spawn(sweep::run(Arc::clone(&state.control), state.metrics.clone(), stopping.clone()));
+    tokio::spawn(background::sweep::run(
+        Arc::clone(&state.control),
+        state.metrics.clone(),
+        stopping.clone(),
+    ));
     if let Some(checkpoints) = config.checkpoints {
         let control = Arc::clone(&state.control);
-        tokio::spawn(checkpoints::run(
+        tokio::spawn(background::checkpoints::run(
             control,
             state.metrics.clone(),
             checkpoints,
@@ -162,11 +173,15 @@ pub async fn serve(
         shutdown.await;
         shutdown_signal.cancel();
     });
-    let serving =
-        connections::serve(listener, router, connections::Bounds::default(), stopping.clone());
+    let serving = http::connections::serve(
+        listener,
+        router,
+        http::connections::Bounds::default(),
+        stopping.clone(),
+    );
     let grace_period = async {
         stopping.cancelled().await;
-        tokio::time::sleep(limits::SHUTDOWN_GRACE).await;
+        tokio::time::sleep(http::limits::SHUTDOWN_GRACE).await;
     };
     tokio::select! {
         () = serving => {}
@@ -190,11 +205,11 @@ fn state(
         address: Arc::new(address),
         proxies: Arc::default(),
         site: Arc::new(site),
-        streams: Places::new(limits::MAX_STREAMS, limits::MAX_STREAMS_PER_PERSON),
-        downloads: Places::new(limits::MAX_DOWNLOADS, limits::MAX_DOWNLOADS_PER_PERSON),
+        streams: Places::new(http::limits::MAX_STREAMS, http::limits::MAX_STREAMS_PER_PERSON),
+        downloads: Places::new(http::limits::MAX_DOWNLOADS, http::limits::MAX_DOWNLOADS_PER_PERSON),
         readiness_check: Arc::default(),
-        waiting: Places::new(limits::MAX_WAITING, limits::MAX_WAITING_PER_PERSON),
-        requests: Arc::new(Semaphore::new(limits::MAX_REQUESTS)),
+        waiting: Places::new(http::limits::MAX_WAITING, http::limits::MAX_WAITING_PER_PERSON),
+        requests: Arc::new(Semaphore::new(http::limits::MAX_REQUESTS)),
         patience: Patience::default(),
         metrics: Metrics::default(),
         metrics_token: None,
@@ -211,11 +226,11 @@ fn state(
 /// The request keeps its permit until it ends. So the permits limit the work, not only the waiting
 /// clients. [`Patience::body`] and the statement timeout of the database limit its duration.
 ///
-/// Monitoring needs an answer most when no permit is left. Its paths ([`health::PROBE_PATHS`])
+/// Monitoring needs an answer most when no permit is left. Its paths ([`http::health::PROBE_PATHS`])
 /// therefore need no permit. They read no body, and limit the time and connections of their
 /// database queries themselves.
 async fn enforce_limits(State(state): State<AppState>, request: Request, next: Next) -> Response {
-    if health::PROBE_PATHS.contains(&request.uri().path()) {
+    if http::health::PROBE_PATHS.contains(&request.uri().path()) {
         return next.run(request).await;
     }
     let Ok(place) = Arc::clone(&state.requests).try_acquire_owned() else {
@@ -225,9 +240,9 @@ async fn enforce_limits(State(state): State<AppState>, request: Request, next: N
         .into_response();
     };
     let patience = state.patience;
-    let request = request.map(|body| timeouts::within(body, patience.body));
+    let request = request.map(|body| http::timeouts::within(body, patience.body));
     let work = async move {
-        let answer = refusal::add_admin_contacts(&state, next.run(request).await).await;
+        let answer = http::problems::add_admin_contacts(&state, next.run(request).await).await;
         drop(place);
         answer
     };
@@ -256,38 +271,39 @@ async fn enforce_limits(State(state): State<AppState>, request: Request, next: N
 fn routes(state: &AppState) -> Router {
     let authenticated_routes = rest::operations(Some(state))
         .into_router()
-        .route("/second-factor", post(second_factor::post))
-        .route("/sign-out", post(sign_in::sign_out))
-        .route("/sign-out/everywhere", post(sign_in::sign_out_everywhere))
+        .route("/second-factor", post(rest::second_factor::post))
+        .route("/sign-out", post(pages::sign_in::sign_out))
+        .route("/sign-out/everywhere", post(pages::sign_in::sign_out_everywhere))
         .route("/events", get(live::events))
-        .route("/runs/{id}/log", get(logs::download))
-        .route("/graph/{name}/graph.svg", get(graph_image::of_deployment))
-        .route("/reviews/{id}/graph.svg", get(graph_image::of_review))
-        .layer(DefaultBodyLimit::max(limits::MAX_BODY_BYTES))
-        .route_layer(from_fn_with_state(state.clone(), session::authenticate));
+        .route("/runs/{id}/log", get(pages::log_file::download))
+        .route("/graph/{name}/graph.svg", get(pages::graph_image::of_deployment))
+        .route("/reviews/{id}/graph.svg", get(pages::graph_image::of_review))
+        .layer(DefaultBodyLimit::max(http::limits::MAX_BODY_BYTES))
+        .route_layer(from_fn_with_state(state.clone(), http::session::authenticate));
     let protected_routes = Router::new()
         .merge(authenticated_routes)
-        .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(limits::MAX_BODY_BYTES)))
+        .merge(pages::routes(state).layer(RequestBodyLimitLayer::new(http::limits::MAX_BODY_BYTES)))
         .route(
             "/sign-in",
-            post(sign_in::sign_in).layer(DefaultBodyLimit::max(limits::MAX_BODY_BYTES)),
+            post(pages::sign_in::sign_in)
+                .layer(DefaultBodyLimit::max(http::limits::MAX_BODY_BYTES)),
         )
-        .fallback(site::file_or_not_found)
-        .layer(from_fn_with_state(state.clone(), guard::pass));
+        .fallback(pages::site::file_or_not_found)
+        .layer(from_fn_with_state(state.clone(), http::guard::pass));
     let probe_routes = Router::new()
-        .route(health::LIVENESS_PATH, get(health::lives))
-        .route(health::READINESS_PATH, get(health::ready))
-        .route(health::METRICS_PATH, get(metrics::collect));
+        .route(http::health::LIVENESS_PATH, get(http::health::lives))
+        .route(http::health::READINESS_PATH, get(http::health::ready))
+        .route(http::health::METRICS_PATH, get(http::metrics::collect));
     protected_routes
         .merge(probe_routes)
-        .layer(from_fn(metrics::record_route))
+        .layer(from_fn(http::metrics::record_route))
         .with_state(state.clone())
 }
 
 /// The complete service.
 fn router(state: AppState) -> Router {
     let around = ServiceBuilder::new()
-        .layer(from_fn_with_state(state.clone(), metrics::count))
+        .layer(from_fn_with_state(state.clone(), http::metrics::count))
         .layer(from_fn(remove_request_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .layer(
@@ -298,11 +314,11 @@ fn router(state: AppState) -> Router {
                 .on_failure(DefaultOnFailure::new().level(Level::WARN)),
         )
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
-        .layer(from_fn(contract::add_encoding_to_etag))
+        .layer(from_fn(http::contract::add_encoding_to_etag))
         .layer(CompressionLayer::new())
-        .layer(from_fn_with_state(state.clone(), guard::carry))
-        .layer(from_fn(refusal::shape))
-        .layer(from_fn(guard::check_head))
+        .layer(from_fn_with_state(state.clone(), http::guard::carry))
+        .layer(from_fn(http::problems::shape))
+        .layer(from_fn(http::guard::check_head))
         .layer(from_fn_with_state(state.clone(), enforce_limits));
     // Layers wrap the router as a fallback service. As router layers, they would not apply to its
     // 405 answers.

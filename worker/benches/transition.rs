@@ -125,9 +125,9 @@ async fn fill(cluster: &Cluster, size: i64) {
          INSERT INTO noderole (id, node_id, role, deployment_id, role_hash)
            SELECT md5('r' || i || '-' || k)::uuid, md5('n' || i)::uuid, 'fill-' || k, one.deployment_id, one.role_hash
            FROM one, generate_series(1, {nodes}) i, generate_series(1, 20) k;
-         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending,
+         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state, pending,
                            applied_generation, node_up, node_fits)
-           SELECT md5('r' || i || '-' || k)::uuid, md5('r' || i || '-' || k)::uuid, md5('n' || i)::uuid, one.lane_id, k, 'noop',
+           SELECT md5('r' || i || '-' || k)::uuid, md5('r' || i || '-' || k)::uuid, md5('n' || i)::uuid, one.concurrency_group_id, k, 'noop',
              one.generation, one.content_hash, CASE WHEN k <= 10 THEN 'active' ELSE 'blocked' END,
              CASE WHEN k <= 10 THEN 0 ELSE 2 END, CASE WHEN k <= 10 THEN one.generation ELSE 0 END, true, true
            FROM one, generate_series(1, {nodes}) i, generate_series(1, 20) k;

@@ -49,6 +49,7 @@ use sqlx::PgPool;
 use store::running::{self, Finished, RunEnd, WorkerId};
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::held::Held;
 use crate::jig::{Jigs, Stop};
 use crate::runner::Report;
@@ -120,17 +121,16 @@ impl RunQueue {
 impl Inner {
     /// Waits for queued runs and leases them. Returns an empty list only if the queue is closed.
     async fn next(self: Arc<Self>) -> Vec<LeasedRun> {
-        let mut pause = Duration::from_millis(100);
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         while !self.closed.load(Ordering::Acquire) {
             let free_slots = self.asking.capacity.saturating_sub(self.held.count());
             if free_slots > 0 {
                 match self.lease(free_slots).await {
                     Ok(leased) if !leased.is_empty() => return leased,
-                    Ok(_) => pause = Duration::from_millis(100),
+                    Ok(_) => backoff.reset(),
                     Err(error) => {
                         tracing::warn!(%error, "cannot query the queue, retrying");
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(Duration::from_secs(5));
+                        backoff.pause().await;
                         continue;
                     }
                 }
@@ -279,7 +279,7 @@ impl Inner {
     /// Finishes a run. Retries until the database is available, but only while the run is leased
     /// here.
     async fn finish(&self, run: RunId, end: &RunEnd) {
-        let mut pause = Duration::from_millis(50);
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         let started = Instant::now();
         loop {
             match self.ends.ask((run, end.clone())).await {
@@ -296,8 +296,7 @@ impl Inner {
                 }
                 Err(error) => {
                     tracing::warn!(%run, %error, "cannot finish a run, retrying");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
+                    backoff.pause().await;
                 }
             }
         }

@@ -36,6 +36,7 @@ use uuid::Uuid;
 
 pub mod annealer;
 pub mod backend;
+mod backoff;
 pub mod boot;
 pub mod heartbeat;
 pub mod held;

@@ -10,6 +10,7 @@ use sqlx::PgPool;
 use store::running::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
 use tokio::sync::Notify;
 
+use crate::backoff::Backoff;
 use crate::held::Held;
 
 /// The tasks to wake.
@@ -40,15 +41,14 @@ impl Bells {
 
     /// Listens until it is dropped. Reconnects after every lost connection.
     pub async fn listen(self, pool: PgPool) {
-        let mut pause = Duration::from_millis(100);
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         loop {
             match self.listen_once(&pool).await {
-                Ok(()) => pause = Duration::from_millis(100),
+                Ok(()) => backoff.reset(),
                 Err(error) => {
                     tracing::warn!(%error, "cannot receive notifications of the database, so the \
                         worker polls");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(5));
+                    backoff.pause().await;
                 }
             }
         }

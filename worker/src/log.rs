@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::secrets::Secrets;
 
 /// Maximum length of a run's log: 16 MiB.
@@ -209,7 +210,7 @@ const MAX_RETRY_TIME: Duration = Duration::from_secs(300);
 
 async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
     let started = Instant::now();
-    let mut pause = Duration::from_millis(100);
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
         match store.append(offset, chunk).await {
             Ok(()) => return true,
@@ -220,8 +221,7 @@ async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
             }
             Err(error) => {
                 tracing::warn!(%error, offset, "cannot write a log, retrying");
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(5));
+                backoff.pause().await;
             }
         }
     }

@@ -145,7 +145,7 @@ impl Looking {
         let known_addresses = match running::reached_addresses(
             &self.pool,
             node.id,
-            node.as_of.way_no,
+            node.as_of.connection_no,
         )
         .await
         {

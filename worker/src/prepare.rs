@@ -17,6 +17,12 @@
 //! there, for every noderole whose data names the secret. References in [`engine::data::surroundings`]
 //! are never resolved.
 //!
+//! A removal runs for a noderole that the target of its generation removed. The content and the data
+//! of the noderole come from the target before, whose approval is verified too. The targets of the
+//! generation and in force must lack the noderole. The run sees the stored input of the noderole's
+//! last run, because the steps that supplied its values may be gone. Without one, it sees the
+//! noderole's own data.
+//!
 //! A step has two content hashes here: the run's row has one, and the node's ledger compares one.
 //! All attempts of one generation must have the same hash in the ledger. It therefore comes from
 //! the root of the target that made this generation. The hash of the row may also come from the
@@ -29,7 +35,7 @@ use std::sync::Arc;
 use engine::Hash;
 use engine::anneal::{StepState, count};
 use engine::blueprint::projection::content;
-use engine::catalog::{JigClass, Role};
+use engine::catalog::{JigClass, Join, Role};
 use engine::cluster::{
     DeploymentDoc, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey, RootDoc,
 };
@@ -39,7 +45,8 @@ use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
 use engine::data::{Contribution, DataError, Layered, OwnData, Sight, Wall, check_seen, visible};
 use engine::gate::Risk;
 use engine::ids::{
-    BlueprintNumber, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName, RunId, StepId,
+    ActionName, BlueprintNumber, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
+    RunId, StepId,
 };
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -136,6 +143,8 @@ struct Approvals {
     generation: Option<Approval>,
     /// The target whose root it executes.
     reviewed: Option<Approval>,
+    /// For a removal: the last reviewed target with the noderole.
+    before: Option<Approval>,
 }
 
 /// The input of a run, to be stored with it.
@@ -158,13 +167,19 @@ pub struct Preparing {
 
 async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, StoreError> {
     let mut facts = running::run_details(pool, runs).await?;
-    let of: Vec<(StepId, NodeId)> = facts.values().map(|facts| (facts.step, facts.node)).collect();
+    let of: Vec<(StepId, NodeId)> = facts
+        .values()
+        .filter(|facts| facts.before.is_none())
+        .map(|facts| (facts.step, facts.node))
+        .collect();
+    let nodes = facts.values().map(|facts| facts.node).collect();
     let mut seen = running::visible_steps(pool, &of).await?;
-    let blueprints = facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).collect();
+    let before = facts.values().filter_map(|facts| Some(facts.before.as_ref()?.reviewed));
+    let blueprints =
+        facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).chain(before).collect();
     let approvals = running::approvals(pool, &blueprints).await?;
     let limit = i64::try_from(surroundings::MAX_RESULTS).unwrap_or(i64::MAX);
-    let results =
-        running::stored_results(pool, &of.iter().map(|(_, node)| *node).collect(), limit).await?;
+    let results = running::stored_results(pool, &nodes, limit).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
@@ -172,6 +187,10 @@ async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, 
             approvals: Approvals {
                 generation: approvals.get(&facts.generation).cloned(),
                 reviewed: approvals.get(&facts.reviewed).cloned(),
+                before: facts
+                    .before
+                    .as_ref()
+                    .and_then(|before| approvals.get(&before.reviewed).cloned()),
             },
             results: results.get(&facts.node).cloned().unwrap_or_default(),
             facts,
@@ -205,6 +224,7 @@ pub struct PreparedRun {
 }
 
 /// The documents of one noderole under one root.
+#[derive(Clone)]
 struct Meant {
     node: Arc<NodeDoc>,
     noderole: NoderoleDoc,
@@ -214,8 +234,8 @@ struct Meant {
 }
 
 impl Meant {
-    fn content(&self) -> Result<Hash, Refusal> {
-        content(&self.noderole, self.role.as_ref()).map_err(|e| broken(e.to_string()))
+    fn content(&self, action: &ActionName) -> Result<Hash, Refusal> {
+        content(&self.noderole, self.role.as_ref(), action).map_err(|e| broken(e.to_string()))
     }
 }
 
@@ -251,7 +271,7 @@ impl Preparing {
         node_record::check_hints(&meant.now.node, &facts.hints)?;
         let system = self.system(&facts).await?;
         check_jig(&facts, &system)?;
-        self.check_rows(&facts).await?;
+        self.check_rows(&facts, &meant.now).await?;
         let role = self.objects.role(meant.now.noderole.role).await?;
         check_start(&facts, &role, &system)?;
         if role.name.as_str() != facts.role {
@@ -260,8 +280,15 @@ impl Preparing {
                 role.name, facts.role
             )));
         }
+        if !role.has(&facts.action) {
+            return Err(broken(format!("role {} has no action {}", role.name, facts.action)));
+        }
         let below = self.below(&facts, seen).await?;
-        let layered = see(&facts, &meant.now, &role, &below)?;
+        let last = facts.before.as_ref().and_then(|before| before.input.as_ref());
+        let layered = match last {
+            Some(input) => stored_input(input)?,
+            None => see(&facts, &meant.now, &role, &below)?,
+        };
         check_seen(&layered.value)?;
         let surroundings = Arc::new(run_context(&facts, &meant.now.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
@@ -278,6 +305,7 @@ impl Preparing {
         let job = Job {
             run,
             step: facts.step,
+            action: facts.action.clone(),
             epoch: facts.epoch,
             generation: facts.generation,
             content: meant.ledger,
@@ -321,10 +349,14 @@ impl Preparing {
                 facts.target, facts.reviewed
             )));
         }
-        let key = NoderoleKey {
-            role: RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?,
-            instance: facts.instance,
-        };
+        let key = noderole_key(facts)?;
+        if let Some(before) = &facts.before {
+            self.check_approval(before.reviewed, approvals.before).await?;
+            return self.check_removal(facts, before.root, &key).await;
+        }
+        if !facts.action.is_run() {
+            return Err(broken(format!("the action {} belongs to no target", facts.action)));
+        }
         let now = self.meant(facts, facts.target_root, &key).await?;
         if now.noderole.role != facts.role_hash {
             return Err(broken(format!(
@@ -333,14 +365,57 @@ impl Preparing {
             )));
         }
         let at_generation = self.meant(facts, facts.generation_root, &key).await?;
-        let ledger = at_generation.content()?;
-        if facts.content != ledger && facts.content != now.content()? {
+        let ledger = at_generation.content(&facts.action)?;
+        if facts.content != ledger && facts.content != now.content(&facts.action)? {
             return Err(broken(format!(
                 "its content {} belongs neither to generation {} nor to target {}",
                 facts.content, facts.generation, facts.target
             )));
         }
         Ok(Checked { now, ledger })
+    }
+
+    /// Checks that approved targets remove the noderole of a run, with this content.
+    async fn check_removal(
+        &self,
+        facts: &RunFacts,
+        before: Hash,
+        key: &NoderoleKey,
+    ) -> Result<Checked, Refusal> {
+        for (target, root) in [
+            (facts.generation, facts.generation_root),
+            (facts.target, facts.target_root),
+            (facts.head, facts.head_root),
+        ] {
+            let root = self.objects.root(root).await?;
+            let node = root.nodes.get(&facts.node).ok_or_else(|| {
+                broken(format!("the root of target {target} has no document of the run's node"))
+            })?;
+            if self.objects.node(*node).await?.noderoles.contains_key(key) {
+                return Err(broken(format!("target {target} does not remove {key}")));
+            }
+        }
+        let meant = self.meant(facts, before, key).await?;
+        if meant.noderole.role != facts.role_hash {
+            return Err(broken(format!(
+                "the removed {key} has the content {}, but the row of the noderole has {}",
+                meant.noderole.role, facts.role_hash
+            )));
+        }
+        let ledger = meant.content(&facts.action)?;
+        if facts.content != ledger {
+            return Err(broken(format!(
+                "its content {} does not belong to the {key} that target {} removes",
+                facts.content, facts.generation
+            )));
+        }
+        // The node may have another connection by now.
+        let root = self.objects.root(facts.target_root).await?;
+        let node = match root.nodes.get(&facts.node) {
+            Some(hash) => self.objects.node(*hash).await?,
+            None => Arc::clone(&meant.node),
+        };
+        Ok(Checked { now: Meant { node, ..meant }, ledger })
     }
 
     /// Reads the documents of the run's noderole under a root.
@@ -398,15 +473,14 @@ impl Preparing {
     /// Checks the rows of the run's noderole against the documents in force when they were read. A
     /// noderole that is no longer in the blueprint passes: its run executes, but its result is not
     /// applied.
-    async fn check_rows(&self, facts: &RunFacts) -> Result<(), Refusal> {
+    async fn check_rows(&self, facts: &RunFacts, meant: &Meant) -> Result<(), Refusal> {
         let root = self.objects.root(facts.head_root).await?;
         let Some(node) = root.nodes.get(&facts.node) else { return Ok(()) };
         let node = self.objects.node(*node).await?;
-        let key = NoderoleKey {
-            role: RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?,
-            instance: facts.instance,
-        };
-        let Some(noderole) = node.noderoles.get(&key) else { return Ok(()) };
+        let key = noderole_key(facts)?;
+        let is_run = facts.action.is_run();
+        let in_force = if is_run { node.noderoles.get(&key) } else { Some(&meant.noderole) };
+        let Some(noderole) = in_force else { return Ok(()) };
         let role = self.objects.role(noderole.role).await?;
         let rows = &facts.rows;
         let row_check = Differs { key: format!("{key} on {}", facts.fqdn), target: facts.head };
@@ -418,20 +492,20 @@ impl Preparing {
         )?;
         row_check.expect_equal("node", "deployment_id", rows.node_deployment, node.deployment.0)?;
         row_check.expect_equal("step", "node_id", rows.step_node, node.id.0)?;
-        row_check.expect_equal("step", "destructive", rows.destructive, role.flags.destructive)?;
+        let destructive = role.flags.destructive && is_run;
+        row_check.expect_equal("step", "destructive", rows.destructive, destructive)?;
         row_check.expect_equal("step", "jig", rows.jig.as_str(), role.jig.as_str())?;
         let exclusive = role.run.exclusive && !node.phantom;
         row_check.expect_equal("step", "exclusive", rows.step_exclusive, exclusive)?;
-        row_check.expect_equal("step", "instant", rows.instant, is_immediate(&role))?;
+        row_check.expect_equal("step", "immediate", rows.immediate, is_immediate(&role) && is_run)?;
         row_check.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
         row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
-        row_check.expect_equal("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
         row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
         let (lane, _, _) = role.lane();
-        row_check.expect_equal("lane", "name", rows.lane.as_str(), lane.as_str())?;
+        row_check.expect_equal("concurrency_group", "name", rows.lane.as_str(), lane.as_str())?;
         row_check.expect_equal(
-            "lane",
+            "concurrency_group",
             "deployment_id",
             rows.lane_deployment,
             noderole.deployment.0,
@@ -439,8 +513,13 @@ impl Preparing {
         // A run keeps the values that its step had at the claim.
         if facts.head_root == facts.target_root {
             row_check.expect_equal("run", "exclusive", facts.exclusive, exclusive)?;
-            row_check.expect_equal("run", "lane_id", rows.same_lane, true)?;
+            row_check.expect_equal("run", "concurrency_group_id", rows.same_lane, true)?;
         }
+        // Documents contain neither the order of removals nor their ranks.
+        if !is_run {
+            return Ok(());
+        }
+        row_check.expect_equal("step", "rank", rows.rank.unsigned_abs(), noderole.rank)?;
         let parents = |of: &[(NoderoleId, EdgeKind)]| {
             of.iter().map(|(id, kind)| (*id, *kind)).collect::<BTreeSet<_>>()
         };
@@ -472,7 +551,7 @@ impl Preparing {
             let node = self.objects.node(*node).await?;
             let Some(noderole) = node.noderoles.get(&key) else { continue };
             let role = self.objects.role(noderole.role).await?;
-            row_check.expect_equal("step", "instant", parent.instant, is_immediate(&role))?;
+            row_check.expect_equal("step", "immediate", parent.immediate, is_immediate(&role))?;
         }
         Ok(())
     }
@@ -491,8 +570,8 @@ impl Preparing {
         let needed = required_approvals(&self.objects, &approval).await?;
         if approval.objecting > 0 || approval.approving < i64::from(needed) {
             return Err(broken(format!(
-                "submission {} of target {target} has {} of {}, and {}",
-                approval.submission.unwrap_or_default(),
+                "review {} of target {target} has {} of {}, and {}",
+                approval.review.unwrap_or_default(),
                 approval.approving,
                 many(i64::from(needed), "approval"),
                 many(approval.objecting, "objection")
@@ -580,7 +659,7 @@ impl Preparing {
     ) -> Result<Resolved, Refusal> {
         let mut wanted: BTreeMap<SecretRef, bool> = BTreeMap::new();
         for (secret, source) in layered.references() {
-            *wanted.entry(secret).or_default() |= source.step == facts.step;
+            *wanted.entry(secret).or_default() |= source.step == own_step(facts);
         }
         let (mut resolved, mut withheld) = (BTreeMap::new(), Vec::new());
         for (secret, is_own) in wanted {
@@ -631,7 +710,7 @@ impl VisibleNoderole {
                 system: &self.step.system_data,
                 user: &self.documents.noderole.data,
             },
-            wall: Wall { value: &self.step.wall, run: self.step.wall_run },
+            wall: Wall { value: &self.step.output, run: self.step.output_run },
         }
     }
 
@@ -699,7 +778,7 @@ struct ParentRow {
     fqdn: String,
     kind: EdgeKind,
     state: String,
-    instant: bool,
+    immediate: bool,
     skipped: bool,
 }
 
@@ -727,9 +806,9 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
     let rows = &facts.rows;
     let is_applied = rows.applied_generation == rows.step_generation
         && rows.step_generation == facts.generation.0;
-    if role.flags.destructive && is_applied {
+    if is_applied && (role.flags.destructive || !facts.action.is_run()) {
         return Err(broken(format!(
-            "its step is destructive and was already applied at generation {}",
+            "its step was already applied at generation {} and must not run twice",
             facts.generation
         )));
     }
@@ -751,7 +830,8 @@ fn check_start(facts: &RunFacts, role: &Role, system: &DeploymentDoc) -> Result<
         Ok((parent.kind, state, parent.skipped))
     });
     let states = states.collect::<Result<Vec<_>, Refusal>>()?;
-    match count(role.run.join, states).pending {
+    let join = if facts.action.is_run() { role.run.join } else { Join::default() };
+    match count(join, states).pending {
         0 => Ok(()),
         _ => Err(Refusal::NotReady("a parent of its step is not done")),
     }
@@ -802,7 +882,7 @@ fn see(
             .iter()
             .filter_map(|seen| Some((seen.distance?, seen.contribution())))
             .collect(),
-        step: facts.step,
+        step: own_step(facts),
         own: OwnData {
             template: &role.template,
             profiles: &[],
@@ -811,6 +891,23 @@ fn see(
             user: &meant.noderole.data,
         },
     })
+}
+
+/// The step that values of the run's own noderole name as their source.
+fn own_step(facts: &RunFacts) -> StepId {
+    StepId::of(facts.noderole, &ActionName::run())
+}
+
+fn noderole_key(facts: &RunFacts) -> Result<NoderoleKey, Refusal> {
+    let role = RoleName::parse(&facts.role).map_err(|e| broken(e.to_string()))?;
+    Ok(NoderoleKey { role, instance: facts.instance })
+}
+
+/// The input that an earlier run got, with references to secrets.
+fn stored_input(input: &Value) -> Result<Layered, Refusal> {
+    let sources = serde_json::from_value(input["sources"].clone())
+        .map_err(|e| Refusal::Store(StoreError::corrupt("run.input", e)))?;
+    Ok(Layered { value: input["data"].clone(), sources })
 }
 
 /// Parses a name from a row.
@@ -843,7 +940,7 @@ pub(crate) async fn required_approvals(
     let risks = risks
         .collect::<Result<BTreeSet<_>, _>>()
         .map_err(|e| broken(format!("a risk is unknown: {e}")))?;
-    let current = approval.policy.as_ref().ok_or_else(|| broken("a submission has no policy"))?;
+    let current = approval.policy.as_ref().ok_or_else(|| broken("a review has no policy"))?;
     let mut needed = approval.needed.unwrap_or_default().unsigned_abs().max(1);
     for hash in std::iter::once(current).chain(&approval.new_policy) {
         let hash = Hash::from_bytes(hash)

@@ -14,6 +14,7 @@ use sqlx::PgPool;
 use store::running::{RunEnd, append_log};
 
 use crate::backend::LeasedRun;
+use crate::backoff::Backoff;
 use crate::jig::{Ended, Jig, Jigs, Job, Object, ScriptSource, Stop, StopReason, shorten};
 use crate::log::{Chunk, Log, LogStore, Stream};
 use crate::objects::Objects;
@@ -86,15 +87,14 @@ impl Runner {
 
     async fn prepare(&self, run: RunId) -> Result<crate::prepare::PreparedRun, Refusal> {
         let begun = tokio::time::Instant::now();
-        let mut pause = Duration::from_millis(100);
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         loop {
             match self.preparer.prepare(run).await {
                 Err(Refusal::Store(error))
                     if error.is_transient() && begun.elapsed() < PREPARE_TIMEOUT =>
                 {
                     tracing::warn!(%run, %error, "cannot prepare a run, retrying");
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(2));
+                    backoff.pause().await;
                 }
                 prepared => return prepared,
             }

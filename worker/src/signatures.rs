@@ -92,7 +92,7 @@ impl SignatureVerifier {
         for target in blueprints {
             let documents = intent::documents(&mut connection, target.submission).await?;
             let hash = change_hash(&documents)
-                .map_err(|error| StoreError::corrupt("submission_document", error))?;
+                .map_err(|error| StoreError::corrupt("review_document", error))?;
             if signed_reviews
                 .get(&target.submission)
                 .is_some_and(|signed_reviews| signed_reviews.change_hash != hash)
@@ -113,7 +113,7 @@ impl SignatureVerifier {
                 approvals.get(&target.number).filter(is_change),
                 signed_reviews.get(&target.submission),
             ) else {
-                return Err(refused(target, "its submission is missing"));
+                return Err(refused(target, "its review is missing"));
             };
             let needed = required_approvals(&self.objects, approval).await?;
             let eligible =
@@ -147,7 +147,7 @@ impl SignatureVerifier {
 
 fn refused(target: &SignedTarget, reason: &str) -> Refusal {
     Refusal::Chain(format!(
-        "Target {} (submission {}) must not run: {reason}. Nothing runs on it or on later targets. \
+        "Target {} (review {}) must not run: {reason}. Nothing runs on it or on later targets. \
          Find out who committed it (`gantry audit list`), and restore a backup from before it (see \
          docs/operating.md).",
         target.number, target.submission

@@ -50,7 +50,7 @@ impl ListPage for Entries {
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("who", "Actor", "actor is").like("ada, or gantry"),
-        Field::text("action", "Action", "action is").like("submission.commit"),
+        Field::text("action", "Action", "action is").like("review.commit"),
         Field::text("subject", "Subject", "subject is").like("a number or an id"),
         Field::choice("source", "Source", "source is", || {
             vec![("database", "the database"), ("all", "all")]

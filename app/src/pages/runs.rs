@@ -11,7 +11,7 @@ use leptos_meta::Title;
 use crate::calls;
 use crate::clock::{Elapsed, Moment};
 use crate::failure::ServerResult;
-use crate::parts::badge::{RUN_STATES, run_style};
+use crate::parts::badge::{RUN_STATES, action_pill, run_style};
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{Empty, Icon, RunPill};
@@ -101,6 +101,7 @@ impl ListPage for AllRuns {
         let noderole = view! {
             <div>
                 <a href=move || places::noderole(run.read().noderole)><b>{move || run.read().role.to_string()}</b></a>
+                {move || action_pill(&run.read().action)}
                 " on " {move || run.read().fqdn.clone()}
                 {move || run.read().error.clone().map(|error| view! { <div class="fault">{error}</div> })}
                 {move || run.read().cause.clone().map(|cause| view! { <div class="muted">{cause}</div> })}

@@ -13,7 +13,7 @@ use crate::calls;
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::parts::badge::shape;
+use crate::parts::badge::{action_pill, shape};
 use crate::parts::list::{
     ListAddress, SORT, example_field, filters, head, refused, strange, text_field, ways,
 };
@@ -266,7 +266,7 @@ fn one(
 }
 
 fn row(step: Memo<WaitingStep>) -> impl IntoView {
-    let WaitingStep { noderole, role, fqdn, deployment, .. } = step.get_untracked();
+    let WaitingStep { noderole, role, action, fqdn, deployment, .. } = step.get_untracked();
     let says = Memo::new(move |_| step.read().says.clone());
     let says = move || {
         let line = |says: String| view! { <li>{icon(Icon::Right)} <span>{says}</span></li> };
@@ -281,6 +281,7 @@ fn row(step: Memo<WaitingStep>) -> impl IntoView {
             <td data-label="Step">
                 <div>
                     <a class="main" href=places::noderole(noderole)>{role.to_string()}</a>
+                    {action_pill(&action)}
                     " on " <a href=places::waiting_on(&fqdn)>{fqdn.clone()}</a>
                     <div class="links"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
                 </div>

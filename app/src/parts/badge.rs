@@ -1,6 +1,7 @@
 //! States as shape, colour and word.
 
 use api::console::{RunState, StateCounts, StepState};
+use engine::ids::ActionName;
 use leptos::prelude::*;
 
 use super::icon::{Icon, drawn, icon};
@@ -55,6 +56,12 @@ pub const RUN_STATES: [RunState; 7] = [
     RunState::Cancelled,
     RunState::Unstarted,
 ];
+
+/// The action of a step, if it is not `run`.
+pub fn action_pill(action: &ActionName) -> Option<AnyView> {
+    let name = action.to_string();
+    (!action.is_run()).then(|| view! { " " <span class="pill flat">{name}</span> }.into_any())
+}
 
 #[component]
 pub fn RunPill(state: RunState) -> impl IntoView {

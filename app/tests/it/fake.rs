@@ -499,6 +499,7 @@ fn run(id: i64, name: &str, n: u128, state: RunState) -> RunSummary {
         id: RunId(id),
         noderole: noderole(n, name),
         role: role(name),
+        action: ActionName::run(),
         fqdn: fqdn(n),
         deployment: deployment("web"),
         state,
@@ -689,6 +690,7 @@ fn touched(n: u128, name: &str) -> Touched {
 
 fn wave(number: u32, roles: &[(&str, usize, Option<u32>)]) -> Wave {
     let group = |(name, nodes, at_once): &(&str, usize, Option<u32>)| WaveGroup {
+        action: ActionName::run(),
         role: role(name),
         deployment: deployment("web"),
         nodes: *nodes,
@@ -723,6 +725,8 @@ pub fn consequences() -> Consequences {
     };
     Consequences {
         nodes: 4,
+        undone: Counted::default(),
+        left: Counted::default(),
         kept: Counted::default(),
         starts: all([6, 7, 8]
             .iter()
@@ -863,6 +867,7 @@ fn waits() -> Vec<WaitingGroup> {
     let step = |n: u128, name: &str, state, says: &str, freed_by| WaitingStep {
         noderole: noderole(n, name),
         role: role(name),
+        action: ActionName::run(),
         node: node(n),
         fqdn: fqdn(n),
         deployment: deployment("web"),

@@ -129,7 +129,7 @@ const LISTS: &[List] = &[
         path: "/audit",
         words: &[
             ("who", "ada"),
-            ("action", "submission.commit"),
+            ("action", "review.commit"),
             ("subject", "128"),
             ("since", "2026-11-21T00:00"),
         ],
@@ -139,7 +139,7 @@ const LISTS: &[List] = &[
         same: &[
             "/audit?",
             "who=ada",
-            "action=submission.commit",
+            "action=review.commit",
             "subject=128",
             "since=1795219200000",
             "sort=at",

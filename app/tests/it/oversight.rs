@@ -91,7 +91,7 @@ impl Default for Overseen {
                 worker(9, Phase::None, false),
             ],
             entries: vec![
-                entry(2, Some("ada"), "submission.commit", json!({"reason": "<fine>"})),
+                entry(2, Some("ada"), "review.commit", json!({"reason": "<fine>"})),
                 entry(1, None, "genesis", json!({})),
             ],
             chain: ChainView {
@@ -339,8 +339,7 @@ async fn worker_page_shows_worker() {
 #[tokio::test]
 async fn audit_filters_by_address_and_expands_entries() {
     let fake = Fake::new(|world| world.long = true);
-    let page =
-        get(&fake, "/audit?who=ada&action=submission.commit&since=2026-11-21T08:15:02").await;
+    let page = get(&fake, "/audit?who=ada&action=review.commit&since=2026-11-21T08:15:02").await;
     assert_eq!(page.status, 200);
     page.says(&[
         "<title>Audit · Gantry</title>",
@@ -349,8 +348,8 @@ async fn audit_filters_by_address_and_expands_entries() {
         "not yet",
         "value=\"ada\"",
         "value=\"2026-11-21T08:15:02\"",
-        "href=\"/audit?who=gantry&amp;action=submission.commit&amp;since=2026-11-21T08%3A15%3A02\"",
-        "href=\"/audit?who=ada&amp;action=submission.commit&amp;since=2026-11-21T08%3A15%3A02&amp;before=1\"",
+        "href=\"/audit?who=gantry&amp;action=review.commit&amp;since=2026-11-21T08%3A15%3A02\"",
+        "href=\"/audit?who=ada&amp;action=review.commit&amp;since=2026-11-21T08%3A15%3A02&amp;before=1\"",
         "href=\"/api/v1/audit/export\"",
         "gantry audit verify",
         "&amp;check=0\"",

@@ -43,7 +43,7 @@ impl AuditSource {
 pub struct AuditWanted {
     /// Name of the person who made the change. `gantry` selects Gantry's own changes.
     pub who: String,
-    /// Action, for example `submission.commit`.
+    /// Action, for example `review.commit`.
     pub action: String,
     /// Subject as the entry names it: a number or an id.
     pub subject: String,
@@ -74,7 +74,7 @@ pub struct AuditEntry {
     pub who: Option<PersonId>,
     /// Current name of the person.
     pub name: Option<String>,
-    /// The action, for example `submission.commit`.
+    /// The action, for example `review.commit`.
     pub action: String,
     /// The subject of the action: a number or an id.
     pub subject: String,

@@ -19,8 +19,8 @@ use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::Change;
 use engine::gate::{GateResult, Policy, Risk, VerdictKind};
 use engine::ids::{
-    BarclampName, BlueprintNumber, CommentId, DeploymentId, DeploymentName, JigName, NodeId,
-    NoderoleId, PersonId, ProposalId, ReviewId, RoleName, RunId,
+    ActionName, BarclampName, BlueprintNumber, CommentId, DeploymentId, DeploymentName, JigName,
+    NodeId, NoderoleId, PersonId, ProposalId, ReviewId, RoleName, RunId,
 };
 use engine::lint::Finding;
 use engine::plan::clash::Over;
@@ -889,6 +889,9 @@ pub struct RunSummary {
     pub noderole: NoderoleId,
     /// The role.
     pub role: RoleName,
+    /// The action of the step: `run`, or `remove` for a noderole that is removed.
+    #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
+    pub action: ActionName,
     /// Name of the node.
     pub fqdn: String,
     /// The deployment that the noderole is bound in.

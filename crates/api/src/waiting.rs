@@ -5,7 +5,7 @@
 //! always leads to the same list.
 
 use engine::anneal::Wait;
-use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId};
+use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
@@ -79,6 +79,9 @@ pub struct WaitingStep {
     pub noderole: NoderoleId,
     /// The role.
     pub role: RoleName,
+    /// The action of the step: `run`, or `remove` for a noderole that is removed.
+    #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
+    pub action: ActionName,
     /// Id of the node.
     pub node: NodeId,
     /// Name of the node.

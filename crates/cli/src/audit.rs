@@ -213,12 +213,12 @@ fn told(proof: &Verification, expected: usize) -> String {
     let mut text = format!("Entries {} to {} match their seals.\n", chain.first, chain.last);
     if proof.whole {
         text.push_str(&format!(
-            "{} targets have the approvals that their policies require. {} runs match their \
-             targets.\n{} submissions, {} verdicts, {} policies and {} documents match the audit \
+            "{} blueprints have the approvals that their policies require. {} runs match their \
+             blueprints.\n{} reviews, {} verdicts, {} policies and {} documents match the audit \
              log.\n",
-            totals.targets,
+            totals.blueprints,
             totals.runs,
-            totals.submissions,
+            totals.reviews,
             totals.verdicts,
             totals.policies,
             totals.objects

@@ -129,10 +129,7 @@ fn default_path() -> Option<PathBuf> {
     if nix::unistd::Uid::effective().is_root() {
         return Some(PathBuf::from("/etc/gantry/gantry.toml"));
     }
-    let folder =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config_dir = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")))?;
-    Some(config_dir.join("gantry/gantry.toml"))
+    Some(client::config_folder()?.join("gantry.toml"))
 }
 
 /// The file's key for a variable: lower case, without the `GANTRY_` prefix.

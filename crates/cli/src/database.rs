@@ -124,6 +124,10 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
              the database's owner. Then connect as the role that it grants rights to (by default \
              gantry_server or gantry_worker).",
         ),
+        Standing::Unsupported => unfit(
+            "The database has the tables of a Gantry before 0.1, which cannot be upgraded. Run \
+             `gantry migrate` on a new, empty database.",
+        ),
         Standing::Behind => unfit(
             "The database has the tables of an older Gantry. Run `gantry migrate` of this version \
              as the owner.",

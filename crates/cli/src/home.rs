@@ -4,6 +4,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use etcetera::BaseStrategy as _;
+use etcetera::base_strategy::Xdg;
 
 /// The data folder. PostgreSQL may run as another account, so that account must be able to reach
 /// the folder.
@@ -12,14 +14,12 @@ pub fn ensure_data_folder(requested: Option<PathBuf>) -> Result<PathBuf> {
     let folder = match requested {
         Some(folder) => folder,
         None if root => PathBuf::from("/var/lib/gantry"),
-        None => match (std::env::var_os("XDG_DATA_HOME"), std::env::var_os("HOME")) {
-            (Some(data), _) if !data.is_empty() => PathBuf::from(data).join("gantry"),
-            (_, Some(home)) if !home.is_empty() => PathBuf::from(home).join(".local/share/gantry"),
-            _ => bail!(
-                "Cannot find a data folder, because HOME is not set. Name a folder with \
-                --data."
-            ),
-        },
+        None => Xdg::new()
+            .context(
+                "Cannot find a data folder, because HOME is not set. Name a folder with --data.",
+            )?
+            .data_dir()
+            .join("gantry"),
     };
     std::fs::create_dir_all(&folder).with_context(|| {
         format!("Cannot create the data folder {} (name another one with --data)", folder.display())

@@ -109,6 +109,9 @@ async fn other_schema_version_is_reported_first() {
     says("a newer Gantry").await;
     owner("DELETE FROM seaql_migrations WHERE version IN ('m9999_future', (SELECT max(version) FROM seaql_migrations WHERE version < 'm9'))").await;
     says("an older Gantry").await;
+    owner("INSERT INTO seaql_migrations (version, applied_at) VALUES ('m0001_foundation', 0)")
+        .await;
+    says("a Gantry before 0.1").await;
     owner("DROP TABLE seaql_migrations").await;
     says("`gantry migrate`").await;
 }

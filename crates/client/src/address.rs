@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+/// Percent-encodes a text as one path segment or one query value.
+pub(crate) use api::calls::shell::encoded as part;
 use ureq::http::Uri;
 
 use crate::exit::Failure;
@@ -81,15 +83,6 @@ fn is_near(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Percent-encodes a text as one path segment or one query value.
-pub(crate) fn part(text: &str) -> String {
-    let plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let encode_byte =
-        |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(encode_byte).collect()
 }
 
 /// Query parameters of a list.

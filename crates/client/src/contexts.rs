@@ -15,6 +15,8 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use etcetera::BaseStrategy as _;
+use etcetera::base_strategy::Xdg;
 use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
@@ -78,19 +80,20 @@ pub(crate) struct Contexts {
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
+/// Gantry's folder in the person's configuration folder. `None` without a home folder.
+pub fn config_folder() -> Option<PathBuf> {
+    Xdg::new().ok().map(|folders| folders.config_dir().join("gantry"))
+}
+
 /// Path of the file with the contexts.
 pub(crate) fn default_path() -> Outcome<PathBuf> {
-    let folder =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config_dir = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let config_dir = config_dir.ok_or_else(|| {
+    let folder = config_folder().ok_or_else(|| {
         Failure::Usage(
-            "Cannot find a folder for contexts. Set HOME or XDG_CONFIG_HOME, or use GANTRY_SERVER \
-             and GANTRY_TOKEN."
+            "Cannot find a folder for contexts. Set HOME, or use GANTRY_SERVER and GANTRY_TOKEN."
                 .into(),
         )
     })?;
-    Ok(config_dir.join("gantry/contexts.toml"))
+    Ok(folder.join("contexts.toml"))
 }
 
 impl Contexts {

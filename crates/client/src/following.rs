@@ -308,8 +308,8 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
                 Way::Converged if has_no_steps => {
                     watch.end();
                     let why = format!(
-                        "Target {number} has no steps of its own. It changed none, or later \
-                         targets run all of them again."
+                        "Blueprint {number} has no steps of its own. It changed none, or later \
+                         blueprints run all of them again."
                     );
                     return Err(Failure::Nothing(why));
                 }
@@ -317,14 +317,17 @@ fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
                     watch.end();
                     return output.either(
                         &value,
-                        &format!("Target {number} is converged: {}.", many(view.applied, "step")),
+                        &format!(
+                            "Blueprint {number} is converged: {}.",
+                            many(view.applied, "step")
+                        ),
                     );
                 }
                 Way::Stuck => {
                     watch.end();
                     output.either(&value, &stuck(deployment.as_deref(), client)?)?;
                     return Err(Failure::Negative(format!(
-                        "Target {number} is stuck: all remaining steps need a person."
+                        "Blueprint {number} is stuck: all remaining steps need a person."
                     )));
                 }
                 Way::UnderWay => {}

@@ -38,6 +38,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
 
+pub use contexts::config_folder;
 pub use exit::{CALLED_WRONGLY, NOT_SO};
 pub use overview::{Audit, AuditChain, AuditExport, AuditList};
 

@@ -372,6 +372,14 @@ pub(crate) fn targets() -> List {
     }
 }
 
+/// The role of a run, with its action unless that is `run`.
+fn role_and_action(run: &Value) -> String {
+    match run["action"].as_str() {
+        None => word(run, "role"),
+        Some(action) => format!("{} ({action})", word(run, "role")),
+    }
+}
+
 pub(crate) fn runs() -> List {
     List {
         path: "/runs".into(),
@@ -380,7 +388,7 @@ pub(crate) fn runs() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("STATE", |v| word(v, "state")),
-            ("ROLE", |v| word(v, "role")),
+            ("ROLE", role_and_action),
             ("NODE", |v| word(v, "fqdn")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("TARGET", |v| word(v, "target")),

@@ -7,6 +7,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 
+use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 use engine::text::shown;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -119,16 +120,19 @@ pub(crate) fn sanitize_lines(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// A table. Columns are as wide as their content; the widest are shortened to fit the terminal.
+/// A table without borders. Columns are as wide as their content; the widest are wrapped to fit the
+/// terminal.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     titles: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
-/// Minimum width of a shortened column.
-const MIN_COLUMN_WIDTH: usize = 8;
-const COLUMN_GAP: usize = 2;
+/// Minimum width of a wrapped column. Titles are never wrapped.
+const MIN_COLUMN_WIDTH: u16 = 8;
+/// Longer cells are shortened on a terminal, so that a single value does not fill the screen.
+const MAX_CELL_WIDTH: usize = 1_000;
+const COLUMN_GAP: u16 = 2;
 
 impl Table {
     pub(crate) fn new(titles: impl IntoIterator<Item = &'static str>) -> Self {
@@ -145,45 +149,39 @@ impl Table {
     }
 
     pub(crate) fn text(&self, output: Paper) -> String {
-        let widths = self.widths(output.width);
-        let mut text = output.heading(&line(self.titles.iter().copied(), &widths)) + "\n";
-        for row in &self.rows {
-            text += &line(row.iter().map(String::as_str), &widths);
-            text.push('\n');
-        }
-        text
+        let text = self.layout(output.width).trim_fmt();
+        let (titles, rows) = text.split_once('\n').unwrap_or((&text, ""));
+        let end = if rows.is_empty() { "" } else { "\n" };
+        format!("{}\n{rows}{end}", output.heading(titles))
     }
 
-    fn widths(&self, max_width: Option<usize>) -> Vec<usize> {
-        let mut widths: Vec<usize> =
-            self.titles.iter().map(|title| console::measure_text_width(title)).collect();
-        for row in &self.rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(console::measure_text_width(cell));
-            }
+    fn layout(&self, max_width: Option<usize>) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING).set_header(&self.titles);
+        let last = self.titles.len().saturating_sub(1);
+        for column in table.column_iter_mut() {
+            column.set_padding((0, if column.index == last { 0 } else { COLUMN_GAP }));
         }
-        let Some(max_width) = max_width else { return widths };
-        loop {
-            let all = widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1);
-            let excess = all.saturating_sub(max_width);
-            let Some(widest) =
-                widths.iter_mut().max().filter(|width| excess > 0 && **width > MIN_COLUMN_WIDTH)
-            else {
-                return widths;
-            };
-            *widest -= 1;
+        match max_width {
+            Some(max_width) => self.wrap(&mut table, max_width),
+            None => _ = table.add_rows(&self.rows),
+        }
+        table
+    }
+
+    fn wrap(&self, table: &mut comfy_table::Table, max_width: usize) {
+        let short = |cell| console::truncate_str(cell, MAX_CELL_WIDTH, "…");
+        table
+            .set_width(u16::try_from(max_width).unwrap_or(u16::MAX))
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .add_rows(self.rows.iter().map(|row| row.iter().map(|cell| short(cell))));
+        let widths = table.column_max_content_widths();
+        for ((column, width), title) in table.column_iter_mut().zip(widths).zip(&self.titles) {
+            let title = u16::try_from(console::measure_text_width(title)).unwrap_or(u16::MAX);
+            let least = width.min(MIN_COLUMN_WIDTH).max(title) + column.padding_width();
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
         }
     }
-}
-
-fn line<'c>(cells: impl Iterator<Item = &'c str>, widths: &[usize]) -> String {
-    let cell = |(cell, width): (&str, &usize)| {
-        let truncated = console::truncate_str(cell, *width, "…");
-        let padding = width.saturating_sub(console::measure_text_width(&truncated));
-        format!("{truncated}{}", " ".repeat(padding))
-    };
-    let cells: Vec<String> = cells.zip(widths).map(cell).collect();
-    cells.join(&" ".repeat(COLUMN_GAP)).trim_end().to_owned()
 }
 
 /// Formats the time in an answer.
@@ -346,12 +344,34 @@ mod tests {
     }
 
     #[test]
-    fn narrow_terminal_shortens_widest_column() {
+    fn narrow_terminal_wraps_widest_column() {
         let text = table().text(output(Some(20)));
-        assert_eq!(text, "NAME   TITLE\nn1     A proxy in f…\n  n22\n");
-        assert!(text.lines().all(|line| console::measure_text_width(line) <= 20));
+        assert_eq!(
+            text,
+            "NAME   TITLE\nn1     A proxy in\n       front of\n       everything\n  n22\n"
+        );
         let narrowest = table().text(output(Some(3)));
-        assert!(narrowest.contains("A proxy…"), "{narrowest}");
+        assert!(narrowest.starts_with("NAME   TITLE\nn1     A proxy\n"), "{narrowest}");
+    }
+
+    #[test]
+    fn huge_cell_is_shortened_on_terminals_only() {
+        let mut table = Table::new(["VALUE", "SOURCE"]);
+        table.row(["x".repeat(70_000), "role".into()]);
+        let shown = table.text(output(Some(60)));
+        assert!(shown.contains('…') && shown.lines().count() < 30, "{shown}");
+        assert!(shown.lines().all(|line| console::measure_text_width(line) <= 60), "{shown}");
+        assert_eq!(table.text(output(None)).matches('x').count(), 70_000);
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let mut table = Table::new(["NAME", "STATE"]);
+        table.row(["節点".into(), "active".into()]);
+        table.row(["node".into(), "active".into()]);
+        table.row(["é\u{301}".into(), "active".into()]);
+        let text = table.text(output(None));
+        assert_eq!(text, "NAME  STATE\n節点  active\nnode  active\né\u{301}     active\n");
     }
 
     #[test]

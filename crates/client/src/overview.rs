@@ -181,7 +181,7 @@ pub struct AuditList {
     /// Name of a person, or gantry for Gantry itself
     #[arg(long, value_name = "NAME")]
     who: Option<String>,
-    /// Action, for example submission.commit
+    /// Action, for example review.commit
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
     /// Subject: a number or an id

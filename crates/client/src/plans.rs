@@ -1045,6 +1045,8 @@ fn consequences(value: &Value) -> String {
     part("Runs again", told.restarts.count, restarts.collect());
     part("Uses the change with its next run", told.kept.count, touched(&told.kept));
     part("Removed", told.lost.count, lost.iter().map(item_line).collect());
+    part("Runs remove on the node before it is gone", told.undone.count, touched(&told.undone));
+    part("Nothing is run on the node", told.left.count, touched(&told.left));
     part("Loses data permanently", told.irreversible.count, touched(&told.irreversible));
     part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
     if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
@@ -1069,13 +1071,17 @@ fn consequences(value: &Value) -> String {
         text += &format!("In {}:\n", many(told.wave_count(), "wave"));
     }
     for wave in &told.waves {
-        let group = |group: &WaveGroup| match group.is_phantom() {
-            true => format!("{} of {}", group.role, group.deployment),
-            false => {
-                let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
-                let nodes = many(group.nodes, "node");
-                format!("{} of {} on {nodes}{at_once}", group.role, group.deployment)
+        let group = |group: &WaveGroup| {
+            let action = match group.action.is_run() {
+                true => String::new(),
+                false => format!("{} of ", group.action),
+            };
+            let step = format!("{action}{} of {}", group.role, group.deployment);
+            if group.is_phantom() {
+                return step;
             }
+            let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
+            format!("{step} on {}{at_once}", many(group.nodes, "node"))
         };
         let groups: Vec<String> = wave.groups.iter().map(group).collect();
         let wave_name = if wave.number == 0 {

@@ -90,7 +90,7 @@ fn view(row: WorkerRow) -> Result<WorkerView, Problem> {
         pid: row.pid,
         version: row.version,
         started: at(row.started_at),
-        heard: at(row.heard_at),
+        heard: at(row.last_heartbeat_at),
         lease_until: at(row.lease_until),
         reason: row.reason,
     })

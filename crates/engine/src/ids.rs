@@ -162,6 +162,16 @@ impl ActionName {
     pub fn run() -> Self {
         Self("run".into())
     }
+
+    /// The action that undoes `run` on the node, after its noderole is unbound.
+    pub fn remove() -> Self {
+        Self("remove".into())
+    }
+
+    /// Whether this is `run`.
+    pub fn is_run(&self) -> bool {
+        self.as_str() == "run"
+    }
 }
 
 impl RoleName {

@@ -17,7 +17,7 @@ use engine::catalog::{
     MAX_SCRIPT_BYTES, Needs, OnChange, OnError, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
-use engine::ids::ConcurrencyGroupName;
+use engine::ids::{ActionName, ConcurrencyGroupName};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -273,6 +273,66 @@ fn scripts_are_ordered_without_leftover_files() {
         import.barclamps[0].roles[0].scripts.iter().map(|script| script.name.as_str()).collect();
     assert_eq!(names, ["10-a", "20-b"]);
     assert!(import.findings.0.is_empty(), "{}", import.findings);
+}
+
+#[test]
+fn remove_scripts_are_in_their_folder() {
+    let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script, actions: [run, remove]}]\n";
+    let all = files(&[
+        ("scripts/app/10-a", "#!/bin/sh\n"),
+        ("scripts/app/remove/20-b", "#!/bin/sh\ntrue\n"),
+        ("scripts/app/remove/10-a", "#!/bin/sh\n"),
+        ("scripts/app/remove/lib/part", "x"),
+    ]);
+    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a sound folder");
+    assert!(import.findings.0.is_empty(), "{}", import.findings);
+    let role = role(&import, "app");
+    let names = |action: ActionName| {
+        role.scripts_of(&action).map(|script| script.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(ActionName::run()), ["10-a"]);
+    assert_eq!(names(ActionName::remove()), ["remove/10-a", "remove/20-b"]);
+    assert!(role.has(&ActionName::remove()));
+    let scripts = import.objects.iter().filter(|object| object.kind == ObjectKind::Script);
+    assert_eq!(scripts.count(), 2, "two contents");
+}
+
+#[test]
+fn invalid_actions_are_reported() {
+    let text = "barclamp: {name: demo, version: '1'}
+roles:
+  - {name: app, jig: script, actions: [remove]}
+  - {name: milestone, jig: noop, actions: [remove]}
+  - {name: typo, jig: test, actions: [remov]}
+";
+    let files = files(&[("scripts/app/10-a", "#!/bin/sh\n")]);
+    let said = complaint(import_one("demo.yml", text.as_bytes(), &files));
+    for part in [
+        "Role \"app\" declares the action remove, which has no scripts. Add some to scripts/app/remove/",
+        "Role \"milestone\" declares the action remove, but its jig \"noop\" runs nothing",
+        "Key `actions` of role \"typo\" has \"remov\". It must be run or remove. Did you mean \"remove\"?",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    let undeclared = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
+    let files = self::files(&[
+        ("scripts/app/10-a", "#!/bin/sh\n"),
+        ("scripts/app/remove/10-a", "#!/bin/sh\n"),
+    ]);
+    let import = import_one("demo.yml", undeclared.as_bytes(), &files).expect("only a warning");
+    let warning =
+        "does not declare the action remove, so the scripts in \"scripts/app/remove/\" never run";
+    assert!(import.findings.to_string().contains(warning), "{}", import.findings);
+}
+
+/// Roles from before actions existed keep their content hash.
+#[test]
+fn role_without_actions_has_no_new_fields() {
+    let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
+    let files = files(&[("scripts/app/10-a", "#!/bin/sh\n")]);
+    let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
+    let written = serde_json::to_value(role(&import, "app")).expect("JSON");
+    assert!(written.get("actions").is_none() && written["scripts"][0].get("action").is_none());
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn role(text: &str, requires: &[&str]) -> Role {
         template: Value::Null,
         attribs: Vec::new(),
         run: Default::default(),
+        actions: BTreeSet::new(),
         scripts: Vec::new(),
         gathers: None,
         metadata: Value::Null,

@@ -83,7 +83,7 @@ mod tests {
             "ALTER TABLE run DISABLE TRIGGER USER",
             "INSERT INTO worker (name, lease_until) VALUES ('gone', now() - interval '8 days'), ('named', now() - interval '8 days'), \
                ('away', now() - interval '6 days'), ('here', now() + interval '1 minute')",
-            "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+            "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                worker_id, started_at, ended_at, lease_until) \
              SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 1, sha256(''), false, 'ended', 'succeeded', \
                id, now(), now(), now() FROM worker WHERE name = 'named'",

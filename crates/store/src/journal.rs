@@ -171,7 +171,7 @@ pub async fn resume(pool: &PgPool, after: Position, max_missed: i64) -> Result<R
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, forgotten.xid::text::bigint, forgotten.id,
                 (SELECT count(*) FROM (
                    SELECT FROM event WHERE (xid, id) > ($1::text::xid8, $2) LIMIT $3) few)
-         FROM event_forgotten forgotten",
+         FROM event_horizon forgotten",
     )
     .bind(after.xid.to_string())
     .bind(after.id)

@@ -333,7 +333,7 @@ pub async fn demanded(
     reviews: &[ReviewId],
 ) -> Result<BTreeMap<ReviewId, SignedReview>, StoreError> {
     let ids: Vec<i64> = reviews.iter().map(|id| id.0).collect();
-    let sql = "SELECT s.id, audit_submission(s) FROM submission s JOIN signature_demand g ON g.submission_id = s.id \
+    let sql = "SELECT s.id, audit_review(s) FROM review s JOIN signature_demand g ON g.review_id = s.id \
                WHERE s.id = ANY($1)";
     let rows: Vec<(i64, Value)> = sqlx::query_as(sql).bind(ids).fetch_all(connection).await?;
     rows.into_iter().map(|(id, json)| Ok((ReviewId(id), parse_signed_review(json)?))).collect()
@@ -344,14 +344,14 @@ pub async fn reviewed(
     connection: &mut PgConnection,
     submission: ReviewId,
 ) -> Result<Option<SignedReview>, StoreError> {
-    let sql = "SELECT audit_submission(s) FROM submission s WHERE s.id = $1";
+    let sql = "SELECT audit_review(s) FROM review s WHERE s.id = $1";
     let json: Option<Value> =
         sqlx::query_scalar(sql).bind(submission.0).fetch_optional(connection).await?;
     json.map(parse_signed_review).transpose()
 }
 
 fn parse_signed_review(json: Value) -> Result<SignedReview, StoreError> {
-    serde_json::from_value(json).map_err(|error| StoreError::corrupt("submission", error))
+    serde_json::from_value(json).map_err(|error| StoreError::corrupt("review", error))
 }
 
 /// The signatures of verdicts on these reviews, ordered by verdict. They include signatures with
@@ -362,7 +362,7 @@ pub async fn signatures(
 ) -> Result<Vec<SignatureRow>, StoreError> {
     #[derive(FromRow)]
     struct Raw {
-        submission_id: i64,
+        review_id: i64,
         verdict_id: i64,
         person_id: Uuid,
         kind: String,
@@ -374,9 +374,9 @@ pub async fn signatures(
     }
     let ids: Vec<i64> = reviews.iter().map(|id| id.0).collect();
     let rows: Vec<Raw> = sqlx::query_as(
-        "SELECT v.submission_id, g.verdict_id, v.person_id, v.kind, g.passkey_id, g.nonce, g.client_data, g.authenticator_data, \
+        "SELECT v.review_id, g.verdict_id, v.person_id, v.kind, g.passkey_id, g.nonce, g.client_data, g.authenticator_data, \
          g.signature FROM verdict v JOIN verdict_signature g ON g.verdict_id = v.id \
-         WHERE v.submission_id = ANY($1) AND v.person_id IS NOT NULL ORDER BY v.id",
+         WHERE v.review_id = ANY($1) AND v.person_id IS NOT NULL ORDER BY v.id",
     )
     .bind(ids)
     .fetch_all(connection)
@@ -385,7 +385,7 @@ pub async fn signatures(
         let kind = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
         let kind = kind.into_iter().find(|kind| kind.as_str() == raw.kind);
         Ok(SignatureRow {
-            submission: ReviewId(raw.submission_id),
+            submission: ReviewId(raw.review_id),
             verdict: raw.verdict_id,
             person: PersonId(raw.person_id),
             kind: kind.ok_or_else(|| StoreError::corrupt("verdict.kind", raw.kind))?,

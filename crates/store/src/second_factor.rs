@@ -160,8 +160,3 @@ pub async fn revoke_passkeys(
         .await?
         .rows_affected())
 }
-
-/// Whether the session that this transaction presented still lacks its second factor.
-pub async fn is_pending(connection: &mut PgConnection) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT acting_pending()").fetch_one(connection).await?)
-}

@@ -155,9 +155,9 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_with_credential BEFORE INSERT ON verdict FOR EACH ROW
   EXECUTE FUNCTION guard_with_credential('person_id', 'session');
-CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON look FOR EACH ROW
+CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON review_view FOR EACH ROW
   EXECUTE FUNCTION guard_with_credential('person_id', 'session');
-CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON opened FOR EACH ROW
+CREATE TRIGGER guard_with_credential BEFORE INSERT OR UPDATE ON viewed_change FOR EACH ROW
   EXECUTE FUNCTION guard_with_credential('person_id', 'session');
 CREATE TRIGGER guard_with_credential BEFORE UPDATE OF dismissed_at ON access_change FOR EACH ROW
   EXECUTE FUNCTION guard_with_credential('person_id', 'session');
@@ -166,7 +166,7 @@ CREATE TRIGGER guard_with_credential BEFORE INSERT ON comment FOR EACH ROW
 CREATE TRIGGER guard_with_credential_resolved BEFORE UPDATE ON comment FOR EACH ROW
   WHEN (NEW.resolved_by IS NOT NULL)
     EXECUTE FUNCTION guard_with_credential('resolved_by', 'operator');
-CREATE TRIGGER guard_with_credential BEFORE INSERT ON target FOR EACH ROW
+CREATE TRIGGER guard_with_credential BEFORE INSERT ON blueprint FOR EACH ROW
   WHEN (NEW.kind <> 'genesis') EXECUTE FUNCTION guard_with_credential('committed_by', 'operator');
 -- Checked at commit, because these rows are written before the person's row is locked.
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON proposal
@@ -235,7 +235,7 @@ CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit
 -- A review needs the credential of its submitter. Without it, a review may only replace the
 -- submitter's newest one after its base has changed, if no edit changed since. Documents, effects,
 -- risks, title, policy and authors must be equal, and the base no smaller (control::replanning).
-CREATE OR REPLACE FUNCTION guard_with_credential_submission() RETURNS trigger LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION guard_with_credential_review() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
   IF is_owner() OR (NEW.created_by = acting_person() AND acting_as_operator()) THEN
@@ -243,52 +243,52 @@ BEGIN
   END IF;
   -- guard_audit_part rejects new parts of a review that is in the audit, even if this check fires
   -- early.
-  IF EXISTS (SELECT FROM replan r JOIN submission b ON b.id = r.before_id WHERE r.after_id = NEW.id
+  IF EXISTS (SELECT FROM replan r JOIN review b ON b.id = r.before_id WHERE r.after_id = NEW.id
      AND replaces(NEW, b))
      AND EXISTS (SELECT FROM audit a WHERE a.subject = NEW.id::text
-       AND a.action = 'submission.insert' AND a.source = 'database') THEN
+       AND a.action = 'review.insert' AND a.source = 'database') THEN
     RETURN NULL;
   END IF;
   RAISE EXCEPTION 'Cannot submit proposal %: the transaction does not act for its submitter',
     NEW.proposal_id
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
-CREATE OR REPLACE FUNCTION replaces(s submission, b submission) RETURNS boolean LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION replaces(s review, b review) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
   SELECT (s.proposal_id, s.version, s.epoch, s.created_by, s.title, s.change_hash, s.effects_hash,
     s.risk, s.summary)
        = (b.proposal_id, b.version + 1, b.epoch, b.created_by, b.title, b.change_hash,
          b.effects_hash, b.risk, b.summary)
     AND s.new_policy_hash IS NOT DISTINCT FROM b.new_policy_hash
-    -- Edits and submissions hold the proposal's lock, so the ids of these audit rows have their
+    -- Edits and reviews hold the proposal's lock, so the ids of these audit rows have their
     -- order.
     AND NOT EXISTS (
       SELECT FROM edit e JOIN audit a ON a.subject = e.proposal_id || ' ' || e.seq
         AND a.action IN ('edit.insert', 'edit.update')
       WHERE e.proposal_id = s.proposal_id AND a.source = 'database' AND a.id > coalesce((
         SELECT max(x.id) FROM audit x WHERE x.subject = b.id::text
-          AND x.action = 'submission.insert' AND x.source = 'database'), 0))
-    AND (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x
-      WHERE x.submission_id = s.id)
-      = (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM submission_author x
-        WHERE x.submission_id = b.id)
+          AND x.action = 'review.insert' AND x.source = 'database'), 0))
+    AND (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM review_author x
+      WHERE x.review_id = s.id)
+      = (SELECT array_agg(x.person_id ORDER BY x.person_id) FROM review_author x
+        WHERE x.review_id = b.id)
     AND NOT EXISTS (
-      SELECT FROM (SELECT * FROM submission_document x WHERE x.submission_id = s.id) x
-      FULL JOIN (SELECT * FROM submission_document x WHERE x.submission_id = b.id) y
+      SELECT FROM (SELECT * FROM review_document x WHERE x.review_id = s.id) x
+      FULL JOIN (SELECT * FROM review_document x WHERE x.review_id = b.id) y
         USING (kind, id)
-      WHERE (x.submission_id, x.old_hash, x.new_hash) IS DISTINCT FROM (s.id, y.old_hash,
-        y.new_hash) OR y.submission_id IS NULL)
-    AND EXISTS (SELECT FROM submission_base x LEFT JOIN deployment d ON d.id = x.deployment_id
-                WHERE x.submission_id = b.id AND d.head_no IS DISTINCT FROM x.head_no)
-    AND NOT EXISTS (SELECT FROM submission_base x JOIN deployment d ON d.id = x.deployment_id
+      WHERE (x.review_id, x.old_hash, x.new_hash) IS DISTINCT FROM (s.id, y.old_hash,
+        y.new_hash) OR y.review_id IS NULL)
+    AND EXISTS (SELECT FROM review_base x LEFT JOIN deployment d ON d.id = x.deployment_id
+                WHERE x.review_id = b.id AND d.head_no IS DISTINCT FROM x.head_no)
+    AND NOT EXISTS (SELECT FROM review_base x JOIN deployment d ON d.id = x.deployment_id
       AND d.removed_in IS NULL
-                    WHERE x.submission_id = b.id AND NOT EXISTS (
-                      SELECT FROM submission_base y WHERE y.submission_id = s.id
+                    WHERE x.review_id = b.id AND NOT EXISTS (
+                      SELECT FROM review_base y WHERE y.review_id = s.id
                         AND y.deployment_id = x.deployment_id))
 $$;
-CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON submission
+CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON review
   DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_submission();
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential_review();
 
 -- Hold, maintenance and priority need an operator of the deployment. Priority names no person.
 CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger

@@ -50,9 +50,9 @@ $$;
 -- The audited part of a run: its identity and its outcome.
 CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-    'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id, 'lane_id', r.lane_id, 'generation',
-      r.generation,
-    'target_number', r.target_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause',
+    'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id,
+    'concurrency_group_id', r.concurrency_group_id, 'generation', r.generation,
+    'blueprint_number', r.blueprint_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause',
       r.cause, 'cause_by', r.cause_by,
     'queued_at', public.audit_moment(r.queued_at), 'started_at', public.audit_moment(r.started_at),
       'worker_id', r.worker_id,
@@ -60,14 +60,14 @@ CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS
 $$;
 
 -- The parts of a review that other tables store. The change hash proves its documents.
-CREATE OR REPLACE FUNCTION audit_submission(s submission) RETURNS jsonb LANGUAGE sql STABLE
+CREATE OR REPLACE FUNCTION audit_review(s review) RETURNS jsonb LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
   SELECT jsonb_strip_nulls(to_jsonb(s) - ARRAY['xid', 'summary'] || jsonb_build_object(
     'base', (SELECT coalesce(jsonb_object_agg(b.deployment_id, b.head_no), '{}')
-      FROM submission_base b WHERE b.submission_id = s.id),
+      FROM review_base b WHERE b.review_id = s.id),
     'authors', (SELECT coalesce(jsonb_agg(a.person_id ORDER BY a.person_id), '[]')
-                FROM submission_author a WHERE a.submission_id = s.id),
-    'signed', (SELECT true FROM signature_demand g WHERE g.submission_id = s.id)))
+                FROM review_author a WHERE a.review_id = s.id),
+    'signed', (SELECT true FROM signature_demand g WHERE g.review_id = s.id)))
 $$;
 
 -- The audited part of any other row. For tables with secrets or progress, only the listed columns.
@@ -121,7 +121,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE TRIGGER guard_audit AFTER INSERT ON target FOR EACH ROW
+CREATE TRIGGER guard_audit AFTER INSERT ON blueprint FOR EACH ROW
   EXECUTE FUNCTION guard_audit_row('number', 'committed_by');
 CREATE TRIGGER guard_audit AFTER INSERT ON policy FOR EACH ROW
   EXECUTE FUNCTION guard_audit_row('number', 'created_by');
@@ -189,24 +189,24 @@ CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW
 -- A review is audited once all its parts exist. At the same moment the database decides whether its
 -- approvals must be signed. guard_audit_part rejects later parts, even if a transaction checks its
 -- constraints early.
-CREATE OR REPLACE FUNCTION guard_audit_submission() RETURNS trigger
+CREATE OR REPLACE FUNCTION guard_audit_review() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  INSERT INTO signature_demand (submission_id) SELECT NEW.id WHERE asks_signature(NEW.id);
+  INSERT INTO signature_demand (review_id) SELECT NEW.id WHERE asks_signature(NEW.id);
   INSERT INTO audit (actor, action, subject, detail, source)
   VALUES (coalesce(acting_holder(), CASE WHEN is_owner_session() THEN NEW.created_by END),
-    'submission.insert', NEW.id::text, audit_submission(NEW), 'database');
+    'review.insert', NEW.id::text, audit_review(NEW), 'database');
   RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON submission DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_audit_submission();
+CREATE CONSTRAINT TRIGGER guard_audit AFTER INSERT ON review DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_review();
 -- A transaction may check its constraints early (SET CONSTRAINTS). The review is complete from then
 -- on.
 CREATE OR REPLACE FUNCTION guard_audit_part() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF EXISTS (SELECT FROM added p JOIN audit a ON a.subject = p.submission_id::text
-             WHERE a.action = 'submission.insert' AND a.source = 'database') THEN
+  IF EXISTS (SELECT FROM added p JOIN audit a ON a.subject = p.review_id::text
+             WHERE a.action = 'review.insert' AND a.source = 'database') THEN
     RAISE EXCEPTION 'Cannot extend a review that is already in the audit'
       USING ERRCODE = 'GY013', HINT = 'Submit the proposal again.';
   END IF;
@@ -215,7 +215,7 @@ END $$;
 DO $$
 DECLARE tbl text;
 BEGIN
-  FOREACH tbl IN ARRAY ARRAY['submission_base', 'submission_author', 'submission_document'] LOOP
+  FOREACH tbl IN ARRAY ARRAY['review_base', 'review_author', 'review_document'] LOOP
     EXECUTE format('CREATE TRIGGER guard_audit_part AFTER INSERT ON %I
                     REFERENCING NEW TABLE AS added FOR EACH STATEMENT
                     EXECUTE FUNCTION guard_audit_part()', tbl);
@@ -237,35 +237,6 @@ CREATE TRIGGER guard_audit AFTER INSERT ON run FOR EACH ROW WHEN (NEW.state <> '
 CREATE TRIGGER guard_audit_change AFTER UPDATE OF state, outcome ON run FOR EACH ROW
   WHEN ((NEW.state, NEW.outcome) IS DISTINCT FROM (OLD.state, OLD.outcome))
     EXECUTE FUNCTION guard_audit_run();
-
--- Records rows that are older than these triggers, once.
-DO $$
-BEGIN
-  IF EXISTS (SELECT FROM audit_baseline) THEN
-    RETURN;
-  END IF;
-  SET LOCAL timezone = 'UTC';
-  INSERT INTO audit_baseline DEFAULT VALUES;
-  INSERT INTO audit (action, subject, detail, source)
-  SELECT 'person.insert', p.id::text, audit_image('person', to_jsonb(p)), 'database' FROM person p
-  UNION ALL
-  SELECT 'scoped_grant.insert', concat_ws(' ', g.person_id, g.permission, g.deployment_id),
-    audit_image('scoped_grant', to_jsonb(g)), 'database'
-  FROM scoped_grant g
-  UNION ALL SELECT 'policy.insert', p.number::text, audit_image('policy', to_jsonb(p)), 'database'
-    FROM policy p
-  UNION ALL SELECT 'barclamp.insert', concat_ws(' ', b.name, b.version),
-    audit_image('barclamp', to_jsonb(b)), 'database' FROM barclamp b
-  UNION ALL SELECT 'submission.insert', s.id::text, audit_submission(s), 'database'
-    FROM submission s
-  UNION ALL SELECT 'verdict.insert', v.id::text, audit_image('verdict', to_jsonb(v)), 'database'
-    FROM verdict v
-  UNION ALL SELECT 'target.insert', t.number::text, audit_image('target', to_jsonb(t)), 'database'
-    FROM target t
-  UNION ALL SELECT CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text,
-    audit_run(r), 'database'
-  FROM run r WHERE r.state <> 'queued';
-END $$;
 
 -- Hash chain --------------------------------------------------------------------------------------
 

@@ -27,12 +27,12 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
 $$;
 
 -- Nodes that get their first document from a review and whose record changed since it was planned.
-CREATE OR REPLACE FUNCTION moved_records(submission bigint) RETURNS TABLE (fqdn text)
+CREATE OR REPLACE FUNCTION moved_records(review bigint) RETURNS TABLE (fqdn text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
-  SELECT n.fqdn FROM submission_document d JOIN node n ON n.id = d.id AND n.doc IS NULL
+  SELECT n.fqdn FROM review_document d JOIN node n ON n.id = d.id AND n.doc IS NULL
     AND n.removed_in IS NULL AND NOT n.phantom
-  WHERE d.submission_id = submission AND d.kind = 'node' AND d.old_hash IS NULL
+  WHERE d.review_id = review AND d.kind = 'node' AND d.old_hash IS NULL
     AND NOT node_matches(n, (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o
       WHERE o.hash = d.new_hash))
 $$;

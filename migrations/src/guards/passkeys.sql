@@ -116,29 +116,29 @@ END $$;
 
 -- The signature rules of the policies that apply to a review: the one in force, and the one that it
 -- introduces.
-CREATE OR REPLACE FUNCTION signed_rules(submission bigint)
+CREATE OR REPLACE FUNCTION signed_rules(review bigint)
 RETURNS TABLE (deployment_id uuid, risk text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT (r.value ->> 'deployment')::uuid, r.value ->> 'risk'
-  FROM submission s LEFT JOIN policy y ON y.number = s.policy_number
+  FROM review s LEFT JOIN policy y ON y.number = s.policy_number
   JOIN object o ON o.hash IN (y.hash, s.new_policy_hash) AND o.kind = 'policy'
   CROSS JOIN LATERAL jsonb_array_elements(coalesce(convert_from(o.body, 'UTF8')::jsonb -> 'signed',
     '[]')) r
-  WHERE s.id = signed_rules.submission
+  WHERE s.id = signed_rules.review
 $$;
 
 -- Whether the approvals of a review must be signed: if a rule matches its risks and a deployment
 -- that it touches, or an ancestor. A policy change must be signed if any rule exists. Otherwise an
 -- unsigned change could drop the rule.
-CREATE OR REPLACE FUNCTION asks_signature(submission bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION asks_signature(review bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  s submission;
+  s review;
 BEGIN
-  IF NOT EXISTS (SELECT FROM signed_rules(submission)) THEN
+  IF NOT EXISTS (SELECT FROM signed_rules(review)) THEN
     RETURN false;
   END IF;
-  SELECT * INTO s FROM submission x WHERE x.id = asks_signature.submission;
+  SELECT * INTO s FROM review x WHERE x.id = asks_signature.review;
   RETURN s.new_policy_hash IS NOT NULL OR EXISTS (
     WITH RECURSIVE above AS (
       SELECT unnest(touched_by(s.id)) AS id

@@ -41,15 +41,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
 $$;
 
 -- Whether an approval does not count because an author of the review gave its person access.
-CREATE OR REPLACE FUNCTION approval_barred(who uuid, submission bigint, judged timestamptz)
+CREATE OR REPLACE FUNCTION approval_barred(who uuid, review bigint, judged timestamptz)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (
-    SELECT FROM submission s JOIN policy y ON y.number = s.policy_number
+    SELECT FROM review s JOIN policy y ON y.number = s.policy_number
     CROSS JOIN LATERAL access_from(who, judged, make_interval(hours => cooling_hours(y.hash)),
       s.created_at) AS origin (person_id)
-    JOIN submission_author a ON a.submission_id = s.id AND a.person_id = origin.person_id
-    WHERE s.id = approval_barred.submission)
+    JOIN review_author a ON a.review_id = s.id AND a.person_id = origin.person_id
+    WHERE s.id = approval_barred.review)
 $$;
 
 -- Ends the cooling period of every access change that this second admin may confirm. Returns their
@@ -174,7 +174,7 @@ END $$;
 DO $$
 DECLARE tbl text;
 BEGIN
-  FOREACH tbl IN ARRAY ARRAY['verdict', 'target', 'proposal', 'edit', 'submission', 'comment',
+  FOREACH tbl IN ARRAY ARRAY['verdict', 'blueprint', 'proposal', 'edit', 'review', 'comment',
     'barclamp', 'token', 'passkey', 'totp'] LOOP
     EXECUTE format('CREATE TRIGGER guard_password_first BEFORE INSERT ON %I
                     FOR EACH ROW EXECUTE FUNCTION guard_password_first()', tbl);

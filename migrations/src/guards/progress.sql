@@ -71,22 +71,22 @@ BEGIN
   SELECT x.id, x.was, x.now_is, x.what, x.code INTO bad FROM (
     SELECT n.id, o.state AS was, n.state AS now_is, CASE
         -- Output and results
-        WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results)
+        WHEN (n.output, n.output_run, n.results) IS DISTINCT FROM (o.output, o.output_run, o.results)
           AND NOT (
-            n.state = 'gone' AND n.wall IS NULL AND (n.results IS NULL OR n.results = o.results)
-            OR o.state = 'gone' AND n.results IS NULL AND n.wall IS NOT DISTINCT FROM o.wall
+            n.state = 'gone' AND n.output IS NULL AND (n.results IS NULL OR n.results = o.results)
+            OR o.state = 'gone' AND n.results IS NULL AND n.output IS NOT DISTINCT FROM o.output
             OR EXISTS (SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this
                AND r.ended_at = now()
                          AND r.result IS NOT DISTINCT FROM n.results
-                         AND ((n.wall, n.wall_run) IS NOT DISTINCT FROM (o.wall, o.wall_run)
-                              OR n.wall_run = r.id AND r.outcome = 'succeeded'
+                         AND ((n.output, n.output_run) IS NOT DISTINCT FROM (o.output, o.output_run)
+                              OR n.output_run = r.id AND r.outcome = 'succeeded'
                                  AND r.generation = n.generation)))
           THEN 'has output that none of its runs returned in this transaction'
         -- Applied generation
         WHEN n.applied_generation <> o.applied_generation AND NOT (
             o.state = 'gone' AND n.applied_generation = 0
             OR n.applied_generation = n.generation AND (
-              (n.instant OR n.skipped IS NOT NULL) AND n.state = 'active'
+              (n.immediate OR n.skipped IS NOT NULL) AND n.state = 'active'
               OR o.state = 'transition' AND EXISTS (
                 SELECT FROM run r WHERE r.step_id = n.id AND r.ended_xid = this
                   AND r.ended_at = now()
@@ -103,7 +103,7 @@ BEGIN
               WHEN r.id IS NULL THEN
                 'leaves TRANSITION, but none of its runs ended in this transaction'
               WHEN n.state = 'active' AND NOT (n.applied_generation = n.generation AND (
-                  r.outcome = 'succeeded' AND r.generation = n.generation OR n.instant
+                  r.outcome = 'succeeded' AND r.generation = n.generation OR n.immediate
                     OR n.skipped IS NOT NULL
                   OR o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL)))
                 THEN 'becomes ACTIVE, but its run did not succeed'
@@ -122,33 +122,33 @@ BEGIN
           ELSE 'becomes TRANSITION without a run' END
         WHEN n.state = 'error' THEN 'becomes ERROR without a run'
         WHEN n.state = 'active' THEN CASE
-            WHEN n.instant OR n.skipped IS NOT NULL THEN
+            WHEN n.immediate OR n.skipped IS NOT NULL THEN
               CASE WHEN NOT join_holds(n.id, n.join_kind, n.join_n, n.join_after)
                 THEN 'becomes ACTIVE before its parents' END
             WHEN o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL)
               THEN NULL
             ELSE 'becomes ACTIVE without a run' END
         WHEN o.state = 'active' THEN CASE
-            WHEN n.instant OR n.skipped IS NOT NULL THEN NULL
+            WHEN n.immediate OR n.skipped IS NOT NULL THEN NULL
             WHEN n.destructive AND o.applied_generation = n.generation
               THEN 'is destructive and applied, but would run again'
             WHEN n.cause IS NULL AND n.pending = 0 THEN 'would run again without a cause' END
         WHEN o.state = 'error' THEN CASE
-            WHEN n.instant OR n.skipped IS NOT NULL THEN NULL
+            WHEN n.immediate OR n.skipped IS NOT NULL THEN NULL
             WHEN n.cause IS NULL THEN 'would run again without a cause'
             WHEN NOT n.destructive OR EXISTS (
-                SELECT FROM target t WHERE t.xid = this AND t.epoch = epoch_now
+                SELECT FROM blueprint t WHERE t.xid = this AND t.epoch = epoch_now
                   AND t.number = n.generation) THEN NULL
             WHEN n.cause NOT LIKE 'retry%'
               THEN 'is destructive and in ERROR, but would run again without a retry'
-            WHEN NOT acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = n.lane_id))
+            WHEN NOT acting_operates((SELECT l.deployment_id FROM concurrency_group l WHERE l.id = n.concurrency_group_id))
               THEN 'is destructive and in ERROR, but no operator of its deployment retries it' END
       END AS what,
-      CASE WHEN (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results)
+      CASE WHEN (n.output, n.output_run, n.results) IS DISTINCT FROM (o.output, o.output_run, o.results)
         THEN 'GY050' ELSE 'GY047' END AS code
     FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> o.state OR n.applied_generation <> o.applied_generation
-      OR (n.wall, n.wall_run, n.results) IS DISTINCT FROM (o.wall, o.wall_run, o.results)) x
+      OR (n.output, n.output_run, n.results) IS DISTINCT FROM (o.output, o.output_run, o.results)) x
   WHERE x.what IS NOT NULL LIMIT 1;
   IF bad.id IS NOT NULL AND NOT owns_tables() THEN
     RAISE EXCEPTION 'Step % (% to %) %', bad.id, bad.was, bad.now_is, bad.what
@@ -170,7 +170,7 @@ BEGIN
   IF owns_tables() THEN
     RETURN NULL;
   END IF;
-  IF acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) THEN
+  IF acting_operates((SELECT l.deployment_id FROM concurrency_group l WHERE l.id = NEW.concurrency_group_id)) THEN
     IF NEW.cause_by = (SELECT left(p.name, 200) FROM person p WHERE p.id = acting_person()) THEN
       RETURN NULL;
     END IF;
@@ -207,12 +207,12 @@ BEGIN
     RETURN NULL;
   END IF;
   IF NEW.superseded THEN
-    IF NEW.error = 'cancelled by the commit of target ' || (committed_here()).number
+    IF NEW.error = 'cancelled by the commit of blueprint ' || (committed_here()).number
        AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (committed_here()).number
          THEN
       RETURN NULL;
     END IF;
-  ELSIF acting_operates((SELECT l.deployment_id FROM lane l WHERE l.id = NEW.lane_id)) THEN
+  ELSIF acting_operates((SELECT l.deployment_id FROM concurrency_group l WHERE l.id = NEW.concurrency_group_id)) THEN
     IF NEW.error = 'cancelled by ' || (SELECT p.name FROM person p WHERE p.id = acting_person())
       THEN
       RETURN NULL;
@@ -268,15 +268,15 @@ BEGIN
                THEN 'it is not a new queued run'
         WHEN s.state <> 'transition' THEN 'its step is ' || s.state
         WHEN r.node_id <> s.node_id THEN 'its node differs from the node of its step'
-        WHEN r.lane_id <> s.lane_id THEN 'its concurrency group differs from the one of its step'
+        WHEN r.concurrency_group_id <> s.concurrency_group_id THEN 'its concurrency group differs from the one of its step'
         WHEN (r.generation, r.content_hash, r.exclusive, r.cause, r.cause_by, r.failures)
           IS DISTINCT FROM
              (s.generation, s.content_hash, s.exclusive, s.cause, s.cause_by, s.failures)
                THEN 'its data differs from the data of its step'
-        WHEN r.target_number <> h.number OR r.epoch <> h.epoch
+        WHEN r.blueprint_number <> h.number OR r.epoch <> h.epoch
           THEN 'its target is not the one in force'
         WHEN NOT h.enabled THEN 'execution is off'
-        WHEN s.instant OR s.skipped IS NOT NULL THEN 'its step needs no run'
+        WHEN s.immediate OR s.skipped IS NOT NULL THEN 'its step needs no run'
         WHEN s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)
           THEN 'its step is already applied'
         WHEN s.destructive AND s.cause LIKE 'retry%' AND s.cause_by IS NULL
@@ -292,12 +292,17 @@ BEGIN
           'a failed step blocks its node'
         WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)
           THEN 'a parent of its step is not done'
+        WHEN EXISTS (SELECT FROM step o JOIN run a ON a.step_id = o.id AND a.ended_at IS NULL
+          WHERE o.noderole_id = s.noderole_id AND o.id <> s.id)
+          THEN 'another action of its noderole is running'
+        WHEN s.action <> 'run' AND EXISTS (SELECT FROM noderole b WHERE b.id = s.noderole_id
+          AND b.disposition = 'in_service') THEN 'its noderole is bound'
       END AS what
     FROM added r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig
       JOIN node n ON n.id = s.node_id
-    JOIN lane l ON l.id = s.lane_id CROSS JOIN head h
-    LEFT JOIN (SELECT a.lane_id, count(*) AS open FROM run a WHERE a.ended_at IS NULL
-      GROUP BY a.lane_id) u ON u.lane_id = l.id) x
+    JOIN concurrency_group l ON l.id = s.concurrency_group_id CROSS JOIN head h
+    LEFT JOIN (SELECT a.concurrency_group_id, count(*) AS open FROM run a WHERE a.ended_at IS NULL
+      GROUP BY a.concurrency_group_id) u ON u.concurrency_group_id = l.id) x
   WHERE x.what IS NOT NULL LIMIT 1;
   IF bad.step_id IS NOT NULL AND NOT owns_tables() THEN
     RAISE EXCEPTION 'No run of step % may start: %', bad.step_id, bad.what
@@ -331,7 +336,7 @@ BEGIN
         WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed')
           THEN 'its worker is not confirmed'
       END INTO why
-    FROM step s JOIN lane l ON l.id = s.lane_id JOIN node n ON n.id = s.node_id CROSS JOIN head h
+    FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN node n ON n.id = s.node_id CROSS JOIN head h
       WHERE s.id = NEW.step_id;
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
     why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started'
@@ -421,19 +426,19 @@ CREATE TRIGGER guard_run_log BEFORE INSERT ON run_log FOR EACH ROW EXECUTE FUNCT
 CREATE OR REPLACE FUNCTION guard_node_progress() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
-  look record;
+  last_check record;
   reached boolean;
   why text;
 BEGIN
-  SELECT l.reached, l.at INTO look FROM node_look l WHERE l.node_id = NEW.id
+  SELECT l.reached, l.at INTO last_check FROM health_check l WHERE l.node_id = NEW.id
     ORDER BY l.at DESC LIMIT 1;
   reached := NEW.transport = 'ssh'
-    AND coalesce(look.reached AND look.at > now() - interval '10 minutes', false);
+    AND coalesce(last_check.reached AND last_check.at > now() - interval '10 minutes', false);
   why := CASE
     WHEN NEW.removed_in IS NOT NULL AND OLD.removed_in IS NULL AND (NOT NEW.alive OR NEW.phantom)
       AND (NEW.joined = 'none' OR NEW.phantom) THEN NULL
     WHEN NEW.alive AND NOT OLD.alive AND NOT reached THEN 'is alive, but no health check reached it'
-    WHEN OLD.alive AND NOT NEW.alive AND (look.at > now() - interval '10 minutes') IS NOT TRUE
+    WHEN OLD.alive AND NOT NEW.alive AND (last_check.at > now() - interval '10 minutes') IS NOT TRUE
       THEN 'is dead, but no recent health check reported it'
     WHEN NEW.joined <> OLD.joined AND NEW.joined = 'confirmed' AND NOT (NEW.alive AND reached)
       THEN 'is confirmed, but no health check reached it'
@@ -442,7 +447,7 @@ BEGIN
     WHEN (NEW.boot_id, NEW.last_seen_at, NEW.joined_at) IS DISTINCT FROM (OLD.boot_id,
       OLD.last_seen_at, OLD.joined_at) AND NOT reached
       THEN 'was seen, but no health check reached it'
-    WHEN NEW.way_no < OLD.way_no OR NEW.word_no < OLD.word_no
+    WHEN NEW.connection_no < OLD.connection_no OR NEW.report_no < OLD.report_no
       THEN 'returns to an older connection or report'
     WHEN NEW.facts IS DISTINCT FROM OLD.facts AND NEW.facts IS DISTINCT FROM coalesce((
         SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source)
@@ -458,12 +463,12 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_node_progress
-  AFTER UPDATE OF alive, joined, boot_id, last_seen_at, joined_at, way_no, word_no, facts ON node
+  AFTER UPDATE OF alive, joined, boot_id, last_seen_at, joined_at, connection_no, report_no, facts ON node
     FOR EACH ROW
-  WHEN ((NEW.alive, NEW.joined, NEW.boot_id, NEW.last_seen_at, NEW.joined_at, NEW.way_no,
-    NEW.word_no, NEW.facts) IS DISTINCT FROM
-        (OLD.alive, OLD.joined, OLD.boot_id, OLD.last_seen_at, OLD.joined_at, OLD.way_no,
-          OLD.word_no, OLD.facts))
+  WHEN ((NEW.alive, NEW.joined, NEW.boot_id, NEW.last_seen_at, NEW.joined_at, NEW.connection_no,
+    NEW.report_no, NEW.facts) IS DISTINCT FROM
+        (OLD.alive, OLD.joined, OLD.boot_id, OLD.last_seen_at, OLD.joined_at, OLD.connection_no,
+          OLD.report_no, OLD.facts))
   EXECUTE FUNCTION guard_node_progress();
 
 CREATE OR REPLACE FUNCTION guard_node_begins() RETURNS trigger

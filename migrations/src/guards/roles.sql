@@ -33,9 +33,9 @@ CREATE TRIGGER guard_node_unknown BEFORE UPDATE OF removed_in ON node FOR EACH R
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL AND NOT NEW.phantom)
     EXECUTE FUNCTION node_is_unknown();
 CREATE TRIGGER guard_node_unknown_connection BEFORE UPDATE OF transport, address, connection,
-  way_no ON node FOR EACH ROW
-  WHEN (NEW.transport = 'ssh' AND (NEW.transport, NEW.address, NEW.connection, NEW.way_no)
-        IS DISTINCT FROM (OLD.transport, OLD.address, OLD.connection, OLD.way_no))
+  connection_no ON node FOR EACH ROW
+  WHEN (NEW.transport = 'ssh' AND (NEW.transport, NEW.address, NEW.connection, NEW.connection_no)
+        IS DISTINCT FROM (OLD.transport, OLD.address, OLD.connection, OLD.connection_no))
           EXECUTE FUNCTION node_is_unknown();
 
 -- Results exist as long as their node. The function runs as the owner, because the server may not
@@ -55,7 +55,7 @@ CREATE TRIGGER guard_forget_results AFTER UPDATE OF removed_in ON node FOR EACH 
 -- without both.
 CREATE OR REPLACE FUNCTION step_output_goes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  NEW.wall := NULL;
+  NEW.output := NULL;
   IF OLD.state = 'gone' OR EXISTS (SELECT FROM public.node n WHERE n.id = NEW.node_id
      AND n.removed_in IS NOT NULL) THEN
     NEW.results := NULL;

@@ -12,14 +12,14 @@ LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, public, pg_temp AS $
 $$;
 
 -- Whether a review's documents add or replace a reference to a secret.
-CREATE OR REPLACE FUNCTION adds_secret(submission bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION adds_secret(review bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   WITH doc AS MATERIALIZED (
     SELECT CASE d.kind WHEN 'deployment' THEN 'roles' ELSE 'noderoles' END AS part, d.old_hash,
            (SELECT convert_from(o.body, 'UTF8') FROM object o WHERE o.hash = d.new_hash) AS body
-    FROM submission_document d
-    WHERE d.submission_id = submission),
+    FROM review_document d
+    WHERE d.review_id = review),
   naming AS MATERIALIZED (
     SELECT doc.part, doc.body::jsonb AS is_now,
            (SELECT convert_from(o.body, 'UTF8')::jsonb FROM object o

@@ -205,7 +205,7 @@ impl World {
             root.nodes.insert(id, put_json(tx, "node", doc).await);
         }
         let root_hash = put(tx, "root", root.body()).await;
-        sqlx::query("INSERT INTO target (number, kind, root, enabled, epoch) VALUES (1, 'genesis', $1, true, 1)")
+        sqlx::query("INSERT INTO blueprint (number, kind, root, enabled, epoch) VALUES (1, 'genesis', $1, true, 1)")
             .bind(&root_hash)
             .execute(&mut **tx)
             .await
@@ -241,7 +241,7 @@ impl World {
             .await
             .unwrap();
         }
-        tx.execute("INSERT INTO target_deployment SELECT id, head_no FROM deployment")
+        tx.execute("INSERT INTO blueprint_deployment SELECT id, head_no FROM deployment")
             .await
             .unwrap();
         tx.execute("INSERT INTO jig (name, class) VALUES ('script', 'script')").await.unwrap();
@@ -270,7 +270,7 @@ impl World {
         target: i64,
     ) -> Uuid {
         let lane: i64 = sqlx::query_scalar(
-            "INSERT INTO lane (deployment_id, name) VALUES ($1, $2)
+            "INSERT INTO concurrency_group (deployment_id, name) VALUES ($1, $2)
              ON CONFLICT (deployment_id, name) DO UPDATE SET mode = excluded.mode RETURNING id",
         )
         .bind(deployment)
@@ -292,7 +292,7 @@ impl World {
         .await
         .unwrap();
         sqlx::query(
-            "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state)
+            "INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state)
              VALUES ($1, $2, $3, $4, 0, 'script', $5, $6, 'todo')",
         )
         .bind(step)
@@ -308,7 +308,7 @@ impl World {
     }
 
     pub async fn root(&self) -> Root {
-        let sql = "SELECT kind, id, hash FROM root_documents((SELECT root FROM target ORDER BY number DESC LIMIT 1))";
+        let sql = "SELECT kind, id, hash FROM root_documents((SELECT root FROM blueprint ORDER BY number DESC LIMIT 1))";
         let rows: Vec<(String, Uuid, Hash)> =
             sqlx::query_as(sql).fetch_all(self.db.app()).await.unwrap();
         let mut root = Root::default();
@@ -490,7 +490,7 @@ impl World {
         s: &Submission,
     ) -> Result<i64, sqlx::Error> {
         let id: i64 = sqlx::query_scalar(
-            "INSERT INTO submission (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
+            "INSERT INTO review (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                      epoch, root_hash, risk, created_by, new_policy_hash)
              VALUES ($1, $2, $3, $3, $4, $5, $6, $3, $7, $8, $9) RETURNING id",
         )
@@ -506,15 +506,15 @@ impl World {
         .fetch_one(&mut **tx)
         .await?;
         for (deployment, head_no) in &s.base {
-            let sql = "INSERT INTO submission_base VALUES ($1, $2, $3)";
+            let sql = "INSERT INTO review_base VALUES ($1, $2, $3)";
             sqlx::query(sql).bind(id).bind(deployment).bind(head_no).execute(&mut **tx).await?;
         }
         for author in &s.authors {
-            let sql = "INSERT INTO submission_author VALUES ($1, $2)";
+            let sql = "INSERT INTO review_author VALUES ($1, $2)";
             sqlx::query(sql).bind(id).bind(author).execute(&mut **tx).await?;
         }
         for (kind, document, old, new) in &s.documents {
-            let sql = "INSERT INTO submission_document VALUES ($1, $2, $3, $4, $5)";
+            let sql = "INSERT INTO review_document VALUES ($1, $2, $3, $4, $5)";
             sqlx::query(sql)
                 .bind(id)
                 .bind(kind)
@@ -533,7 +533,7 @@ impl World {
         person: Uuid,
         kind: &str,
     ) -> Result<u64, sqlx::Error> {
-        let sql = "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, $3)";
+        let sql = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, $3)";
         let mut tx = self.begin_as(person).await;
         let done =
             sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
@@ -563,7 +563,7 @@ impl World {
     ) -> Result<i64, sqlx::Error> {
         self.act(tx, self.ada).await;
         sqlx::query_scalar(
-            "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
+            "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
              SELECT number + 1, number, 'change', $1, $2, enabled, epoch, $3 FROM head RETURNING number",
         )
         .bind(root)
@@ -616,12 +616,12 @@ impl World {
                 sqlx::query(sql).bind(id).bind(number).execute(&mut **tx).await?;
             }
         }
-        let made = "(SELECT submission_id FROM target WHERE number = $1)";
+        let made = "(SELECT review_id FROM blueprint WHERE number = $1)";
         for sql in [
             format!(
                 "UPDATE deployment SET head_no = $1 WHERE id IN (SELECT w.deployment_id FROM written_by({made}) w)"
             ),
-            format!("INSERT INTO target_deployment SELECT w.deployment_id, $1 FROM written_by({made}) w"),
+            format!("INSERT INTO blueprint_deployment SELECT w.deployment_id, $1 FROM written_by({made}) w"),
             format!(
                 "UPDATE step s SET generation = $1 FROM noderole r JOIN told_roles({made}) t
                    ON t.deployment_id = r.deployment_id AND t.role = r.role WHERE r.id = s.noderole_id"
@@ -659,9 +659,9 @@ impl World {
     pub async fn switch(&self, enabled: bool) -> Result<(), sqlx::Error> {
         let mut tx = self.begin_as(self.ada).await;
         sqlx::query(
-            "INSERT INTO target (number, parent, kind, root, enabled, epoch, committed_by)
+            "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, committed_by)
              SELECT t.number + 1, t.number, 'switch', t.root, $1, h.epoch, $2
-             FROM head h JOIN target t ON t.number = h.number",
+             FROM head h JOIN blueprint t ON t.number = h.number",
         )
         .bind(enabled)
         .bind(self.ada)

@@ -3,6 +3,7 @@
 use api::Problem;
 
 use super::*;
+use crate::http::{connections, permits, problems};
 
 #[tokio::test]
 async fn cross_site_request_changes_nothing() {
@@ -68,8 +69,8 @@ async fn raw(router: &Router, sent: &[u8]) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = listener.local_addr().expect("an address");
     let stopping = CancellationToken::new();
-    let bounds = crate::connections::Bounds::default();
-    tokio::spawn(crate::connections::serve(listener, router.clone(), bounds, stopping.clone()));
+    let bounds = connections::Bounds::default();
+    tokio::spawn(connections::serve(listener, router.clone(), bounds, stopping.clone()));
     let (mut from, mut to) =
         tokio::net::TcpStream::connect(address).await.expect("a connection").into_split();
     let sent = sent.to_vec();
@@ -266,7 +267,7 @@ async fn wrong_method_lists_allowed_ones() {
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = crate::places::Places::new(0, 1);
+        state.streams = permits::Places::new(0, 1);
     })
     .await;
     let cookie = house.cookie().await;
@@ -434,12 +435,12 @@ async fn slow_request_body_times_out() {
 /// If the request may have been executed, no `Retry-After` invites clients to repeat it.
 #[tokio::test]
 async fn possibly_executed_request_has_no_retry_after() {
-    let lost = || async { crate::refusal::Refusal(Problem::unknown_outcome("Look first.")) };
-    let away = || async { crate::refusal::Refusal(Problem::unavailable("Later.")) };
+    let lost = || async { problems::Refusal(Problem::unknown_outcome("Look first.")) };
+    let away = || async { problems::Refusal(Problem::unavailable("Later.")) };
     let router = Router::new()
         .route("/api/lost", axum::routing::get(lost))
         .route("/api/away", axum::routing::get(away))
-        .layer(axum::middleware::from_fn(crate::refusal::shape));
+        .layer(axum::middleware::from_fn(problems::shape));
     for (path, code, wait) in
         [("/api/lost", "unknown_outcome", None), ("/api/away", "unavailable", Some("5"))]
     {

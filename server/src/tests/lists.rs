@@ -2,6 +2,7 @@
 
 use super::change_flow::committed;
 use super::*;
+use crate::rest;
 
 #[tokio::test]
 async fn unknown_sort_order_is_rejected() {
@@ -155,7 +156,7 @@ async fn nul_character_causes_no_server_error() {
     committed(&house).await;
     let root =
         house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
-    let document: Value = serde_json::from_str(crate::rest::described()).expect("JSON");
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let mut asked = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
         // A stream does not end, and its parameters never reach a statement.

@@ -10,6 +10,7 @@ use store::running::{self, RunEnd};
 
 use super::change_flow::under_way;
 use super::*;
+use crate::http::permits;
 
 /// Size of a stored chunk, with lines of 128 bytes.
 const CHUNK_BYTES: i64 = 8192;
@@ -288,7 +289,7 @@ async fn interrupted_download_resumes_exactly() {
 async fn downloads_are_limited() {
     let mut known = None;
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.downloads = crate::places::Places::new(2, 1);
+        state.downloads = permits::Places::new(2, 1);
         known = Some(state.downloads.clone());
     })
     .await;

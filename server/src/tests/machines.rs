@@ -5,6 +5,7 @@ use leptos::server_fn::axum::server_fn_paths;
 use serde_json::json;
 
 use super::*;
+use crate::rest;
 
 const HOST_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
@@ -331,7 +332,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
 
 /// Every REST operation, with `1` for each path parameter, except the public OpenAPI document.
 fn rest_routes() -> Vec<(Method, String)> {
-    let list = crate::rest::operations(None)
+    let list = rest::operations(None)
         .into_list()
         .into_iter()
         .filter(|operation| operation.op.id != "getDocument");

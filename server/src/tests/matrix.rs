@@ -727,9 +727,9 @@ impl TestServer {
     /// A noderole on a node, with a run.
     async fn bound(&self, node: &str) -> (String, String) {
         let sql = "WITH of AS (SELECT s.* FROM step s JOIN node n ON n.id = s.node_id WHERE n.id = $1::text::uuid LIMIT 1)
-            INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome,
+            INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome,
               ended_at, lease_until)
-            SELECT id, node_id, lane_id, generation, generation, 1, content_hash, exclusive, 'ended', 'failed', now(), now() FROM of
+            SELECT id, node_id, concurrency_group_id, generation, generation, 1, content_hash, exclusive, 'ended', 'failed', now(), now() FROM of
             RETURNING (SELECT noderole_id::text FROM of), id::text";
         sqlx::query_as(sql).bind(node).fetch_one(self.db.owner()).await.expect("a run")
     }
@@ -738,16 +738,16 @@ impl TestServer {
     pub(super) async fn state(&self) -> Vec<(String, String)> {
         let mut state = Vec::new();
         for table in [
-            "target",
+            "blueprint",
             "deployment",
             "node",
             "proposal",
             "edit",
-            "submission",
+            "review",
             "verdict",
             "comment",
-            "opened",
-            "look",
+            "viewed_change",
+            "review_view",
             "noderole",
             "step",
             "run",
@@ -759,7 +759,7 @@ impl TestServer {
             "token",
             "import_report",
             "policy",
-            "lane",
+            "concurrency_group",
             "head",
         ] {
             let leave_out = match table {

@@ -147,9 +147,9 @@ async fn audit_is_listed_verified_and_exported() {
     let of = async |query: &str| {
         house.send_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
     };
-    let commits = of("action=submission.commit&who=ada").await;
+    let commits = of("action=review.commit&who=ada").await;
     assert_eq!((commits.as_array().map(Vec::len), &commits[0]["name"]), (Some(1), &json!("ada")));
-    assert_eq!(of("action=submission.commit&who=bo").await, json!([]));
+    assert_eq!(of("action=review.commit&who=bo").await, json!([]));
     let subject = commits[0]["subject"].as_str().expect("a subject");
     assert!(
         of(&format!("subject={subject}&who=bo"))
@@ -158,10 +158,10 @@ async fn audit_is_listed_verified_and_exported() {
             .is_some_and(|entries| !entries.is_empty())
     );
     let at = commits[0]["at"].as_i64().expect("a moment");
-    assert_eq!(of(&format!("action=submission.commit&since={}", at + 1)).await, json!([]));
-    assert_eq!(of(&format!("action=submission.commit&until={}", at + 1)).await, commits);
+    assert_eq!(of(&format!("action=review.commit&since={}", at + 1)).await, json!([]));
+    assert_eq!(of(&format!("action=review.commit&until={}", at + 1)).await, commits);
     assert_eq!(
-        of(&format!("action=submission.commit&since={}&until={}", at - 1, at + 1)).await,
+        of(&format!("action=review.commit&since={}&until={}", at - 1, at + 1)).await,
         commits
     );
     assert_eq!(of("until=1000").await, json!([]), "before there was anything");
@@ -185,7 +185,7 @@ async fn audit_is_listed_verified_and_exported() {
     let held = proven.chain;
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
     assert!(
-        proven.whole && proven.totals.targets == 2 && proven.totals.verdicts == 1,
+        proven.whole && proven.totals.blueprints == 2 && proven.totals.verdicts == 1,
         "{proven:?}"
     );
     let later = house.send_get("/api/v1/audit/export?after=2", &ada).await;
@@ -451,7 +451,7 @@ async fn first_steps_reflect_actual_events() {
         (nothing, (Some(json!("web")), Some(Value::Null))),
         "a demo begins with it"
     );
-    let first = house.count("submission").await;
+    let first = house.count("review").await;
     let verdicts = format!("/api/v1/submissions/{first}/verdicts");
     house.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
     assert_eq!(
@@ -480,8 +480,8 @@ async fn first_steps_reflect_actual_events() {
     assert_eq!(place, Some(json!("web")));
     assert!(submission.is_some_and(|id| id.is_i64()));
 
-    let run = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
-               ended_at, lease_until) SELECT id, node_id, lane_id, generation, generation, 1, content_hash, false, 'ended', $1, now(), now() \
+    let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
+               ended_at, lease_until) SELECT id, node_id, concurrency_group_id, generation, generation, 1, content_hash, false, 'ended', $1, now(), now() \
                FROM step WHERE generation = 2 ORDER BY rank, id LIMIT 1";
     sqlx::query(run).bind("failed").execute(house.db.owner()).await.expect("a run");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false));

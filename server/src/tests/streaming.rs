@@ -10,6 +10,7 @@ use sqlx::PgPool;
 use store::journal;
 
 use super::*;
+use crate::http::permits;
 
 /// Long enough for transactions of concurrent tests to end.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -354,7 +355,7 @@ async fn streams_survive_a_database_outage() {
 #[tokio::test]
 async fn streams_are_limited() {
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = crate::places::Places::new(1, 1);
+        state.streams = permits::Places::new(1, 1);
     })
     .await;
     let cookie = house.cookie().await;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
-use engine::catalog::{JigClass, Place, Role};
-use engine::ids::{BlueprintNumber, Fqdn, NodeId, RunId, StepId};
+use engine::catalog::{JigClass, Place, Role, Script};
+use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RunId, StepId};
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -40,6 +40,7 @@ pub struct Job {
     /// The attempt, which is also its fencing token.
     pub run: RunId,
     pub step: StepId,
+    pub action: ActionName,
     /// Number of restores of the database. It orders tokens from before and after a restore.
     pub epoch: i64,
     /// The target that last changed or re-ran the step.
@@ -64,6 +65,11 @@ pub struct Job {
 impl Job {
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.role.run.timeout.max(1).into())
+    }
+
+    /// The scripts of its action, in the order in which they run.
+    pub fn scripts(&self) -> impl Iterator<Item = &Script> + Clone {
+        self.role.scripts_of(&self.action)
     }
 
     /// Whether the step runs on its node. Otherwise it runs on the worker for the node.

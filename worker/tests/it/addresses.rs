@@ -94,7 +94,7 @@ impl Bed {
                 .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
         assert_eq!(look.address, self.real(node).to_string());
-        look.tried.0
+        look.attempts.0
     }
 }
 
@@ -200,20 +200,27 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
         }
     };
     let concealed =
-        "node_look WHERE NOT reached AND took_ms = 0 AND said LIKE '%not reachable over SSH%'";
+        "health_check WHERE NOT reached AND took_ms = 0 AND detail LIKE '%not reachable over SSH%'";
     until(&bed, concealed).await;
-    let revealing = "node_look WHERE NOT reached AND (said || tried) ~ 'refused|FTP|port'";
+    let revealing = "health_check WHERE NOT reached AND (detail || attempts) ~ 'refused|FTP|port'";
     assert_eq!(bed.cluster.count(revealing).await, 0);
 
     bed.has_addresses(0, &[bed.real(0)]).await;
-    until(&bed, "node_look WHERE reached").await;
+    until(&bed, "health_check WHERE reached").await;
     bed.testbed.node(0).stop();
-    until(&bed, "node_look WHERE NOT reached AND said LIKE '%refused%' AND took_ms >= 0").await;
+    until(&bed, "health_check WHERE NOT reached AND detail LIKE '%refused%' AND took_ms >= 0")
+        .await;
     // A new connection has no recorded addresses.
-    bed.cluster.sql("UPDATE node SET way_no = way_no + 1 WHERE transport = 'ssh'").await;
-    bed.cluster.sql("DELETE FROM node_look WHERE NOT reached").await;
-    until(&bed, "node_look WHERE NOT reached AND way_no = (SELECT max(way_no) FROM node)").await;
-    let latest = "node_look l WHERE NOT reached AND said LIKE '%refused%' AND way_no = (SELECT max(way_no) FROM node)";
+    bed.cluster
+        .sql("UPDATE node SET connection_no = connection_no + 1 WHERE transport = 'ssh'")
+        .await;
+    bed.cluster.sql("DELETE FROM health_check WHERE NOT reached").await;
+    until(
+        &bed,
+        "health_check WHERE NOT reached AND connection_no = (SELECT max(connection_no) FROM node)",
+    )
+    .await;
+    let latest = "health_check l WHERE NOT reached AND detail LIKE '%refused%' AND connection_no = (SELECT max(connection_no) FROM node)";
     assert_eq!(bed.cluster.count(latest).await, 0);
     worker.stop().await;
 }

@@ -88,7 +88,7 @@ async fn own(cluster: &Cluster, statement: String) {
 async fn shake(cluster: &Cluster, dice: &mut Dice) {
     let mut sql = String::from(
         "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
-         DELETE FROM budget;",
+         DELETE FROM disruption_budget;",
     );
     for node in &cluster.nodes {
         let joined = if dice.chance(92) { "confirmed" } else { "welcomed" };
@@ -120,7 +120,7 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
     let budgets = dice.roll(3);
     for budget in 0..budgets {
         sql += &format!(
-            "INSERT INTO budget (deployment_id, name, max_down) VALUES ('{}', 'b{budget}', {});",
+            "INSERT INTO disruption_budget (deployment_id, name, max_down) VALUES ('{}', 'b{budget}', {});",
             cluster.system,
             1 + dice.roll(3)
         );
@@ -142,12 +142,12 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
             let cause = if applied && dice.chance(70) { "'drift'" } else { "NULL" };
             let drawn: Vec<String> = (0..budgets)
                 .filter(|_| dice.chance(40))
-                .map(|b| format!("(SELECT id FROM budget WHERE name = 'b{b}')"))
+                .map(|b| format!("(SELECT id FROM disruption_budget WHERE name = 'b{b}')"))
                 .collect();
             sql += &format!(
                 "UPDATE step SET state = '{state}', pending = {}, applied_generation = {}, cause = {cause}, failures = {},
                    priority = {}, since = now() - interval '{} s', not_before = now() + interval '{} s',
-                   budget_ids = ARRAY[{}]::bigint[], join_after = '{}', node_up = (SELECT alive FROM node WHERE id = step.node_id)
+                   disruption_budget_ids = ARRAY[{}]::bigint[], join_after = '{}', node_up = (SELECT alive FROM node WHERE id = step.node_id)
                  WHERE id = '{step}';",
                 u8::from(state == "blocked"),
                 if applied { "generation" } else { "0" },
@@ -162,9 +162,9 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
                 taken |= role.run.exclusive;
                 let (leased, over) = (dice.chance(50), dice.chance(30));
                 sql += &format!(
-                    "INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive,
+                    "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive,
                        state, worker_id, started_at, lease_until)
-                     SELECT id, node_id, lane_id, generation, content_hash, 1, 1, exclusive,
+                     SELECT id, node_id, concurrency_group_id, generation, content_hash, 1, 1, exclusive,
                        CASE WHEN {leased} THEN 'running' ELSE 'queued' END, CASE WHEN {leased} THEN w.id END,
                        CASE WHEN {leased} THEN now() END, now() + CASE WHEN {over} THEN -interval '1 h' ELSE interval '1 h' END
                      FROM step, (SELECT id FROM worker LIMIT 1) w (id) WHERE step.id = '{step}';"
@@ -197,8 +197,9 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
         name: ConcurrencyGroupName::parse(row.get("lane")).expect("a name"),
     };
     let deployments = all("SELECT id, name, parent, held_by::text AS held FROM deployment").await;
-    let lanes = all("SELECT deployment_id, name AS lane, max_running, mode FROM lane").await;
-    let budgets = all("SELECT id, name, max_down FROM budget").await;
+    let lanes =
+        all("SELECT deployment_id, name AS lane, max_running, mode FROM concurrency_group").await;
+    let budgets = all("SELECT id, name, max_down FROM disruption_budget").await;
     let nodes = all("SELECT id, fqdn, phantom, alive, available, joined FROM node").await;
     let jigs =
         all("SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs)) AS served FROM jig").await;
@@ -207,12 +208,12 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
     let steps =
         all("SELECT s.*, l.deployment_id, l.name AS lane, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
-           s.priority + d.priority AS effective, s.instant OR skipped IS NOT NULL
+           s.priority + d.priority AS effective, s.immediate OR skipped IS NOT NULL
              OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS rests
-         FROM step s JOIN lane l ON l.id = s.lane_id JOIN deployment d ON d.id = l.deployment_id")
+         FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN deployment d ON d.id = l.deployment_id")
         .await;
     let open = all("SELECT r.step_id, r.node_id, r.exclusive, l.deployment_id, l.name AS lane
-         FROM run r JOIN lane l ON l.id = r.lane_id WHERE r.ended_at IS NULL")
+         FROM run r JOIN concurrency_group l ON l.id = r.concurrency_group_id WHERE r.ended_at IS NULL")
     .await;
     let now: i64 = sqlx::query_scalar("SELECT (extract(epoch FROM now()) * 1000000)::bigint")
         .fetch_one(pool)
@@ -291,7 +292,7 @@ async fn view(cluster: &Cluster, capacity: u32) -> AdmissionView {
                         OnError::Descendants
                     },
                     budgets: row
-                        .get::<Vec<i64>, _>("budget_ids")
+                        .get::<Vec<i64>, _>("disruption_budget_ids")
                         .into_iter()
                         .map(BudgetId)
                         .collect::<BTreeSet<_>>(),
@@ -401,7 +402,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
         above = Some(name);
     }
     cluster.commit(&binds).await;
-    let open = ["step", "budget", "edge"]
+    let open = ["step", "disruption_budget", "edge"]
         .map(|table| format!("ALTER TABLE {table} DISABLE TRIGGER guard_intent;"));
     own(&cluster, open.concat()).await;
     own(&cluster, "ALTER TABLE head DISABLE TRIGGER guard_head".to_owned()).await;

@@ -328,10 +328,32 @@ impl Cluster {
             .expect("objects");
         drop(connection);
         let mut role = role(name, JigClass::Script);
-        role.scripts =
-            vec![engine::catalog::Script { name: format!("{name}.sh"), hash: object.hash }];
+        role.scripts = vec![engine::catalog::Script {
+            name: format!("{name}.sh"),
+            hash: object.hash,
+            action: ActionName::run(),
+        }];
         change(&mut role);
         self.add_role(role).await;
+    }
+
+    /// Adds a role with a script for `run` and one for `remove`.
+    pub async fn add_removable_role(&mut self, name: &str, run: &str, remove: &str) {
+        let object = Object::of_bytes(ObjectKind::Script, remove.as_bytes().to_vec());
+        let mut connection = self.server().acquire().await.expect("a connection");
+        intent::ensure_objects(&mut connection, std::slice::from_ref(&object))
+            .await
+            .expect("objects");
+        drop(connection);
+        self.add_script_role(name, run, |role| {
+            role.actions.insert(ActionName::remove());
+            role.scripts.push(engine::catalog::Script {
+                name: "remove/it.sh".to_owned(),
+                hash: object.hash,
+                action: ActionName::remove(),
+            });
+        })
+        .await;
     }
 
     /// Commits noderoles with a review. Binding an existing noderole changes its data.
@@ -391,6 +413,20 @@ impl Cluster {
         self.commit_blueprint(new, &objects, root.hash).await
     }
 
+    /// Commits the removal of these noderoles with a review.
+    pub async fn unbind(&mut self, noderoles: &[(usize, &str)]) -> BlueprintNumber {
+        let mut new = self.blueprint.clone();
+        let mut objects = Vec::new();
+        for (node, role) in noderoles {
+            let mut doc = NodeDoc::clone(&new.nodes[&self.nodes[*node].id].doc);
+            doc.noderoles.remove(&NoderoleKey::first(RoleName::parse(role).expect("a name")));
+            objects.push(new.insert_node(doc).expect("a document"));
+        }
+        let root = new.root_object().expect("a document");
+        objects.push(root.clone());
+        self.commit_blueprint(new, &objects, root.hash).await
+    }
+
     fn rank(&self, drafts: &BTreeMap<usize, NodeDoc>, node: usize, role: &str) -> u32 {
         let key = NoderoleKey::first(RoleName::parse(role).expect("a name"));
         let stored = self.blueprint.nodes.get(&self.nodes[node].id).map(|stored| &*stored.doc);
@@ -442,7 +478,7 @@ impl Cluster {
             risks: destructive
                 .then_some(Risk::Destructive)
                 .into_iter()
-                .chain([Risk::Rerun, Risk::Secret, Risk::Halt])
+                .chain([Risk::Rerun, Risk::Secret, Risk::Halt, Risk::Removal])
                 .collect(),
             by: self.author,
             base: BTreeMap::from([(self.system, BlueprintNumber(base))]),
@@ -513,6 +549,32 @@ impl Cluster {
         StepId::of(self.noderole(node, role), &ActionName::run())
     }
 
+    /// The removal step of a noderole.
+    pub fn removal(&self, node: usize, role: &str) -> StepId {
+        StepId::of(self.noderole(node, role), &ActionName::remove())
+    }
+
+    /// The state and the error of a removal step. `None` without such a step.
+    pub async fn removal_state(&self, node: usize, role: &str) -> Option<(String, Option<String>)> {
+        sqlx::query_as("SELECT state, error FROM step WHERE id = $1")
+            .bind(self.removal(node, role).0)
+            .fetch_optional(self.pool())
+            .await
+            .expect("the step")
+    }
+
+    /// Waits until the removal step has this state. Panics with its state otherwise.
+    pub async fn removal_reaches(&self, node: usize, role: &str, wanted: &str) {
+        for _ in 0..1_500 {
+            if self.removal_state(node, role).await.is_some_and(|(state, _)| state == wanted) {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        let found = self.removal_state(node, role).await;
+        panic!("the removal of {role} on n{node} is {found:?}, not {wanted}");
+    }
+
     pub async fn state(&self, node: usize, role: &str) -> String {
         sqlx::query_scalar("SELECT state FROM step WHERE id = $1")
             .bind(self.step(node, role).0)
@@ -530,7 +592,7 @@ impl Cluster {
     }
 
     pub async fn wall(&self, node: usize, role: &str) -> Option<Value> {
-        sqlx::query_scalar("SELECT wall FROM step WHERE id = $1")
+        sqlx::query_scalar("SELECT output FROM step WHERE id = $1")
             .bind(self.step(node, role).0)
             .fetch_one(self.pool())
             .await
@@ -598,7 +660,10 @@ impl Cluster {
     }
 
     pub async fn log(&self, run: RunId) -> String {
-        let pieces = store::running::read_log(self.server(), run, 0, 1_000).await.expect("a log");
+        let pieces =
+            store::running::read_log_range(self.server(), run, 0, 2 * worker::log::MAX_LOG, 1_000)
+                .await
+                .expect("a log");
         pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
     }
 

@@ -82,7 +82,7 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
         Some(json!({"volume": "v-3"})),
         "only a success leaves a wall"
     );
-    assert_eq!(cluster.count("step WHERE wall_run = (SELECT max(id) FROM run)").await, 1);
+    assert_eq!(cluster.count("step WHERE output_run = (SELECT max(id) FROM run)").await, 1);
 }
 
 #[tokio::test]

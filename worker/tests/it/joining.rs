@@ -148,7 +148,7 @@ async fn unwritable_node_starts_nothing_and_reports_it() {
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.looking();
     bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'welcomed'").await;
-    let said = "(SELECT FROM node_look WHERE reached AND said LIKE '%the runs on the node are unknown%' LIMIT 1) said";
+    let said = "(SELECT FROM health_check WHERE reached AND detail LIKE '%the runs on the node are unknown%' LIMIT 1) said";
     bed.until(said).await;
     assert_eq!(bed.cluster.state(0, "writes").await, "todo");
     fs::remove_file(root.join(".gantry")).expect("the folder is ours");

@@ -10,6 +10,7 @@ mod node_records;
 mod process;
 mod promises;
 mod queue;
+mod removal;
 mod running;
 mod scripts;
 mod signatures;

@@ -58,11 +58,11 @@ async fn row_unlike_document_is_not_reached() {
     });
     cluster.insert_node("/".into(), "ssh", ssh).await;
     cluster.commit(&[bind(0, "app")]).await;
-    forge(&cluster, "address = '[\"127.0.0.2\"]', looked_at = NULL").await;
+    forge(&cluster, "address = '[\"127.0.0.2\"]', health_checked_at = NULL").await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     let deadline = Instant::now() + Duration::from_secs(60);
     let look = loop {
-        let sql = "SELECT said, tried FROM node_look ORDER BY at DESC LIMIT 1";
+        let sql = "SELECT detail, attempts FROM health_check ORDER BY at DESC LIMIT 1";
         let look: Option<(String, serde_json::Value)> =
             sqlx::query_as(sql).fetch_optional(cluster.pool()).await.expect("looks");
         match look {
@@ -141,7 +141,7 @@ async fn jig_row_unlike_document_stops_the_run() {
 #[tokio::test]
 async fn parent_row_unlike_document_stops_the_run() {
     let fields = [
-        ("step.instant", "instant = true"),
+        ("step.immediate", "immediate = true"),
         ("step.skipped", "skipped = 'forged'"),
         ("step.rank", "rank = 7"),
         ("step.noderole_id", "node_id = (SELECT id FROM node WHERE fqdn = 'n4.test.gantry')"),

@@ -213,7 +213,7 @@ async fn commit_with_cancel_ends_replaced_runs() {
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
     let runs = cluster.runs(0, "app").await;
-    let said = format!("cancelled by the commit of target {target}");
+    let said = format!("cancelled by the commit of blueprint {target}");
     assert_eq!(
         (runs[0].outcome.as_deref(), runs[0].error.as_deref()),
         (Some("cancelled"), Some(said.as_str()))
@@ -318,8 +318,8 @@ async fn fan() -> Cluster {
          INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash)
          SELECT md5('m' || g)::uuid, n.node_id, 'milestone', g, n.deployment_id, n.role_hash
          FROM step s JOIN noderole n ON n.id = s.noderole_id, generate_series(1, 10000) g WHERE s.id = '{root}';
-         INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, instant, state, pending, node_up)
-         SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, lane_id, 1 + (g - 1) / 2000, jig, generation, content_hash, true,
+         INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, immediate, state, pending, node_up)
+         SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, concurrency_group_id, 1 + (g - 1) / 2000, jig, generation, content_hash, true,
            'blocked', 1, true
          FROM step, generate_series(1, 10000) g WHERE id = '{root}';
          INSERT INTO edge (child, parent, kind)
@@ -330,8 +330,8 @@ async fn fan() -> Cluster {
     cluster
 }
 
-const DONE: &str = "step WHERE instant AND state = 'active'";
-const LEFT: &str = "step WHERE instant AND state = 'todo'";
+const DONE: &str = "step WHERE immediate AND state = 'active'";
+const LEFT: &str = "step WHERE immediate AND state = 'todo'";
 
 #[tokio::test]
 async fn immediate_steps_pass_in_bounded_transactions() {
@@ -340,7 +340,7 @@ async fn immediate_steps_pass_in_bounded_transactions() {
     until(&cluster, DONE, 10_000).await;
     worker.stop().await;
     let sizes: Vec<i64> =
-        sqlx::query_scalar("SELECT count(*) FROM step WHERE instant GROUP BY xmin::text")
+        sqlx::query_scalar("SELECT count(*) FROM step WHERE immediate GROUP BY xmin::text")
             .fetch_all(cluster.pool())
             .await
             .expect("sizes");

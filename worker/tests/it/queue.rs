@@ -162,7 +162,7 @@ async fn janitor_ends_lost_runs_without_late_results() {
         Finished::Late
     );
     assert_eq!(cluster.count("run WHERE outcome = 'late' AND result = '{\"found\": 1}'").await, 1);
-    assert_eq!(cluster.count("step WHERE wall IS NOT NULL OR state = 'active'").await, 0);
+    assert_eq!(cluster.count("step WHERE output IS NOT NULL OR state = 'active'").await, 0);
 }
 
 #[tokio::test]

@@ -93,8 +93,8 @@ async fn sweep_finds_steps_without_notification() {
     cluster
         .sql(
             "WITH moved AS (UPDATE step SET state = 'transition', applied_generation = 0 WHERE state = 'active' RETURNING *)
-             INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, lease_until)
-             SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, h.number, h.epoch, m.exclusive,
+             INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive, lease_until)
+             SELECT m.id, m.node_id, m.concurrency_group_id, m.generation, m.content_hash, h.number, h.epoch, m.exclusive,
                now() + interval '1 min' FROM moved m, head h",
         )
         .await;
@@ -169,7 +169,7 @@ async fn unapproved_root_is_not_executed() {
     cluster.commit(&[bind(1, "right")]).await;
     for statement in [
         "ALTER TABLE verdict DISABLE TRIGGER guard_append_only",
-        "UPDATE verdict SET kind = 'reject' WHERE submission_id = (SELECT max(submission_id) FROM target)",
+        "UPDATE verdict SET kind = 'reject' WHERE review_id = (SELECT max(review_id) FROM blueprint)",
     ] {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
@@ -243,7 +243,10 @@ async fn row_that_differs_stops_its_run() {
         ("step.needs", "UPDATE step SET needs = 'any' WHERE"),
         ("step.place", "UPDATE step SET place = 'for' WHERE"),
         ("step.timeout_s", "UPDATE step SET timeout_s = 77 WHERE"),
-        ("lane.name", "UPDATE step SET lane_id = (SELECT min(id) FROM lane) WHERE"),
+        (
+            "concurrency_group.name",
+            "UPDATE step SET concurrency_group_id = (SELECT min(id) FROM concurrency_group) WHERE",
+        ),
         (
             "edge.parent",
             "INSERT INTO edge SELECT s.id, (SELECT id FROM step WHERE state = 'active' LIMIT 1), 'hard' FROM step s WHERE",

@@ -106,7 +106,7 @@ async fn aliveness_changes_after_several_health_checks() {
     let of_node =
         "node WHERE transport = 'ssh' AND alive AND joined = 'confirmed' AND length(boot_id) > 10";
     assert_eq!(bed.cluster.count(of_node).await, 1);
-    let looks = bed.cluster.count("node_look WHERE reached AND address LIKE '127.%'").await;
+    let looks = bed.cluster.count("health_check WHERE reached AND address LIKE '127.%'").await;
     assert!(looks >= 1);
 
     bed.testbed.node(0).stop();
@@ -120,11 +120,11 @@ async fn aliveness_changes_after_several_health_checks() {
         panic!("it never came to: {condition}");
     };
     until("node WHERE transport = 'ssh' AND NOT alive").await;
-    let failed = bed.cluster.count("node_look WHERE NOT reached").await;
+    let failed = bed.cluster.count("health_check WHERE NOT reached").await;
     assert!(failed >= i64::from(engine::alive::FAILURE_THRESHOLD), "{failed} looks");
     let refused = bed
         .cluster
-        .count("node_look WHERE NOT reached AND said LIKE '%Cannot reach the node: 127.%refused%'")
+        .count("health_check WHERE NOT reached AND detail LIKE '%Cannot reach the node: 127.%refused%'")
         .await;
     assert!(refused >= 1, "what is kept says where and why");
     bed.testbed.node(0).restart().expect("it comes back");
@@ -164,8 +164,15 @@ async fn run_survives_broken_connection_with_complete_log() {
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
-    let pieces =
-        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces = store::running::read_log_range(
+        bed.cluster.server(),
+        run,
+        0,
+        2 * worker::log::MAX_LOG,
+        100_000,
+    )
+    .await
+    .expect("a log");
     let mut log = Vec::new();
     for piece in pieces {
         assert_eq!(piece.at_offset, log.len() as i64, "pieces lie one behind the other");
@@ -265,8 +272,15 @@ async fn flood_of_output_is_cut_with_notice() {
     worker.stop().await;
     let run = bed.cluster.runs(0, "floods").await.remove(0);
     let run = engine::ids::RunId(run.id);
-    let pieces =
-        store::running::read_log(bed.cluster.server(), run, 0, 100_000).await.expect("a log");
+    let pieces = store::running::read_log_range(
+        bed.cluster.server(),
+        run,
+        0,
+        2 * worker::log::MAX_LOG,
+        100_000,
+    )
+    .await
+    .expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
     assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();

@@ -60,8 +60,8 @@ async fn crowd() -> Cluster {
              INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash)
              SELECT md5('m' || g)::uuid, n.node_id, 'many', g, n.deployment_id, n.role_hash
              FROM step s JOIN noderole n ON n.id = s.noderole_id, generate_series(1, {MANY}) g WHERE s.id = '{bad}';
-             INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state, pending, node_up, since)
-             SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, lane_id, 1, jig, generation, content_hash, 'blocked', 1, true,
+             INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state, pending, node_up, since)
+             SELECT md5('m' || g)::uuid, md5('m' || g)::uuid, node_id, concurrency_group_id, 1, jig, generation, content_hash, 'blocked', 1, true,
                now() + make_interval(secs => g / 10)
              FROM step, generate_series(1, {MANY}) g WHERE id = '{bad}';
              INSERT INTO edge (child, parent, kind) SELECT md5('m' || g)::uuid, '{bad}', 'hard' FROM generate_series(1, {MANY}) g;

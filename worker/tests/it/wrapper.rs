@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use engine::Hash;
 use engine::catalog::{JigClass, Role, Script};
-use engine::ids::{BlueprintNumber, Fqdn, NodeId, RunId, StepId};
+use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RunId, StepId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -69,12 +69,16 @@ impl Bench {
 
     fn job(&self, run: i64, generation: i64, content: &str) -> Job {
         let mut role = role("bench", JigClass::Script);
-        role.scripts =
-            vec![Script { name: "it.sh".to_owned(), hash: Hash::of_bytes(self.script.as_bytes()) }];
+        role.scripts = vec![Script {
+            name: "it.sh".to_owned(),
+            hash: Hash::of_bytes(self.script.as_bytes()),
+            action: ActionName::run(),
+        }];
         role.run.timeout = 60;
         Job {
             run: RunId(run),
             step: self.step,
+            action: ActionName::run(),
             epoch: 1,
             generation: BlueprintNumber(generation),
             content: Hash::of_bytes(content.as_bytes()),

@@ -64,6 +64,16 @@ fn sections(id: ReviewId, found: &Consequences) -> AnyView {
             "lost", "Removed", "no longer part of the desired state".into(), &found.lost, id, &["Object"],
             found.lost.first.iter().map(gone).collect_view().into_any(),
         ))}
+        {some(&found.undone).then(|| section(
+            "undone", "Runs remove", "on the node, before the noderole is gone, if it ever ran".into(),
+            &found.undone, id, &plain,
+            found.undone.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+        ))}
+        {some(&found.left).then(|| section(
+            "left", "Stays on the node", "nothing is run on the node, because the role has no remove".into(),
+            &found.left, id, &plain,
+            found.left.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),
+        ))}
         {some(&found.starts).then(|| section(
             "starts", "Starts", "runs for the first time".into(), &found.starts, id, &plain,
             found.starts.first.iter().map(|touched| line(touched, false, None)).collect_view().into_any(),

@@ -131,7 +131,7 @@ fn facts(found: &Consequences, changed: &Changed) -> Vec<ImpactLine> {
             state: "error",
             shape: Icon::Cross,
             lead: "Removes:".into(),
-            rest: format!("{}.{up}", names(&found.lost, lost)),
+            rest: format!("{}.{up}{}", names(&found.lost, lost), on_removed_nodes(found)),
             way: ("effects#lost", list(found.lost.count)),
         });
     }
@@ -255,6 +255,20 @@ fn also_runs(n: usize) -> String {
         "1 inactive noderole also runs".into()
     } else {
         format!("{n} inactive noderoles also run")
+    }
+}
+
+/// What a removal runs on the nodes.
+fn on_removed_nodes(found: &Consequences) -> String {
+    match (found.undone.count, found.left.count) {
+        (0, 0) => String::new(),
+        (0, _) => " Nothing is run on the node.".to_owned(),
+        (undone, 0) => format!(" Runs remove for {} first.", many(undone, "noderole")),
+        (undone, left) => format!(
+            " Runs remove for {} first. For {} others, nothing is run on the node.",
+            many(undone, "noderole"),
+            left
+        ),
     }
 }
 

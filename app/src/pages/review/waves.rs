@@ -9,6 +9,7 @@ use engine::cluster::phantom;
 use engine::counting::many;
 use leptos::prelude::*;
 
+use crate::parts::badge::action_pill;
 use crate::parts::{Icon, icon};
 
 #[component]
@@ -90,6 +91,7 @@ fn group_line(group: &WaveGroup) -> AnyView {
             <details>
                 <summary>
                     <b>{group.role.to_string()}</b>
+                    {action_pill(&group.action)}
                     <span class="muted">{place}</span>
                     {pace.map(|pace| view! { <span class="pill flat">{pace}</span> })}
                     {group.destructive.then(|| view! { <span class="pill" data-state="error">{icon(Icon::Delete)} "destroys data"</span> })}

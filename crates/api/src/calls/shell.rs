@@ -1,7 +1,11 @@
 //! Quotes text for a POSIX shell and encodes text for a URL.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 /// Quotes a text as one word of a shell. A word without special characters is returned unchanged.
 /// Control characters are kept: within single quotes a line break has no special meaning.
+///
+/// `shell-words` does not quote braces, which bash expands, and `shlex` rejects NUL.
 pub fn quoted(text: &str) -> String {
     let is_safe = |b: u8| b.is_ascii_alphanumeric() || b"-._/:@%+,=".contains(&b);
     if !text.is_empty() && text.bytes().all(is_safe) {
@@ -13,10 +17,9 @@ pub fn quoted(text: &str) -> String {
 /// Percent-encodes all but unreserved characters (RFC 3986). The result is also safe within double
 /// quotes of a shell.
 pub fn encoded(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-    text.bytes()
-        .map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
-        .collect()
+    const RESERVED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]

@@ -479,7 +479,7 @@ impl Chaos {
         }
         let answered = &self.tally.changes.committed;
         let kept: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM target WHERE number = ANY($1) AND kind = 'change'",
+            "SELECT count(*) FROM blueprint WHERE number = ANY($1) AND kind = 'change'",
         )
         .bind(answered)
         .fetch_one(&self.world.admin)

@@ -19,7 +19,7 @@ async fn postgresql_restart_loses_nothing() {
     assert!(world.postgres.ensure_running().await.unwrap());
     world.keep(0, "base", false);
     world.converged(9).await;
-    assert_eq!(world.count("target").await, 3);
+    assert_eq!(world.count("blueprint").await, 3);
     all_is_well(&world).await;
 }
 
@@ -43,6 +43,6 @@ async fn postgresql_outage_beyond_a_lease_loses_nothing() {
     world.started(0, "base", run).await;
     world.keep(0, "base", false);
     world.converged(8).await;
-    assert_eq!(world.count("target").await, 3);
+    assert_eq!(world.count("blueprint").await, 3);
     all_is_well(&world).await;
 }

@@ -55,8 +55,8 @@ pub async fn watch(admin: &PgPool) {
              INSERT INTO seen (kind, what) VALUES ('backwards', format('step %s from %s (applied %s) to %s (applied %s)',
                OLD.id, OLD.generation, OLD.applied_generation, NEW.generation, NEW.applied_generation));
            END IF;
-           IF NEW.wall IS DISTINCT FROM OLD.wall AND NEW.wall IS NOT NULL THEN
-             SELECT value::bigint INTO attempt FROM jsonb_each_text(NEW.wall->'journal') LIMIT 1;
+           IF NEW.output IS DISTINCT FROM OLD.output AND NEW.output IS NOT NULL THEN
+             SELECT value::bigint INTO attempt FROM jsonb_each_text(NEW.output->'journal') LIMIT 1;
              INSERT INTO seen (kind, what)
              SELECT CASE WHEN EXISTS (SELECT FROM run WHERE id = attempt AND step_id = NEW.id AND outcome = 'succeeded'
                                         AND ended_at = now() AND generation = NEW.applied_generation)
@@ -107,12 +107,12 @@ pub async fn gather(world: &World) -> Evidence {
     let admin = &world.admin;
     let runs: Vec<Run> = sqlx::query_as(
         "SELECT r.id, r.step_id::text AS step, r.generation, r.outcome, step.destructive, coalesce((
-           SELECT t.kind = 'change' AND r.target_number >= t.number AND count(*) >= s.approvals_needed
-           FROM target t JOIN submission s ON s.id = t.submission_id
+           SELECT t.kind = 'change' AND r.blueprint_number >= t.number AND count(*) >= s.approvals_needed
+           FROM blueprint t JOIN review s ON s.id = t.review_id
            JOIN LATERAL (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind FROM verdict v
-                         WHERE v.submission_id = s.id ORDER BY v.person_id, v.id DESC) v ON v.kind = 'approve'
+                         WHERE v.review_id = s.id ORDER BY v.person_id, v.id DESC) v ON v.kind = 'approve'
            WHERE t.number = r.generation
-             AND v.person_id NOT IN (SELECT a.person_id FROM submission_author a WHERE a.submission_id = s.id)
+             AND v.person_id NOT IN (SELECT a.person_id FROM review_author a WHERE a.review_id = s.id)
            GROUP BY t.number, s.id), false) AS approved
          FROM run r JOIN step ON step.id = r.step_id",
     )
@@ -144,7 +144,7 @@ pub async fn steps(admin: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
         "WITH workers AS (SELECT coalesce(sum(capacity), 0) AS room FROM worker WHERE phase = 'confirmed' AND lease_until > now()),
               open AS (SELECT count(*) AS n FROM run WHERE ended_at IS NULL)
          SELECT s.id::text, s.node_id::text AS node, n.role, s.state, s.generation, s.applied_generation AS applied,
-           (s.wall->'journal'->>n.role)::bigint AS wall_of,
+           (s.output->'journal'->>n.role)::bigint AS wall_of,
            CASE s.state
              WHEN 'error' THEN s.error
              WHEN 'transition' THEN (SELECT format('run %s is %s', r.id, r.state) FROM run r

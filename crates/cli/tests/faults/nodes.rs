@@ -85,7 +85,7 @@ async fn node_with_other_host_key_runs_nothing() {
     world.until(1, "node WHERE transport = 'ssh' AND alive").await;
     world.other_host_key(0, true);
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
-    let said = "node_look WHERE NOT reached AND said LIKE '%Unexpected host key of%' AND said LIKE '%reinstalled%'";
+    let said = "health_check WHERE NOT reached AND detail LIKE '%Unexpected host key of%' AND detail LIKE '%reinstalled%'";
     assert!(world.count(said).await >= 1);
     world.change("east", vec![world.bind(0, "top")]).await;
     world

@@ -22,7 +22,7 @@ async fn server_killed_during_commit_commits_nothing() {
     let waits =
         "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
     world.until(1, waits).await;
-    assert_eq!(world.count("target").await, 1, "nobody sees it yet");
+    assert_eq!(world.count("blueprint").await, 1, "nobody sees it yet");
     world.servers.clear();
     let answer = committing.await.unwrap();
     assert!(matches!(answer, Err(NotDone::Broken(_))), "{answer:?}");
@@ -32,7 +32,7 @@ async fn server_killed_during_commit_commits_nothing() {
         .until(0, "pg_locks WHERE locktype = 'advisory' AND objid = 2 AND mode = 'ExclusiveLock'")
         .await;
     assert_eq!(
-        (world.count("target").await, world.count("step").await, world.count("run").await),
+        (world.count("blueprint").await, world.count("step").await, world.count("run").await),
         (1, 0, 0)
     );
 
@@ -42,7 +42,7 @@ async fn server_killed_during_commit_commits_nothing() {
     all_is_well(&world).await;
     let again = world.commit(submission).await;
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
-    assert_eq!(world.count("target").await, 2);
+    assert_eq!(world.count("blueprint").await, 2);
 }
 
 /// The database fails after storing the target, before it reports success. (It waits for a
@@ -75,7 +75,7 @@ async fn commit_with_lost_response_exists_once() {
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
     let state =
         world.ada().get(&format!("/submissions/{submission}")).await.unwrap()["state"].clone();
-    assert_eq!((state, world.count("target").await), (serde_json::json!("committed"), 2));
+    assert_eq!((state, world.count("blueprint").await), (serde_json::json!("committed"), 2));
     world.start_worker();
     world.converged(4).await;
     all_is_well(&world).await;

@@ -296,8 +296,8 @@ impl World {
             "SELECT concat_ws(' ', n.role, d.fqdn, s.state, s.generation, s.applied_generation, s.failures, CASE WHEN s.not_before > now() THEN s.not_before - now() END, s.pending, s.error)
              FROM step s JOIN noderole n ON n.id = s.noderole_id JOIN node d ON d.id = s.node_id
              UNION ALL (SELECT concat_ws(' ', 'run', id, state, outcome, worker_id, lease_until - now(), error) FROM run ORDER BY id DESC LIMIT 30)
-             UNION ALL SELECT concat_ws(' ', fqdn, alive, look_against) FROM node WHERE NOT phantom
-             UNION ALL (SELECT concat_ws(' ', 'look', at, said) FROM node_look WHERE NOT reached ORDER BY at DESC LIMIT 10)
+             UNION ALL SELECT concat_ws(' ', fqdn, alive, contradicting_checks) FROM node WHERE NOT phantom
+             UNION ALL (SELECT concat_ws(' ', 'health check', at, detail) FROM health_check WHERE NOT reached ORDER BY at DESC LIMIT 10)
              UNION ALL SELECT concat_ws(' ', name, phase, lease_until - now()) FROM worker
              UNION ALL SELECT concat_ws(' ', pid, state, wait_event, now() - xact_start, left(query, 80)) FROM pg_stat_activity WHERE datname = current_database()",
         )

@@ -73,7 +73,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     let lines = house.exported().await;
     let said = house.verifies(&lines).ok();
     assert!(
-        said.contains("2 targets have the approvals that their policies require. 1 runs match"),
+        said.contains("2 blueprints have the approvals that their policies require. 1 runs match"),
         "{said}"
     );
 
@@ -83,9 +83,9 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         (entry, format!("Entry {}", seq + 1)),
         (row(&lines, "barclamp"), "barclamp house 1: it is missing".to_owned()),
         (row(&lines, "policy"), "policy 1: it is missing".to_owned()),
-        (row(&lines, "submission"), "submission 1: it is missing".to_owned()),
+        (row(&lines, "review"), "review 1: it is missing".to_owned()),
         (row(&lines, "verdict"), "verdict 1: it is missing".to_owned()),
-        (row(&lines, "target"), "target 2: it is missing".to_owned()),
+        (row(&lines, "blueprint"), "blueprint 2: it is missing".to_owned()),
         (row(&lines, "run"), "run 1: it is missing".to_owned()),
         (0, "an export must begin with the header".to_owned()),
         (lines.len() - 1, "The export is cut off after entry".to_owned()),
@@ -101,7 +101,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         (document(&lines, "role", "\"name\":\"app\""), "role app of barclamp house 1"),
         (document(&lines, "script", SCRIPT), "script 10-run of role app of barclamp house 1"),
         (document(&lines, "policy", ""), "policy 1"),
-        (document(&lines, "root", ""), "the root of target 2"),
+        (document(&lines, "root", ""), "the root of blueprint 2"),
         (document(&lines, "deployment", ""), "deployment "),
         (document(&lines, "node", ""), "node "),
     ];
@@ -130,10 +130,10 @@ async fn removed_or_altered_line_of_an_export_is_named() {
 
     for (table, field) in [
         ("barclamp", "hash"),
-        ("policy", "target"),
-        ("submission", "risk"),
+        ("policy", "blueprint_number"),
+        ("review", "risk"),
         ("verdict", "kind"),
-        ("target", "root"),
+        ("blueprint", "root"),
         ("run", "outcome"),
     ] {
         let at = row(&lines, table);
@@ -165,12 +165,12 @@ async fn verify_names_a_target_without_its_approval() {
     house.as_application(&["verify"]).ok();
     let admin = house.admin().await;
     for sql in
-        ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"]
+        ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE review_id = 1"]
     {
         sqlx::query(sql).execute(&admin).await.unwrap();
     }
     admin.close().await;
     let said = house.as_application(&["verify"]);
-    assert!(said.code == Some(1) && said.out.contains("approvals of target 2"), "{said:?}");
+    assert!(said.code == Some(1) && said.out.contains("approvals of blueprint 2"), "{said:?}");
     house.verifies(&house.exported().await).no(1, "verdict 1: it is missing");
 }

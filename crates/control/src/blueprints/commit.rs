@@ -61,7 +61,7 @@ impl Control {
         match &committed {
             Ok(_) => self.replan_after_change().await,
             Err(error) if error.status < 500 => {
-                self.audit_refusal(actor, "submission.commit.refused", id, &error.code).await?
+                self.audit_refusal(actor, "review.commit.refused", id, &error.code).await?
             }
             Err(_) => {}
         }
@@ -162,7 +162,7 @@ impl Control {
         intent::append_audit(
             &mut transaction,
             Some(actor.person),
-            "submission.commit",
+            "review.commit",
             &id.to_string(),
             &detail,
         )

@@ -279,6 +279,7 @@ fn compared(
     };
     if let Some(ids) = only.map(Meant::ids) {
         projection.steps.retain(|step| ids.contains(&step.deployment));
+        projection.removals.retain(|step| ids.contains(&step.deployment));
         let here =
             difference.nodes.iter().flat_map(|node| &node.noderoles).map(|noderole| noderole.id);
         let here: BTreeSet<NoderoleId> = here.collect();
@@ -373,7 +374,7 @@ pub(crate) async fn side(
 
 pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Problem> {
     let corrupt = || {
-        tracing::error!(target_number = row.number, "cannot read the row of a target");
+        tracing::error!(blueprint = row.number, "cannot read the row of a blueprint");
         Problem::internal()
     };
     let kind = match row.kind.as_str() {
@@ -399,7 +400,7 @@ pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<TargetSummary, Prob
         enabled: row.enabled,
         at: at(row.at),
         by: row.by.clone(),
-        submission: row.submission.map(ReviewId),
+        submission: row.review.map(ReviewId),
         title,
         deployment: row.deployment.clone(),
         authors: row.authors.clone(),

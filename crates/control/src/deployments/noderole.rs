@@ -32,6 +32,22 @@ use crate::runs::pending::DEFAULT_LIMITS;
 use crate::text::at;
 
 impl Control {
+    /// The problem of a noderole that is not part of the target.
+    async fn removed(&self, id: NoderoleId, row: &NoderoleRow) -> Result<Problem, Problem> {
+        let mut connection = self.connection().await?;
+        let removal = reading::removal_state(&mut connection, id).await.map_err(from_store)?;
+        let progress = match removal.as_deref() {
+            Some("blocked" | "todo" | "transition") => " Its remove still has to run on the node.",
+            Some("error") => " Its remove failed on the node. Retry it.",
+            _ => "",
+        };
+        Ok(Problem::not_found(format!(
+            "Noderole {} on {} was removed by target {}.{progress} Its runs are in the list of \
+             runs.",
+            row.noderole.role, row.node.fqdn, row.step.generation
+        )))
+    }
+
     /// The details of a noderole.
     pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         actor.require(Permission::Viewer)?;
@@ -44,10 +60,7 @@ impl Control {
             )
         })?;
         if row.noderole.disposition != "in_service" {
-            return Err(Problem::not_found(format!(
-                "Noderole {} on {} was removed by target {}. Its runs are in the list of runs.",
-                row.noderole.role, row.node.fqdn, row.step.generation
-            )));
+            return Err(self.removed(id, &row).await?);
         }
         let step = StepId::of(id, &ActionName::run());
         let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
@@ -67,7 +80,10 @@ impl Control {
         let layered = layers(
             step,
             data.own(role),
-            row.step.wall.as_ref().map(|value| Wall { value, run: row.step.wall_run.map(RunId) }),
+            row.step
+                .output
+                .as_ref()
+                .map(|value| Wall { value, run: row.step.output_run.map(RunId) }),
         )
         .map_err(corrupt)?;
         let sources = layered.sources.iter().map(|(path, source)| Provenance {
@@ -91,11 +107,11 @@ impl Control {
             applied: (row.step.applied_generation > 0)
                 .then_some(BlueprintNumber(row.step.applied_generation)),
             role_hash: role_hash.short(),
-            layers: data.layers(role, row.step.wall.as_ref()),
+            layers: data.layers(role, row.step.output.as_ref()),
             merged: mask(&layered.value),
             provenance: sources.take(MAX_VALUES).collect(),
             values: layered.sources.len(),
-            wall: row.step.wall.clone().unwrap_or_else(|| json!({})),
+            wall: row.step.output.clone().unwrap_or_else(|| json!({})),
             attribs: attribs(role),
             parents: parents.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,

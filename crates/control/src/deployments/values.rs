@@ -91,8 +91,8 @@ impl Control {
         };
         let step = StepId(row.step.id);
         if own_only {
-            let run = row.step.wall_run.map(RunId);
-            let wall = row.step.wall.as_ref().map(|value| Wall { value, run });
+            let run = row.step.output_run.map(RunId);
+            let wall = row.step.output.as_ref().map(|value| Wall { value, run });
             return layers(step, own, wall).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
@@ -278,7 +278,7 @@ fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribu
             system: &seen.system_data,
             user: &seen.data,
         },
-        wall: Wall { value: &seen.wall, run: seen.wall_run },
+        wall: Wall { value: &seen.output, run: seen.output_run },
     })
 }
 

@@ -478,7 +478,8 @@ async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::Mach
 
 fn life(row: &reading::MachineRow) -> Life {
     let known = row.alive_since.is_some();
-    let belief = Liveness { alive: row.alive, known, against: row.look_against.unsigned_abs() };
+    let belief =
+        Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
     Life {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
@@ -579,11 +580,11 @@ fn noderole_cursor(wanted: &CarriedWanted) -> Result<Option<(i32, Uuid)>, Proble
 
 fn look(row: LookRow) -> LookView {
     LookView {
-        tried: row.tried.0,
+        tried: row.attempts.0,
         at: at(row.at),
         reached: row.reached,
         address: row.address,
-        said: row.said,
+        said: row.detail,
         took_ms: row.took_ms.unsigned_abs(),
         by: row.by,
     }
@@ -610,7 +611,7 @@ fn report(row: ReportRow) -> ReportView {
     ReportView {
         at: at(row.at),
         kind: row.kind,
-        said: row.said,
+        said: row.detail,
         token: row.token,
         address: row.address,
     }

@@ -38,13 +38,13 @@ impl Control {
         };
         Ok(Some(FirstSteps {
             edited: row.edited,
-            submitted: row.submission.is_some(),
+            submitted: row.review.is_some(),
             judged: row.judged,
             committed: row.committed,
             ran: row.ran,
             retried: row.retried,
             deployment,
-            submission: row.submission.map(ReviewId),
+            submission: row.review.map(ReviewId),
         }))
     }
 }

@@ -5,6 +5,10 @@
 //! servers allow several times as much. IPv6 clients count by their /64, the prefix of a single
 //! site. The table has a fixed size. If it is full, the oldest counter is dropped, so a flood
 //! evicts counters but locks out no one.
+//!
+//! These are fixed windows, not token buckets such as in the crate `governor`. A bucket refills
+//! while it is used, so it permits almost twice the documented number in the first window. It also
+//! cannot check without counting, uncount an attempt that was not a failure, or evict counters.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -56,7 +60,7 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
         let Some(counter) = tries.get(key) else {
             return Ok(());
         };
-        let remaining = self.window.saturating_sub(now.saturating_duration_since(counter.since));
+        let remaining = self.remaining(*counter, now);
         match counter.count >= self.most && !remaining.is_zero() {
             true => Err(remaining),
             false => Ok(()),
@@ -70,56 +74,64 @@ impl<K: Eq + Hash + Clone> Throttle<K> {
 
     fn record_at(&self, key: K, now: Instant) {
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        self.make_room(&mut tries, &key, now);
+        let counter = self.counter(&mut tries, key, now);
+        counter.count = counter.count.saturating_add(1);
+    }
+
+    /// Checks and counts an attempt before it is made, so that parallel attempts count too.
+    pub(super) fn take(&self, key: K) -> Result<(), Duration> {
+        self.acquire_many(key, 1)
+    }
+
+    /// Checks and counts `count` attempts, all or none. Returns the time to wait if they exceed the
+    /// limit.
+    pub(crate) fn acquire_many(&self, key: K, count: usize) -> Result<(), Duration> {
+        if count == 0 {
+            return Ok(());
+        }
+        let now = Instant::now();
+        // Both steps under one lock. Otherwise, parallel attempts could all pass the check before
+        // the first one counts.
+        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = self.counter(&mut tries, key, now);
+        let total = counter.count.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        if total > self.most {
+            return Err(self.remaining(*counter, now));
+        }
+        counter.count = total;
+        Ok(())
+    }
+
+    /// The time until the window of a counter ends.
+    fn remaining(&self, counter: Counter, now: Instant) -> Duration {
+        self.window.saturating_sub(now.saturating_duration_since(counter.since))
+    }
+
+    /// The counter of the key's current window. Evicts another counter if the table is full.
+    fn counter<'t>(
+        &self,
+        tries: &'t mut HashMap<K, Counter>,
+        key: K,
+        now: Instant,
+    ) -> &'t mut Counter {
+        self.make_room(tries, &key, now);
         let counter = tries.entry(key).or_insert(Counter { since: now, count: 0 });
-        if now.saturating_duration_since(counter.since) >= self.window {
+        if self.remaining(*counter, now).is_zero() {
             *counter = Counter { since: now, count: 0 };
         }
-        counter.count = counter.count.saturating_add(1);
+        counter
     }
 
     fn make_room(&self, tries: &mut HashMap<K, Counter>, key: &K, now: Instant) {
         if tries.len() < MAX_COUNTERS || tries.contains_key(key) {
             return;
         }
-        tries.retain(|_, counter| now.saturating_duration_since(counter.since) < self.window);
+        tries.retain(|_, counter| !self.remaining(*counter, now).is_zero());
         let first =
             tries.iter().min_by_key(|(_, counter)| counter.since).map(|(key, _)| key.clone());
         if let Some(first) = first.filter(|_| tries.len() >= MAX_COUNTERS) {
             tries.remove(&first);
         }
-    }
-
-    /// Checks and counts an attempt before it is made, so that parallel attempts count too.
-    pub(super) fn take(&self, key: K) -> Result<(), Duration> {
-        self.check(&key)?;
-        self.note(key);
-        Ok(())
-    }
-
-    /// Checks and counts `count` attempts, all or none. Returns the time to wait if they exceed the
-    /// limit.
-    pub(crate) fn acquire_many(&self, key: K, count: usize) -> Result<(), Duration> {
-        self.acquire_many_at(key, u32::try_from(count).unwrap_or(u32::MAX), Instant::now())
-    }
-
-    fn acquire_many_at(&self, key: K, count: u32, now: Instant) -> Result<(), Duration> {
-        if count == 0 {
-            return Ok(());
-        }
-        let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
-        self.make_room(&mut tries, &key, now);
-        let counter = tries.entry(key).or_insert(Counter { since: now, count: 0 });
-        let remaining = self.window.saturating_sub(now.saturating_duration_since(counter.since));
-        if remaining.is_zero() {
-            *counter = Counter { since: now, count: 0 };
-        }
-        let total = counter.count.saturating_add(count);
-        if total > self.most {
-            return Err(remaining);
-        }
-        counter.count = total;
-        Ok(())
     }
 
     /// Uncounts one attempt that was not a failure.

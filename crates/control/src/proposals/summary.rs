@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::blueprint::consequences::{self, Consequences, Loss, Touched};
+use engine::blueprint::consequences::{self, Consequences, Counted, Loss, Touched};
 use engine::blueprint::secret_uses::SecretChange;
 use engine::cluster::NodeDoc;
-use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, RoleName};
 use engine::plan::effects::{NodeMove, Why};
 use engine::plan::{Effects, NumberedEdit};
 
@@ -108,6 +108,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, consequences: &Consequen
         ));
     }
     rest.extend(lacks(consequences));
+    rest.extend(on_removed_nodes(consequences));
     if consequences.lost.count == 0 && !has_removals(effects) {
         rest.push("Nothing is removed.".into());
     }
@@ -423,6 +424,34 @@ fn lacks(consequences: &Consequences) -> Vec<String> {
         },
         |_, lines| format!("Other barclamps no longer have: {}.", some_of(lines)),
     )
+}
+
+/// What a removal runs on the nodes.
+fn on_removed_nodes(consequences: &Consequences) -> Vec<String> {
+    let named = |list: &Counted<Touched>| {
+        let first: Vec<String> = list.first.iter().map(ToString::to_string).collect();
+        text::first_of(&first, list.count)
+    };
+    let mut lines = Vec::new();
+    if !consequences.undone.is_empty() {
+        let nodes: BTreeSet<&Fqdn> =
+            consequences.undone.first.iter().map(|touched| &touched.fqdn).collect();
+        let on = match consequences.undone.more() {
+            0 => text::count(nodes.len(), "node"),
+            _ => format!("more than {}", text::count(nodes.len(), "node")),
+        };
+        lines.push(format!(
+            "Runs remove on {on} before these noderoles are gone: {}.",
+            named(&consequences.undone)
+        ));
+    }
+    if !consequences.left.is_empty() {
+        lines.push(format!(
+            "Nothing is run on the node for: {}. Their files and services stay on it.",
+            named(&consequences.left)
+        ));
+    }
+    lines
 }
 
 /// Noderoles whose parents change, and those that no longer wait for a jig.

@@ -154,7 +154,7 @@ impl Control {
         if !intent::set_resolved(&mut transaction, thread, compute).await.map_err(from_store)? {
             return Ok(());
         }
-        let detail = json!({"submission": row.submission, "proposal": case.row.proposal});
+        let detail = json!({"review": row.submission, "proposal": case.row.proposal});
         intent::append_audit(
             &mut transaction,
             Some(actor.person),
@@ -186,8 +186,7 @@ impl Control {
             ));
         }
         let id = intent::append_comment(on, new).await.map_err(from_store)?;
-        let detail =
-            json!({"submission": new.submission, "thread": new.thread, "anchor": new.anchor});
+        let detail = json!({"review": new.submission, "thread": new.thread, "anchor": new.anchor});
         intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
             .await
             .map_err(from_store)?;

@@ -298,7 +298,7 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
         "became": replan.after, "version": replan.version, "target": replan.target, "moved": replan.moved,
         "refused": replan.refused,
     });
-    intent::append_audit(on, None, "submission.replan", &replan.before.to_string(), &detail)
+    intent::append_audit(on, None, "review.replan", &replan.before.to_string(), &detail)
         .await
         .map_err(from_store)?;
     let topics = [Topic::Reviews, Topic::Submission(replan.before)];

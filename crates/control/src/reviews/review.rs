@@ -251,7 +251,7 @@ impl Control {
         if let Err(no) = &result
             && matches!(no.status, 401 | 403 | 409)
         {
-            self.audit_refusal(actor, "submission.verdict.refused", id, &no.code).await?;
+            self.audit_refusal(actor, "review.verdict.refused", id, &no.code).await?;
         }
         result
     }
@@ -322,7 +322,7 @@ impl Control {
         intent::append_audit(
             &mut transaction,
             Some(actor.person),
-            "submission.verdict",
+            "review.verdict",
             &id.to_string(),
             &detail,
         )

@@ -147,7 +147,7 @@ impl Control {
         intent::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
         let id = intent::insert_submission(on, new).await.map_err(from_store)?;
         let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
-        intent::append_audit(on, actor, "submission.make", &id.to_string(), &detail)
+        intent::append_audit(on, actor, "review.submit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;
@@ -294,10 +294,14 @@ fn waves(consequences: &Consequences) -> Vec<WaveView> {
             None if group.instant => ", immediate".to_owned(),
             None => String::new(),
         };
+        let step = match group.action.is_run() {
+            true => group.role.to_string(),
+            false => format!("{} of {}", group.action, group.role),
+        };
         if group.is_phantom() {
-            return format!("{} for {} as a whole{suffix}", group.role, group.deployment);
+            return format!("{step} for {} as a whole{suffix}", group.deployment);
         }
-        format!("{} on {}{suffix}", group.role, text::count(group.nodes, "node"))
+        format!("{step} on {}{suffix}", text::count(group.nodes, "node"))
     };
     let view = |wave: &Wave| WaveView {
         number: wave.number,

@@ -9,7 +9,9 @@ use api::values::MAX_VALUES;
 use engine::anneal::Reason;
 use engine::counting::{either, many};
 use engine::data::mask;
-use engine::ids::{BlueprintNumber, DeploymentName, NoderoleId, ReviewId, RoleName, RunId, StepId};
+use engine::ids::{
+    ActionName, BlueprintNumber, DeploymentName, NoderoleId, ReviewId, RoleName, RunId, StepId,
+};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::reading::{self, RunFilter, RunRow};
@@ -185,6 +187,7 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
         id: RunId(row.run.id),
         noderole: NoderoleId(row.noderole),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
+        action: ActionName::parse(&row.step.action).map_err(corrupt)?,
         fqdn: present.in_full(&row.fqdn),
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
         state: run_state(row),

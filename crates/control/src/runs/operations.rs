@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use api::Problem;
 use api::live::{Live, Topic};
 use engine::catalog::read::MAX_PRIORITY;
-use engine::ids::{ActionName, BlueprintNumber, DeploymentId, NoderoleId, RunId, StepId};
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, RunId};
 use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -130,7 +130,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let step = StepId::of(noderole, &ActionName::run());
+        let step = reading::retried_step(&mut transaction, noderole).await.map_err(from_store)?;
         let requested = running::request_retry(&mut transaction, step, &actor.name).await;
         requested.map_err(|error| retry_problem(error, called))?;
         done(transaction).await

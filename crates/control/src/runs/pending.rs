@@ -12,7 +12,7 @@ use api::waiting::{
     Freeing, PAGE, STEPS_PER_REASON, WaitingGroup, WaitingPage, WaitingStep, WaitingWanted,
 };
 use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
-use engine::ids::{DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
+use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
 use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
@@ -200,6 +200,7 @@ impl Facts<'_> {
         Ok(WaitingStep {
             noderole: NoderoleId(row.noderole),
             role: RoleName::parse(&row.role).map_err(corrupt)?,
+            action: ActionName::parse(&row.action).map_err(corrupt)?,
             node: NodeId(row.node),
             fqdn: self.present.in_full(&row.fqdn),
             deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,

@@ -47,7 +47,7 @@ async fn submitter_is_an_author() {
             house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
         assert_eq!(refused.code, "author", "{}", author.name);
     }
-    assert_eq!(audited(&house, "submission.verdict.refused").await, 2);
+    assert_eq!(audited(&house, "review.verdict.refused").await, 2);
     house.approve(&house.bo, id).await;
     house.commit(&house.cy, id).await.unwrap();
 }
@@ -67,7 +67,7 @@ async fn token_cannot_review() {
         house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
     assert_eq!(house.commit(&robot, id).await.unwrap_err().code, "not_approved");
-    assert_eq!(audited(&house, "submission.commit.refused").await, 1);
+    assert_eq!(audited(&house, "review.commit.refused").await, 1);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn refused_commit_is_audited() {
     house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
     let eve = house.people.sign_in_as_owner("eve").await.unwrap();
     assert_eq!(house.commit(&eve, id).await.unwrap_err().code, "forbidden");
-    assert_eq!(audited(&house, "submission.commit.refused").await, 1);
+    assert_eq!(audited(&house, "review.commit.refused").await, 1);
     assert_eq!(house.targets().await, 1);
 }
 
@@ -95,8 +95,8 @@ async fn repeated_refusal_is_audited_once() {
     };
     let noted = async || {
         [
-            audited(&house, "submission.commit.refused").await,
-            audited(&house, "submission.verdict.refused").await,
+            audited(&house, "review.commit.refused").await,
+            audited(&house, "review.verdict.refused").await,
         ]
     };
     tries(&eve, id).await;
@@ -153,15 +153,15 @@ async fn edits_altered_after_approval_are_not_committed() {
 /// approval would be enough.
 async fn played_down(house: &House, honest: ReviewId) -> ReviewId {
     let ReviewId(honest) = honest;
-    let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM submission WHERE id =";
+    let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM review WHERE id =";
     owner(house, &format!("{next} {honest})")).await;
     let mut tx = house.database.owner().begin().await.unwrap();
     let forged: i64 = sqlx::query_scalar(
-        "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, epoch,
+        "INSERT INTO review (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, epoch,
                                  root_hash, summary, risk, created_by)
          SELECT s.proposal_id, p.version, s.title, change_hash, effects_hash, policy_number, 1, epoch, root_hash, summary, '{}',
                 s.created_by
-         FROM submission s JOIN proposal p ON p.id = s.proposal_id WHERE s.id = $1 RETURNING id",
+         FROM review s JOIN proposal p ON p.id = s.proposal_id WHERE s.id = $1 RETURNING id",
     )
     .bind(honest)
     .fetch_one(&mut *tx)
@@ -174,8 +174,8 @@ async fn played_down(house: &House, honest: ReviewId) -> ReviewId {
             _ => "kind, id, old_hash, new_hash",
         };
         let sql = format!(
-            "INSERT INTO submission_{part} (submission_id, {columns})
-             SELECT {forged}, {columns} FROM submission_{part} WHERE submission_id = {honest}"
+            "INSERT INTO review_{part} (review_id, {columns})
+             SELECT {forged}, {columns} FROM review_{part} WHERE review_id = {honest}"
         );
         sqlx::query(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
     }

@@ -53,12 +53,12 @@ impl House {
     /// Simulates that this many hours have passed.
     async fn later(&self, hours: i32) {
         let sql = format!(
-            "ALTER TABLE access_change DISABLE TRIGGER USER; ALTER TABLE submission DISABLE TRIGGER USER;
+            "ALTER TABLE access_change DISABLE TRIGGER USER; ALTER TABLE review DISABLE TRIGGER USER;
              ALTER TABLE verdict DISABLE TRIGGER USER;
              UPDATE access_change SET at = at - interval '{hours} hours';
-             UPDATE submission SET created_at = created_at - interval '{hours} hours';
+             UPDATE review SET created_at = created_at - interval '{hours} hours';
              UPDATE verdict SET at = at - interval '{hours} hours';
-             ALTER TABLE access_change ENABLE TRIGGER USER; ALTER TABLE submission ENABLE TRIGGER USER;
+             ALTER TABLE access_change ENABLE TRIGGER USER; ALTER TABLE review ENABLE TRIGGER USER;
              ALTER TABLE verdict ENABLE TRIGGER USER"
         );
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(self.database.owner()).await.unwrap();

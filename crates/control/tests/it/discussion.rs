@@ -102,7 +102,7 @@ async fn database_enforces_discussion_rules() {
         "by an author"
     );
     let foreign =
-        "INSERT INTO comment (submission_id, thread_id, person_id, body) VALUES ($1, 77, $2, 'x')";
+        "INSERT INTO comment (review_id, thread_id, person_id, body) VALUES ($1, 77, $2, 'x')";
     let foreign = sqlx::query(foreign).bind(id.0).bind(ada).execute(house.database.app()).await;
     assert!(state(foreign).starts_with("GY018"), "a reply to nothing");
     let rewrite =
@@ -113,7 +113,7 @@ async fn database_enforces_discussion_rules() {
         "GY001"
     );
     house.people.disable(None, house.bo.person).await.unwrap();
-    let silent = "INSERT INTO comment (submission_id, person_id, body) VALUES ($1, $2, 'x')";
+    let silent = "INSERT INTO comment (review_id, person_id, body) VALUES ($1, $2, 'x')";
     let silent =
         sqlx::query(silent).bind(id.0).bind(house.bo.person.0).execute(house.database.app()).await;
     assert_eq!(state(silent), "GY018", "who is disabled says nothing");

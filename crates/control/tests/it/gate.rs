@@ -20,7 +20,7 @@ async fn author_approval_is_rejected() {
     assert!(refused.detail.contains("You wrote part of this change"), "{}", refused.detail);
     assert_eq!(house.traces().await, before);
     let (audited,): (i64,) =
-        sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.verdict.refused'")
+        sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'review.verdict.refused'")
             .fetch_one(house.database.owner())
             .await
             .unwrap();
@@ -211,7 +211,7 @@ async fn objection_ends_with_reviewer_permission() {
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Objections).unwrap();
     assert!(rule.holds && rule.text.ends_with("no longer review do not count: bo"), "{rule:?}");
     house.commit(&house.ada, id).await.unwrap();
-    let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'submission.commit'";
+    let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'review.commit'";
     let audited: Option<String> =
         sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
     assert_eq!(audited.as_deref(), Some("bo"));
@@ -255,13 +255,12 @@ async fn undo_or_redo_makes_an_author() {
     let refused =
         house.control.judge(&house.bo, id, VerdictKind::Approve, String::new()).await.unwrap_err();
     assert_eq!(refused.code, "author");
-    let past_control = sqlx::query(
-        "INSERT INTO verdict (submission_id, person_id, kind) VALUES ($1, $2, 'approve')",
-    )
-    .bind(id.0)
-    .bind(house.bo.person.0)
-    .execute(house.database.app())
-    .await;
+    let past_control =
+        sqlx::query("INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')")
+            .bind(id.0)
+            .bind(house.bo.person.0)
+            .execute(house.database.app())
+            .await;
     assert!(past_control.is_err(), "the database refuses it too");
     house.approve(&house.cy, id).await;
     house.commit(&house.ada, id).await.unwrap();
@@ -291,7 +290,7 @@ async fn destructive_commit_requires_typed_name() {
         );
     }
     assert_eq!(house.traces().await, before);
-    let sql = "SELECT count(*) FROM audit WHERE action = 'submission.commit.refused' AND detail->>'refused' = 'name_not_typed'";
+    let sql = "SELECT count(*) FROM audit WHERE action = 'review.commit.refused' AND detail->>'refused' = 'name_not_typed'";
     let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
     assert_eq!(audited, 1, "the same again is not written down again at once");
     assert_eq!(

@@ -133,7 +133,7 @@ impl House {
         by: &Actor,
         submission: ReviewId,
     ) -> Result<BlueprintNumber, Problem> {
-        let sql = "SELECT coalesce(n.fqdn, d.name) FROM submission s JOIN proposal p ON p.id = s.proposal_id \
+        let sql = "SELECT coalesce(n.fqdn, d.name) FROM review s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
         let typed = sqlx::query_scalar(sql)
             .bind(submission.0)
@@ -200,7 +200,7 @@ impl House {
 
     /// The number of targets.
     pub async fn targets(&self) -> i64 {
-        sqlx::query_scalar("SELECT count(*) FROM target")
+        sqlx::query_scalar("SELECT count(*) FROM blueprint")
             .fetch_one(self.database.owner())
             .await
             .unwrap()
@@ -230,9 +230,9 @@ impl House {
     pub async fn traces(&self) -> Vec<i64> {
         let mut traces = Vec::new();
         for table in [
-            "target",
+            "blueprint",
             "edit",
-            "submission",
+            "review",
             "verdict",
             "noderole",
             "step",

@@ -37,7 +37,7 @@ async fn lint_error_after_approval_blocks_commit() {
     assert!(refused.detail.contains("Switch jig noop on first"), "{}", refused.detail);
     assert_eq!(house.traces().await, before);
     let (audited,): (i64,) =
-        sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'submission.commit.refused'")
+        sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'review.commit.refused'")
             .fetch_one(house.database.owner())
             .await
             .unwrap();

@@ -26,23 +26,23 @@ use crate::lint::jig;
 async fn more_like(house: &House, id: ReviewId, n: i64) {
     let mut transaction = house.database.owner().begin().await.unwrap();
     let sqls = [
-        "CREATE TEMPORARY TABLE made ON COMMIT DROP AS SELECT 0::bigint AS proposal, 0::bigint AS submission LIMIT 0",
+        "CREATE TEMPORARY TABLE made ON COMMIT DROP AS SELECT 0::bigint AS proposal, 0::bigint AS review LIMIT 0",
         "WITH new AS (INSERT INTO proposal (deployment_id, kind, version, created_by) \
-           SELECT p.deployment_id, 'autopilot', p.version, p.created_by FROM submission s JOIN proposal p ON p.id = s.proposal_id, \
+           SELECT p.deployment_id, 'autopilot', p.version, p.created_by FROM review s JOIN proposal p ON p.id = s.proposal_id, \
            generate_series(1, $2) WHERE s.id = $1 RETURNING id) INSERT INTO made SELECT id FROM new",
         "INSERT INTO edit (proposal_id, seq, actor, body) SELECT m.proposal, e.seq, e.actor, e.body FROM made m, edit e \
-           WHERE e.proposal_id = (SELECT proposal_id FROM submission WHERE id = $1) AND $2 > 0",
-        "WITH new AS (INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
+           WHERE e.proposal_id = (SELECT proposal_id FROM review WHERE id = $1) AND $2 > 0",
+        "WITH new AS (INSERT INTO review (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
            epoch, root_hash, summary, risk, created_by) SELECT m.proposal, s.version, 'No. ' || row_number() OVER (ORDER BY m.proposal), \
            s.change_hash, s.effects_hash, s.policy_number, s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.created_by \
-           FROM made m, submission s WHERE s.id = $1 AND $2 > 0 RETURNING id, proposal_id) \
-         UPDATE made m SET submission = new.id FROM new WHERE new.proposal_id = m.proposal",
-        "INSERT INTO submission_base SELECT m.submission, b.deployment_id, b.head_no FROM made m, submission_base b \
-           WHERE b.submission_id = $1 AND $2 > 0",
-        "INSERT INTO submission_author SELECT m.submission, a.person_id FROM made m, submission_author a \
-           WHERE a.submission_id = $1 AND $2 > 0",
-        "INSERT INTO submission_document SELECT m.submission, d.kind, d.id, d.old_hash, d.new_hash FROM made m, submission_document d \
-           WHERE d.submission_id = $1 AND $2 > 0",
+           FROM made m, review s WHERE s.id = $1 AND $2 > 0 RETURNING id, proposal_id) \
+         UPDATE made m SET review = new.id FROM new WHERE new.proposal_id = m.proposal",
+        "INSERT INTO review_base SELECT m.review, b.deployment_id, b.head_no FROM made m, review_base b \
+           WHERE b.review_id = $1 AND $2 > 0",
+        "INSERT INTO review_author SELECT m.review, a.person_id FROM made m, review_author a \
+           WHERE a.review_id = $1 AND $2 > 0",
+        "INSERT INTO review_document SELECT m.review, d.kind, d.id, d.old_hash, d.new_hash FROM made m, review_document d \
+           WHERE d.review_id = $1 AND $2 > 0",
     ];
     for (at, sql) in sqls.into_iter().enumerate() {
         let query = sqlx::query(sql);
@@ -273,7 +273,7 @@ async fn thousand_reviews_are_paged() {
     let searched = ReviewsWanted { text: "No. 99".into(), ..ReviewsWanted::default() };
     assert_eq!(house.control.reviews(&house.bo, &searched).await.unwrap().reviews.len(), 11);
     // Half of them now wait for another person.
-    let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) SELECT id, $1, 'request_changes', 'no' FROM submission \
+    let sql = "INSERT INTO verdict (review_id, person_id, kind, reason) SELECT id, $1, 'request_changes', 'no' FROM review \
                WHERE id % 2 = 0";
     sqlx::query(sql).bind(house.cy.person.0).execute(house.database.owner()).await.unwrap();
     let mut wanted = ReviewsWanted { whose: Whose::ForMe, ..ReviewsWanted::default() };
@@ -587,9 +587,9 @@ async fn deployments_are_paged_in_every_order() {
 async fn runs_are_paged_in_every_order() {
     let house = House::new().await;
     house.bound("web", 1, "app").await;
-    let sql = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+    let sql = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                  queued_at, started_at, ended_at, lease_until) \
-               SELECT s.id, s.node_id, s.lane_id, s.generation, 1, 1, sha256(''), false, 'ended', \
+               SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, 1, 1, sha256(''), false, 'ended', \
                  (ARRAY['succeeded', 'failed', 'lost'])[1 + n % 3], now(), \
                  CASE WHEN n % 7 > 0 THEN now() END, now() + make_interval(secs => n % 5), now() \
                FROM (SELECT * FROM step ORDER BY id LIMIT 1) s, generate_series(1, 120) n";
@@ -644,7 +644,7 @@ async fn reviews_are_paged_in_every_order() {
         } else {
             format!("id {way}")
         };
-        let sql = format!("SELECT title, id FROM submission ORDER BY {by}");
+        let sql = format!("SELECT title, id FROM review ORDER BY {by}");
         let sorted: Vec<(String, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .fetch_all(house.database.owner())
             .await
@@ -763,9 +763,9 @@ async fn runs_are_found_by_worker_name_and_id() {
     .fetch_one(house.database.owner())
     .await
     .unwrap();
-    let sql = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, \
+    let sql = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                  queued_at, ended_at, lease_until, worker_id) \
-               SELECT s.id, s.node_id, s.lane_id, s.generation, 1, 1, sha256(''), false, 'ended', 'succeeded', now(), now(), now(), w.id \
+               SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, 1, 1, sha256(''), false, 'ended', 'succeeded', now(), now(), now(), w.id \
                FROM (SELECT * FROM step ORDER BY id LIMIT 1) s, worker w, generate_series(1, 60)";
     sqlx::query(sql).execute(house.database.owner()).await.unwrap();
     for worker in ["w-one".to_owned(), worker.to_string()] {

@@ -75,7 +75,7 @@ async fn health_check_over_old_connection_is_discarded() {
     };
     house.control.change_node(&house.ada, id, 1, change).await.unwrap();
     assert_eq!(life(&house).await, (true, "none".into(), 0));
-    sql(&house, "UPDATE node SET looked_at = now() WHERE transport = 'ssh'").await;
+    sql(&house, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
     for came in [Ok("boot-1"), Ok("boot-2"), Err("refused"), Err("refused"), Err("refused")] {
         assert!(!record(&house, id, &looked(begun, came, true)).await, "{came:?}");
     }
@@ -85,7 +85,7 @@ async fn health_check_over_old_connection_is_discarded() {
         1,
         "only that of its own way is kept"
     );
-    until(&house, "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'").await;
+    until(&house, "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'").await;
     // A due node has the version of its new connection.
     let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
         .await
@@ -153,7 +153,7 @@ async fn health_check_is_reevaluated_under_the_lock() {
     let third = looked(begun, Err("refused"), false);
     let turning =
         tokio::spawn(async move { running::record_health_check(&pool, id, &third).await.unwrap() });
-    until(&house, "SELECT look_against = 3 FROM node WHERE transport = 'ssh'").await;
+    until(&house, "SELECT contradicting_checks = 3 FROM node WHERE transport = 'ssh'").await;
     assert!(
         !record(&house, id, &looked(begun, Ok("boot-1"), true)).await,
         "meanwhile another is let in"
@@ -178,8 +178,8 @@ async fn connection_change_during_health_check_is_not_confirmed() {
     let first = looked(begun, Ok("boot-1"), true);
     let turning =
         tokio::spawn(async move { running::record_health_check(&pool, id, &first).await.unwrap() });
-    until(&house, "SELECT count(*) = 1 FROM node_look").await;
-    sqlx::query("UPDATE node SET way_no = way_no + 1 WHERE id = $1")
+    until(&house, "SELECT count(*) = 1 FROM health_check").await;
+    sqlx::query("UPDATE node SET connection_no = connection_no + 1 WHERE id = $1")
         .bind(id.0)
         .execute(&mut *lock)
         .await

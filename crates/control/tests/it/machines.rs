@@ -74,7 +74,7 @@ fn code(refused: Result<i32, Problem>) -> (u16, String) {
 
 /// The versions that a health check reads at its start.
 pub async fn as_of(house: &House, node: NodeId) -> AsOf {
-    let sql = "SELECT way_no, word_no FROM node WHERE id = $1";
+    let sql = "SELECT connection_no, report_no FROM node WHERE id = $1";
     sqlx::query_as(sql).bind(node.0).fetch_one(house.database.owner()).await.unwrap()
 }
 
@@ -302,8 +302,11 @@ async fn change_requires_current_version_of_record() {
         (vec!["10.0.3.8".to_owned()], 2222, "root")
     );
     assert_eq!(shown.life.joined, "none", "nobody has been let in there");
-    let due: bool =
-        one(&house, "SELECT looked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'").await;
+    let due: bool = one(
+        &house,
+        "SELECT health_checked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'",
+    )
+    .await;
     assert!(due, "somebody looks at once");
     let audit: Value = one(&house, "SELECT detail FROM audit WHERE action = 'node.change'").await;
     assert_eq!(
@@ -707,9 +710,9 @@ async fn health_check_overrides_report() {
     let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     let now =
         || async { house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().life };
-    let due = "SELECT looked_at IS NULL FROM node WHERE transport = 'ssh'";
+    let due = "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'";
 
-    sql(&house, "UPDATE node SET looked_at = now() WHERE transport = 'ssh'").await;
+    sql(&house, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
     house.control.report_startup(&itself, "boot-1".into()).await.unwrap();
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),

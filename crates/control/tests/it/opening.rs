@@ -35,7 +35,7 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
     let now = house.control.opened(&house.bo, second).await.unwrap();
     assert!(now.opened.contains(&nodes[1]) && !now.opened.contains(&nodes[0]), "{now:?}");
     assert_eq!(now.outdated, [nodes[0].clone()].into());
-    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM opened")
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM viewed_change")
         .fetch_one(house.database.owner())
         .await
         .unwrap();

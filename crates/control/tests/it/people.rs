@@ -198,7 +198,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
         house.submit(&token, "web", vec![edit]),
     );
     let id = done.await;
-    let made = house.audit("submission.make").await;
+    let made = house.audit("review.submit").await;
     assert_eq!(
         made[0]["by_token"],
         token.token.as_ref().unwrap().id.to_string(),

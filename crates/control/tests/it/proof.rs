@@ -62,8 +62,8 @@ async fn history() -> House {
         .await
         .unwrap();
     house.bound("edge", 3, "app").await;
-    let claim = "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, lease_until) \
-                 SELECT s.id, s.node_id, s.lane_id, s.generation, h.number, h.epoch, s.content_hash, true, now() \
+    let claim = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until) \
+                 SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, h.number, h.epoch, s.content_hash, true, now() \
                  FROM step s JOIN noderole r ON r.id = s.noderole_id CROSS JOIN head h WHERE r.role = 'app'";
     for sql in [
         "INSERT INTO worker (name, phase, lease_until) VALUES ('w', 'confirmed', now())",
@@ -84,7 +84,7 @@ async fn real_history_is_proven_and_each_line_counts() {
     let totals = &proven.totals;
     assert!(proven.whole);
     assert_eq!(
-        (totals.targets, totals.submissions, totals.verdicts, totals.runs, totals.policies),
+        (totals.blueprints, totals.reviews, totals.verdicts, totals.runs, totals.policies),
         (3, 3, 3, 2, 1)
     );
     for removed in 0..lines.len() {
@@ -145,20 +145,16 @@ async fn altered_rows_are_reported() {
             "verdict 1",
         ),
         ("verdict", "DELETE FROM verdict WHERE id = 1", "verdict 1: it is missing"),
-        ("target", "UPDATE target SET committed_by = NULL WHERE number = 2", "target 2"),
-        ("submission", "UPDATE submission SET risk = '{move}' WHERE id = 1", "submission 1"),
+        ("blueprint", "UPDATE blueprint SET committed_by = NULL WHERE number = 2", "blueprint 2"),
+        ("review", "UPDATE review SET risk = '{move}' WHERE id = 1", "review 1"),
         (
-            "submission_author",
-            "UPDATE submission_author SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE submission_id = 1",
-            "submission 1",
+            "review_author",
+            "UPDATE review_author SET person_id = (SELECT id FROM person WHERE name = 'cy') WHERE review_id = 1",
+            "review 1",
         ),
-        (
-            "submission_document",
-            "DELETE FROM submission_document WHERE submission_id = 1",
-            "submission 1",
-        ),
+        ("review_document", "DELETE FROM review_document WHERE review_id = 1", "review 1"),
         ("run", "UPDATE run SET outcome = 'failed' WHERE outcome = 'succeeded'", "run 1"),
-        ("run", "UPDATE run SET target_number = 1 WHERE id = 1", "run 1"),
+        ("run", "UPDATE run SET blueprint_number = 1 WHERE id = 1", "run 1"),
         ("policy", "UPDATE policy SET created_at = created_at - interval '1 day'", "policy 1"),
     ] {
         let house = history().await;
@@ -173,8 +169,8 @@ async fn altered_rows_are_reported() {
             broken.to_string().starts_with(&format!("Verification failed at {name}")),
             "{sql}: {broken}"
         );
-        if table == "submission_document" {
-            // `verify` checks only the rows that result from a submission's documents.
+        if table == "review_document" {
+            // `verify` checks only the rows that result from a review's documents.
             continue;
         }
         let verified = house.control.verify().await.unwrap();
@@ -188,12 +184,12 @@ async fn verify_reports_a_target_without_approval() {
     let honest = house.control.verify().await.unwrap();
     assert_eq!(honest.discrepancies, []);
     for sql in
-        ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE submission_id = 1"]
+        ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE review_id = 1"]
     {
         sqlx::query(sql).execute(house.database.owner()).await.unwrap();
     }
     let found = house.control.verify().await.unwrap().discrepancies;
-    let approvals = found.iter().find(|one| one.what == "approvals of target 2").unwrap();
+    let approvals = found.iter().find(|one| one.what == "approvals of blueprint 2").unwrap();
     assert_eq!((&approvals.meant, &approvals.found), (&Some(json!(1)), &Some(json!(0))));
     assert!(found.iter().any(|one| one.what.starts_with("verdict 1")), "{found:?}");
 }

@@ -114,7 +114,7 @@ async fn revoked_committer_stops_running_commit() {
     let refused = commit_while(&house, &house.cy, id, disable).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (401, "signed_out"));
     let noted: Vec<String> = sqlx::query_scalar(
-        "SELECT detail ->> 'refused' FROM audit WHERE action = 'submission.commit.refused' ORDER BY id",
+        "SELECT detail ->> 'refused' FROM audit WHERE action = 'review.commit.refused' ORDER BY id",
     )
     .fetch_all(house.database.app())
     .await

@@ -262,7 +262,7 @@ async fn run_of_removed_noderole_is_not_applied() {
     };
     running::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
-        sqlx::query_as("SELECT state, applied_generation, wall FROM step")
+        sqlx::query_as("SELECT state, applied_generation, output FROM step")
             .fetch_all(&pool)
             .await
             .unwrap();
@@ -518,9 +518,9 @@ async fn board_shows_states_among_many_steps() {
         "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash) \
          SELECT gen_random_uuid(), r.node_id, r.role, n, r.deployment_id, r.role_hash \
          FROM noderole r, generate_series(1, 30000) n WHERE r.role = 'app'",
-        "INSERT INTO step (id, noderole_id, node_id, lane_id, rank, jig, generation, content_hash, state) \
-         SELECT r.id, r.id, r.node_id, s.lane_id, s.rank, s.jig, 1, s.content_hash, 'gone' \
-         FROM noderole r, (SELECT lane_id, rank, jig, content_hash FROM step ORDER BY id LIMIT 1) s WHERE r.instance > 0",
+        "INSERT INTO step (id, noderole_id, node_id, concurrency_group_id, rank, jig, generation, content_hash, state) \
+         SELECT r.id, r.id, r.node_id, s.concurrency_group_id, s.rank, s.jig, 1, s.content_hash, 'gone' \
+         FROM noderole r, (SELECT concurrency_group_id, rank, jig, content_hash FROM step ORDER BY id LIMIT 1) s WHERE r.instance > 0",
         "UPDATE step SET state = 'error', error = 'no space left', pending = 0 FROM noderole r \
          WHERE r.id = noderole_id AND r.instance = 0 AND r.role = 'app'",
         "UPDATE step SET state = 'active', pending = 0, applied_generation = generation FROM noderole r \
@@ -584,4 +584,199 @@ async fn unsatisfiable_policy_is_rejected() {
     assert_eq!(told, [what]);
     let problem = house.commit(&house.ada, id).await.unwrap_err();
     assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");
+}
+
+const TOOLS: &str = "
+barclamp: {name: tools, version: '1'}
+roles:
+  - {name: tool, jig: test, actions: [run, remove]}
+  - {name: plain, jig: test, requires: [tool]}
+  - {name: plug, jig: test, requires: [plain], actions: [run, remove]}
+";
+
+/// A deployment *web* with the roles of `tools`, and a worker for them.
+struct Tools {
+    house: House,
+    worker: WorkerId,
+}
+
+impl Tools {
+    async fn new() -> Self {
+        let house = House::new().await;
+        let files = [("tools/tools.yml".to_owned(), TOOLS.as_bytes().to_vec())].into();
+        let version = house.control.import_barclamps(None, &files).await.unwrap().barclamps[0].2;
+        let barclamp = BarclampName::parse("tools").unwrap();
+        let web = house.id("web").await;
+        let add = |name: &str| Edit::AddRole { deployment: web, role: role(name) };
+        let edits = vec![
+            Edit::UseBarclamp { deployment: web, barclamp, version },
+            add("tool"),
+            add("plain"),
+            add("plug"),
+        ];
+        let worker = WorkerId(Uuid::new_v4());
+        let hello = NewWorker {
+            id: worker,
+            name: "tester".into(),
+            capacity: 10,
+            jigs: vec!["test".into()],
+            host: "here".into(),
+            pid: 1,
+            version: "0".into(),
+        };
+        running::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
+        running::confirm_worker(house.database.worker(), worker).await.unwrap();
+        let tools = Self { house, worker };
+        tools.commits(edits).await;
+        tools
+    }
+
+    /// Reviews and commits edits with the server's database role.
+    async fn commits(&self, edits: Vec<Edit>) -> BlueprintNumber {
+        let id = self.house.submit(&self.house.ada, "web", edits).await;
+        self.house.approve(&self.house.bo, id).await;
+        self.house.commit(&self.house.ada, id).await.unwrap()
+    }
+
+    async fn unbind(&self, name: &str) -> Edit {
+        let (node, noderole) = (self.house.node(1).await, NoderoleKey::first(role(name)));
+        Edit::Unbind { node, noderole, with_dependents: true }
+    }
+
+    /// Runs the steps that may start, one by one, and returns their roles and actions.
+    async fn runs(&self, end: &RunEnd) -> Vec<String> {
+        let pool = self.house.database.worker();
+        let mut ran = Vec::new();
+        loop {
+            running::claim_runs(pool, Limits::default()).await.unwrap();
+            let leased = running::lease_runs(pool, self.worker, &["test"], 1, LONG).await.unwrap();
+            let Some(run) = leased.first().map(|leased| leased.run) else { return ran };
+            running::finish_run(pool, run, self.worker, end).await.unwrap();
+            let what: String = sqlx::query_scalar(
+                "SELECT s.action || ' ' || n.role FROM run r JOIN step s ON s.id = r.step_id
+                 JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
+            )
+            .bind(run.0)
+            .fetch_one(self.house.database.owner())
+            .await
+            .unwrap();
+            ran.push(what);
+        }
+    }
+
+    /// The states of the removal steps, by role.
+    async fn removals(&self) -> Vec<(String, String)> {
+        sqlx::query_as(
+            "SELECT n.role, s.state FROM step s JOIN noderole n ON n.id = s.noderole_id
+             WHERE s.action = 'remove' ORDER BY n.role",
+        )
+        .fetch_all(self.house.database.owner())
+        .await
+        .unwrap()
+    }
+
+    async fn holds(&self, when: &str) {
+        let verified = self.house.control.verify().await.unwrap();
+        assert!(verified.discrepancies.is_empty(), "{when}: {:#?}", verified.discrepancies);
+    }
+}
+
+fn states(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(role, state)| ((*role).to_owned(), (*state).to_owned())).collect()
+}
+
+#[tokio::test]
+async fn committed_removal_runs_before_noderole_is_gone() {
+    let tools = Tools::new().await;
+    let house = &tools.house;
+    tools.commits(vec![house.bind("web", 1, "plug").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    assert_eq!(tools.runs(&succeeded).await, ["run tool", "run plain", "run plug"]);
+    tools.commits(vec![tools.unbind("tool").await]).await;
+    assert_eq!(tools.removals().await, states(&[("plug", "todo"), ("tool", "blocked")]));
+    tools.holds("unbound").await;
+    let plug = house.noderole(1, "plug").await;
+    let refused = house.control.noderole(&house.ada, plug).await.unwrap_err();
+    assert!(refused.detail.contains("Its remove still has to run"), "{}", refused.detail);
+
+    assert_eq!(tools.runs(&RunEnd::failed("disk is busy")).await, ["remove plug"]);
+    assert_eq!(tools.removals().await, states(&[("plug", "error"), ("tool", "blocked")]));
+    let refused = house.control.noderole(&house.ada, plug).await.unwrap_err();
+    assert!(refused.detail.contains("Its remove failed"), "{}", refused.detail);
+    house.control.retry(&house.ada, plug, "freed the disk".into()).await.unwrap();
+    assert_eq!(tools.runs(&succeeded).await, ["remove plug", "remove tool"]);
+    assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "active")]));
+    tools.holds("removed").await;
+
+    tools.commits(vec![house.bind("web", 1, "tool").await]).await;
+    assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "gone")]));
+    tools.holds("bound again").await;
+}
+
+#[tokio::test]
+async fn node_that_returns_repeats_no_removal() {
+    let tools = Tools::new().await;
+    tools.commits(vec![tools.house.bind("web", 1, "tool").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    tools.runs(&succeeded).await;
+    tools.commits(vec![tools.unbind("tool").await]).await;
+    assert_eq!(tools.runs(&succeeded).await, ["remove tool"]);
+    let (owner, node) = (tools.house.database.owner(), tools.house.node(1).await);
+    for alive in [false, true] {
+        running::set_node_alive(owner, node, alive).await.unwrap();
+    }
+    assert_eq!(tools.removals().await, states(&[("tool", "active")]));
+    assert_eq!(tools.runs(&succeeded).await, Vec::<String>::new());
+    tools.holds("removed").await;
+}
+
+#[tokio::test]
+async fn new_removal_waits_for_unfinished_removal_of_child() {
+    let tools = Tools::new().await;
+    tools.commits(vec![tools.house.bind("web", 1, "plug").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    tools.runs(&succeeded).await;
+    tools.commits(vec![tools.unbind("plain").await]).await;
+    tools.runs(&RunEnd::failed("disk is busy")).await;
+    tools.commits(vec![tools.unbind("tool").await]).await;
+    assert_eq!(tools.removals().await, states(&[("plug", "error"), ("tool", "blocked")]));
+    tools.holds("two commits").await;
+    // Binding the child again binds its parents too, so nothing is removed any more.
+    tools.commits(vec![tools.house.bind("web", 1, "plug").await]).await;
+    assert_eq!(tools.removals().await, states(&[("plug", "gone"), ("tool", "gone")]));
+    tools.holds("bound again").await;
+}
+
+#[tokio::test]
+async fn commit_with_other_removal_steps_is_rejected() {
+    let tools = Tools::new().await;
+    let house = &tools.house;
+    tools.commits(vec![house.bind("web", 1, "tool").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    tools.runs(&succeeded).await;
+    // A removal step outside of a commit.
+    let insert = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state) \
+        SELECT gen_random_uuid(), noderole_id, node_id, 'remove', concurrency_group_id, 0, jig, generation, content_hash, 'todo' \
+        FROM step WHERE action = 'run'";
+    let refused = sqlx::query(insert).execute(house.database.app()).await.unwrap_err();
+    let code =
+        |e: &sqlx::Error| e.as_database_error().and_then(|e| e.code()).map(|c| c.into_owned());
+    assert_eq!(code(&refused).as_deref(), Some("GY002"));
+    // The run of a removal step whose noderole is bound.
+    let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive, lease_until) \
+        SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, s.content_hash, h.number, h.epoch, s.exclusive, now() \
+        FROM moved s CROSS JOIN head h";
+    let owner = house.database.owner();
+    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
+        "ALTER TABLE step DISABLE TRIGGER USER; {insert}; ALTER TABLE step ENABLE TRIGGER USER"
+    )))
+    .execute(owner)
+    .await
+    .unwrap();
+    let claim = format!(
+        "WITH moved AS (UPDATE step SET state = 'transition' WHERE action = 'remove' RETURNING *) {run}"
+    );
+    let refused =
+        sqlx::query(sqlx::AssertSqlSafe(claim)).execute(house.database.worker()).await.unwrap_err();
+    assert!(refused.to_string().contains("its noderole is bound"), "{refused}");
 }

@@ -204,7 +204,7 @@ async fn crash_after_commit_is_replanned_by_sweep() {
     let other = house.submitted_beside("web", vec![edit]).await;
     // Replanning waits for this lock; the commit does not.
     let mut holding = house.database.app().begin().await.unwrap();
-    let sql = "SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
+    let sql = "SELECT 1 FROM proposal p JOIN review s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
     sqlx::query(sql).bind(old.0).execute(&mut *holding).await.unwrap();
     {
         let commit = house.commit(&house.cy, other);
@@ -259,8 +259,8 @@ async fn replan_records_are_immutable() {
     for sql in ["UPDATE replan SET moved = '{}'", "DELETE FROM replan", "TRUNCATE replan"] {
         assert!(sqlx::query(sql).execute(house.database.owner()).await.is_err(), "{sql}");
     }
-    let sql = "INSERT INTO replan (before_id, proposal_id, version, target, refused)
-               SELECT id, proposal_id, 9, 1, '[{}]' FROM submission WHERE id <> $1 LIMIT 1";
+    let sql = "INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
+               SELECT id, proposal_id, 9, 1, '[{}]' FROM review WHERE id <> $1 LIMIT 1";
     assert!(
         sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(),
         "not the proposal's version"

@@ -30,7 +30,7 @@ async fn review_names_secrets_and_policy_counts_them() {
     assert!(review.risks.contains(&Risk::Secret) && review.gate.needed == 2, "{:?}", review.risks);
     let named = "Uses secret db/password version 1 in app of web on n1.";
     assert!(review.summary[..review.grave].contains(&named.to_owned()), "{:?}", review.summary);
-    let (stored,): (Vec<String>,) = sqlx::query_as("SELECT risk FROM submission WHERE id = $1")
+    let (stored,): (Vec<String>,) = sqlx::query_as("SELECT risk FROM review WHERE id = $1")
         .bind(id.0)
         .fetch_one(house.database.owner())
         .await

@@ -183,7 +183,7 @@ async fn come_in(house: &House, name: &str) -> Actor {
 
 /// Row counts that would reveal a write.
 async fn left(house: &House) -> (Vec<i64>, i64, i64) {
-    let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM opened) + (SELECT count(*) FROM look) \
+    let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM viewed_change) + (SELECT count(*) FROM review_view) \
                  + (SELECT count(*) FROM person) + (SELECT count(*) FROM run WHERE cancel_requested), \
                (SELECT count(*) FROM proposal WHERE state = 'open') + (SELECT sum(version) FROM proposal)";
     let (more, proposals) = sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap();

@@ -3,20 +3,20 @@
 //! An export has one JSON object per line ([`Line`]). First comes the header, then the sealed
 //! entries. Next are the rows that they record, with the documents that these name. The last line
 //! has the totals. The order of the rows lets a verifier use little memory. Passkeys, policies,
-//! submissions, verdicts and signatures come before targets. Each target follows its root and its
-//! new documents, and runs follow their target.
+//! reviews, verdicts and signatures come before blueprints. Each blueprint follows its root and its
+//! new documents, and runs follow their blueprint.
 //!
 //! From such a text alone, [`Check`] proves that
 //! * the entries are those that were sealed, in order;
 //! * each row equals the row that its entry records, and each entry has its row;
-//! * each target is its parent with exactly the documents of its submission replaced;
-//! * each committed submission had the approvals that the policy in force required, and no
+//! * each blueprint is its parent with exactly the documents of its review replaced;
+//! * each committed review had the approvals that the policy in force required, and no
 //!   objection;
 //! * these approvals came from people who could review and were not authors, whose accounts were
 //!   not disabled in between, and whose access did not come from an author within the cooling
 //!   period;
 //! * they were signed with confirmed passkeys if the policy required it;
-//! * each run belongs to a target whose documents require exactly the content that it ran.
+//! * each run belongs to a blueprint whose documents require exactly the content that it ran.
 //!
 //! It does not prove that a reviewer's permission for a part of the tree covers the right part, or
 //! that a rule for single deployments demanded signatures. The database checks these.
@@ -65,7 +65,7 @@ pub enum Line {
         table: Table,
         /// The columns of the row, as the audit records them.
         row: Map<String, Value>,
-        /// Only for submissions: their documents.
+        /// Only for reviews: their documents.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         documents: Option<Vec<DocumentChange>>,
     },
@@ -80,10 +80,10 @@ pub enum Table {
     Passkey,
     PasskeyConfirmation,
     Policy,
-    Submission,
+    Review,
     Verdict,
     VerdictSignature,
-    Target,
+    Blueprint,
     Run,
 }
 
@@ -95,10 +95,10 @@ impl Table {
             Self::Passkey => "passkey",
             Self::PasskeyConfirmation => "passkey_confirmation",
             Self::Policy => "policy",
-            Self::Submission => "submission",
+            Self::Review => "review",
             Self::Verdict => "verdict",
             Self::VerdictSignature => "verdict_signature",
-            Self::Target => "target",
+            Self::Blueprint => "blueprint",
             Self::Run => "run",
         }
     }
@@ -111,9 +111,9 @@ impl Table {
             "passkey_confirmation.insert" => Some(Self::PasskeyConfirmation),
             "verdict_signature.insert" => Some(Self::VerdictSignature),
             "policy.insert" => Some(Self::Policy),
-            "submission.insert" => Some(Self::Submission),
+            "review.insert" => Some(Self::Review),
             "verdict.insert" => Some(Self::Verdict),
-            "target.insert" => Some(Self::Target),
+            "blueprint.insert" => Some(Self::Blueprint),
             "run.start" | "run.end" => Some(Self::Run),
             _ => None,
         }
@@ -151,10 +151,10 @@ pub struct Totals {
     pub passkeys: u64,
     pub passkey_confirmations: u64,
     pub policies: u64,
-    pub submissions: u64,
+    pub reviews: u64,
     pub verdicts: u64,
     pub verdict_signatures: u64,
-    pub targets: u64,
+    pub blueprints: u64,
     pub runs: u64,
 }
 
@@ -169,10 +169,10 @@ impl Totals {
                 Table::Passkey => &mut self.passkeys,
                 Table::PasskeyConfirmation => &mut self.passkey_confirmations,
                 Table::Policy => &mut self.policies,
-                Table::Submission => &mut self.submissions,
+                Table::Review => &mut self.reviews,
                 Table::Verdict => &mut self.verdicts,
                 Table::VerdictSignature => &mut self.verdict_signatures,
-                Table::Target => &mut self.targets,
+                Table::Blueprint => &mut self.blueprints,
                 Table::Run => &mut self.runs,
             },
         };
@@ -251,7 +251,7 @@ struct PolicyRow {
     number: i64,
     #[serde(deserialize_with = "bytea")]
     hash: Hash,
-    target: i64,
+    blueprint_number: i64,
 }
 
 #[derive(Deserialize)]
@@ -275,7 +275,7 @@ struct RoleParts {
 }
 
 #[derive(Deserialize)]
-struct SubmissionRow {
+struct ReviewRow {
     id: i64,
     #[serde(deserialize_with = "bytea")]
     change_hash: Hash,
@@ -344,7 +344,7 @@ impl SignedRow {
 #[derive(Deserialize)]
 struct VerdictRow {
     id: i64,
-    submission_id: i64,
+    review_id: i64,
     person_id: PersonId,
     kind: String,
     #[serde(default, with = "time::serde::rfc3339::option")]
@@ -352,7 +352,7 @@ struct VerdictRow {
 }
 
 #[derive(Deserialize)]
-struct TargetRow {
+struct BlueprintRow {
     number: i64,
     #[serde(default)]
     parent: Option<i64>,
@@ -360,7 +360,7 @@ struct TargetRow {
     #[serde(deserialize_with = "bytea")]
     root: Hash,
     #[serde(default)]
-    submission_id: Option<i64>,
+    review_id: Option<i64>,
     epoch: i64,
 }
 
@@ -370,7 +370,7 @@ struct RunRow {
     step_id: StepId,
     node_id: NodeId,
     generation: i64,
-    target_number: i64,
+    blueprint_number: i64,
     epoch: i64,
     #[serde(deserialize_with = "bytea")]
     content_hash: Hash,
@@ -386,8 +386,8 @@ fn optional_bytea<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<H
     bytea(deserializer).map(Some)
 }
 
-struct Submission {
-    row: SubmissionRow,
+struct Review {
+    row: ReviewRow,
     /// The content that signatures cover. `None` for entries from before signatures existed.
     reviewed: Option<SignedReview>,
     documents: Vec<DocumentChange>,
@@ -411,7 +411,7 @@ fn reject_signature(_: &Passkey, _: Hash, _: &Assertion) -> Result<(), String> {
     Err("this program cannot verify signatures".to_owned())
 }
 
-/// The previous target.
+/// The previous blueprint.
 struct Before {
     number: i64,
     root_hash: Hash,
@@ -444,16 +444,19 @@ pub struct Check {
     deployments: HashMap<Hash, Arc<DeploymentDoc>>,
     nodes: HashMap<Hash, Arc<NodeDoc>>,
     next_root: Option<(Hash, RootDoc)>,
-    /// By the number of the target that introduced it.
+    /// By the number of the blueprint that introduced it.
     policies: BTreeMap<i64, PolicyRow>,
-    submissions: HashMap<i64, Submission>,
+    reviews: HashMap<i64, Review>,
     verify: Option<VerifySignature>,
     passkeys: BTreeMap<PasskeyId, Passkey>,
     /// By the id of the verdict.
     signatures: HashMap<i64, (PasskeyId, Nonce, Assertion)>,
     before: Option<Before>,
-    /// Numbers of the targets that changed documents.
+    /// Numbers of the blueprints that changed documents.
     generations: BTreeSet<i64>,
+    /// The removal steps of the noderoles that the newest target does not contain: the number of the
+    /// target that removed it, and the content from before.
+    removals: HashMap<StepId, (i64, Hash)>,
 }
 
 fn wrong(what: impl Into<String>, why: impl Into<String>) -> Broken {
@@ -740,8 +743,8 @@ impl Check {
     ) -> Result<(), Broken> {
         let key = match table {
             Table::Barclamp => format!("{} {}", text_of(&row, "name"), text_of(&row, "version")),
-            Table::Policy | Table::Target => text_of(&row, "number"),
-            Table::Submission | Table::Verdict | Table::Run | Table::Passkey => text_of(&row, "id"),
+            Table::Policy | Table::Blueprint => text_of(&row, "number"),
+            Table::Review | Table::Verdict | Table::Run | Table::Passkey => text_of(&row, "id"),
             Table::PasskeyConfirmation => text_of(&row, "passkey_id"),
             Table::VerdictSignature => text_of(&row, "verdict_id"),
         };
@@ -764,8 +767,8 @@ impl Check {
         }
         recorded.met = true;
         let seq = recorded.seq;
-        if documents.is_some() != (table == Table::Submission) {
-            return Err(wrong(what(), "a submission must have documents, and other rows must not"));
+        if documents.is_some() != (table == Table::Review) {
+            return Err(wrong(what(), "a review must have documents, and other rows must not"));
         }
         match table {
             Table::Barclamp => self.barclamp(&typed(what, as_recorded)?),
@@ -773,12 +776,12 @@ impl Check {
             Table::Passkey => self.passkey(typed(what, as_recorded)?),
             Table::PasskeyConfirmation => self.confirmation(typed(what, as_recorded)?),
             Table::VerdictSignature => self.signature(typed(what, as_recorded)?),
-            Table::Submission => {
+            Table::Review => {
                 let reviewed = serde_json::from_value(Value::Object(as_recorded.clone())).ok();
-                self.submission(typed(what, as_recorded)?, reviewed, documents.unwrap_or_default())
+                self.review(typed(what, as_recorded)?, reviewed, documents.unwrap_or_default())
             }
             Table::Verdict => self.verdict(seq, typed(what, as_recorded)?),
-            Table::Target => self.target(seq, &typed(what, as_recorded)?),
+            Table::Blueprint => self.blueprint(seq, &typed(what, as_recorded)?),
             Table::Run => self.run(&typed(what, as_recorded)?),
         }
     }
@@ -854,17 +857,17 @@ impl Check {
         if !self.policy_objects.contains_key(&row.hash) {
             return Err(wrong(format!("policy {}", row.number), self.gone(row.hash)));
         }
-        self.policies.insert(row.target, row);
+        self.policies.insert(row.blueprint_number, row);
         Ok(())
     }
 
-    fn submission(
+    fn review(
         &mut self,
-        row: SubmissionRow,
+        row: ReviewRow,
         reviewed: Option<SignedReview>,
         documents: Vec<DocumentChange>,
     ) -> Result<(), Broken> {
-        let what = format!("submission {}", row.id);
+        let what = format!("review {}", row.id);
         let hash =
             change_hash(&documents).map_err(|error| wrong(what.clone(), error.to_string()))?;
         if hash != row.change_hash {
@@ -873,19 +876,18 @@ impl Check {
                 "its documents were altered: their hash differs from the reviewed one",
             ));
         }
-        self.submissions
-            .insert(row.id, Submission { row, reviewed, documents, verdicts: Vec::new() });
+        self.reviews.insert(row.id, Review { row, reviewed, documents, verdicts: Vec::new() });
         Ok(())
     }
 
     fn verdict(&mut self, seq: u64, row: VerdictRow) -> Result<(), Broken> {
-        let Some(submission) = self.submissions.get_mut(&row.submission_id) else {
+        let Some(review) = self.reviews.get_mut(&row.review_id) else {
             return Err(wrong(
-                format!("submission {}", row.submission_id),
+                format!("review {}", row.review_id),
                 format!("it is missing, but verdict {} refers to it", row.id),
             ));
         };
-        submission.verdicts.push(RecordedVerdict {
+        review.verdicts.push(RecordedVerdict {
             seq,
             id: row.id,
             person: row.person_id,
@@ -895,18 +897,18 @@ impl Check {
         Ok(())
     }
 
-    fn target(&mut self, seq: u64, row: &TargetRow) -> Result<(), Broken> {
-        let what = || format!("target {}", row.number);
+    fn blueprint(&mut self, seq: u64, row: &BlueprintRow) -> Result<(), Broken> {
+        let what = || format!("blueprint {}", row.number);
         if self.before.is_none() {
-            // Approvals and signatures come before the first target. This names the missing one.
+            // Approvals and signatures come before the first blueprint. This names the missing one.
             self.check_rows_present(Table::VerdictSignature)?;
         }
         let before = self.before.take();
         let last = before.as_ref().map_or(0, |before| before.number);
         if row.parent.unwrap_or(0) != last || row.number != last + 1 {
             return Err(wrong(
-                format!("target {}", last + 1),
-                format!("it is missing before target {}", row.number),
+                format!("blueprint {}", last + 1),
+                format!("it is missing before blueprint {}", row.number),
             ));
         }
         let next = self.next_root.take();
@@ -929,7 +931,7 @@ impl Check {
             _ => {
                 return Err(wrong(
                     what(),
-                    format!("kind {:?} cannot follow target {last}", row.kind),
+                    format!("kind {:?} cannot follow blueprint {last}", row.kind),
                 ));
             }
         };
@@ -942,6 +944,9 @@ impl Check {
         for change in &changed {
             self.check_documents(change, &what)?;
         }
+        if let Some(before) = &before {
+            self.note_removals(row.number, &before.root, &changed)?;
+        }
         if row.kind != "switch" {
             self.generations.insert(row.number);
         }
@@ -950,15 +955,45 @@ impl Check {
         Ok(())
     }
 
+    /// Records the removal steps that a target allows, and drops those of noderoles that are bound
+    /// again.
+    fn note_removals(
+        &mut self,
+        number: i64,
+        before: &RootDoc,
+        changed: &[DocumentChange],
+    ) -> Result<(), Broken> {
+        let action = ActionName::remove();
+        for change in changed {
+            let DocumentChange::Node { id, old, new: Some(new) } = change else { continue };
+            let Some(new) = self.nodes.get(new).map(Arc::clone) else { continue };
+            for key in new.noderoles.keys() {
+                self.removals.remove(&StepId::of(key.id(*id), &action));
+            }
+            let Some(old) = old.and_then(|old| self.nodes.get(&old)) else { continue };
+            let removed = old.noderoles.iter().filter(|(key, _)| !new.noderoles.contains_key(key));
+            for (key, noderole) in removed {
+                let deployment = before.deployments.get(&noderole.deployment);
+                let role = deployment
+                    .and_then(|hash| self.deployments.get(hash))
+                    .and_then(|deployment| deployment.roles.get(&key.role));
+                let content = projection::content(noderole, role, &action)
+                    .map_err(|error| wrong(format!("target {number}"), error.to_string()))?;
+                self.removals.insert(StepId::of(key.id(*id), &action), (number, content));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that the new document of a change is present, with the roles that it names.
     fn check_documents(
         &self,
         change: &DocumentChange,
-        target: &impl Fn() -> String,
+        blueprint: &impl Fn() -> String,
     ) -> Result<(), Broken> {
         match change {
             DocumentChange::Deployment { id, new: Some(hash), .. } => {
-                let what = || format!("deployment {id} of {}", target());
+                let what = || format!("deployment {id} of {}", blueprint());
                 let doc =
                     self.deployments.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
                 if let Some((name, hash)) =
@@ -971,7 +1006,7 @@ impl Check {
                 })
             }
             DocumentChange::Node { id, new: Some(hash), .. } => {
-                let what = || format!("node {id} of {}", target());
+                let what = || format!("node {id} of {}", blueprint());
                 let doc = self.nodes.get(hash).ok_or_else(|| wrong(what(), self.gone(*hash)))?;
                 let mut noderoles = doc.noderoles.iter();
                 noderoles.try_for_each(|(key, noderole)| {
@@ -985,54 +1020,54 @@ impl Check {
     fn approved(
         &self,
         seq: u64,
-        row: &TargetRow,
+        row: &BlueprintRow,
         before: &Before,
         root: &RootDoc,
     ) -> Result<(), Broken> {
-        let what = || format!("target {}", row.number);
-        let id = row.submission_id.ok_or_else(|| wrong(what(), "it names no submission"))?;
-        let submission = self.submissions.get(&id).ok_or_else(|| {
+        let what = || format!("blueprint {}", row.number);
+        let id = row.review_id.ok_or_else(|| wrong(what(), "it names no review"))?;
+        let review = self.reviews.get(&id).ok_or_else(|| {
             wrong(
-                format!("submission {id}"),
-                format!("it is missing, but target {} commits it", row.number),
+                format!("review {id}"),
+                format!("it is missing, but blueprint {} commits it", row.number),
             )
         })?;
-        match apply(&before.root, &submission.documents) {
+        match apply(&before.root, &review.documents) {
             Ok(expected) if expected == *root => {}
             _ => {
                 return Err(wrong(
                     what(),
                     format!(
-                        "the documents in which its root differs from target {} are not those that \
-                         submission {id} lists",
+                        "the documents in which its root differs from blueprint {} are not those that \
+                         review {id} lists",
                         before.number
                     ),
                 ));
             }
         }
-        if submission.row.epoch != row.epoch {
+        if review.row.epoch != row.epoch {
             return Err(wrong(
                 what(),
-                format!("submission {id} was made before a backup was restored"),
+                format!("review {id} was made before a backup was restored"),
             ));
         }
         let (_, policy) = self
             .policies
             .range(..row.number)
             .next_back()
-            .filter(|(_, policy)| policy.number == submission.row.policy_number)
+            .filter(|(_, policy)| policy.number == review.row.policy_number)
             .ok_or_else(|| {
-                let number = submission.row.policy_number;
+                let number = review.row.policy_number;
                 wrong(
                     format!("policy {number}"),
-                    format!("it is missing, or was not in force for target {}", row.number),
+                    format!("it is missing, or was not in force for blueprint {}", row.number),
                 )
             })?;
         let brought = self.policies.get(&row.number).map(|policy| policy.hash);
-        if brought != submission.row.new_policy_hash {
+        if brought != review.row.new_policy_hash {
             return Err(wrong(
                 what(),
-                format!("its new policy is missing, or is not the one that submission {id} names"),
+                format!("its new policy is missing, or is not the one that review {id} names"),
             ));
         }
         let policies = [Some(policy.hash), brought]
@@ -1042,47 +1077,47 @@ impl Check {
         let policies: Vec<&Policy> = policies.collect();
         let asked = policies
             .iter()
-            .map(|policy| policy.approvals_for(&submission.row.risk))
+            .map(|policy| policy.approvals_for(&review.row.risk))
             .max()
             .unwrap_or(u32::MAX);
         // Only the database applies rules for single deployments.
         let fits = |rule: &SignedRule| {
             rule.deployment.is_none()
-                && rule.risk.is_none_or(|risk| submission.row.risk.contains(&risk))
+                && rule.risk.is_none_or(|risk| review.row.risk.contains(&risk))
         };
         let rules = policies.iter().flat_map(|policy| &policy.signed);
         let signed =
-            submission.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
-        let asked = asked.max(submission.row.approvals_needed);
+            review.row.signed || rules.into_iter().any(|rule| brought.is_some() || fits(rule));
+        let asked = asked.max(review.row.approvals_needed);
         let hours = self.policy_objects.get(&policy.hash).map_or(0, |policy| policy.cooling_hours);
-        self.counted(seq, row, submission, (asked, signed, Duration::hours(hours.into())))
+        self.counted(seq, row, review, (asked, signed, Duration::hours(hours.into())))
     }
 
     /// Checks that the approvals suffice. Each person's last verdict counts, if the person could
-    /// review when the target was committed.
+    /// review when the blueprint was committed.
     fn counted(
         &self,
         seq: u64,
-        row: &TargetRow,
-        submission: &Submission,
+        row: &BlueprintRow,
+        review: &Review,
         (asked, signed, cooling): (u32, bool, Duration),
     ) -> Result<(), Broken> {
-        let id = submission.row.id;
+        let id = review.row.id;
         let mut last: BTreeMap<PersonId, &RecordedVerdict> = BTreeMap::new();
-        for judged in submission.verdicts.iter().filter(|judged| judged.seq < seq) {
+        for judged in review.verdicts.iter().filter(|judged| judged.seq < seq) {
             last.insert(judged.person, judged);
         }
         let mut approvals = 0;
         let mut uncounted = String::new();
         for (person, judged) in last {
             let kind = judged.kind.as_str();
-            if submission.row.authors.contains(&person) || submission.row.created_by == person {
+            if review.row.authors.contains(&person) || review.row.created_by == person {
                 continue;
             }
             let Some(standing) = self.standing(person, seq) else {
                 return Err(wrong(
                     format!("person {person}"),
-                    format!("the audit has no entry for this reviewer of submission {id}"),
+                    format!("the audit has no entry for this reviewer of review {id}"),
                 ));
             };
             if !standing.able || judged.id <= standing.void_to {
@@ -1090,20 +1125,20 @@ impl Check {
             }
             if kind != "approve" && standing.everywhere {
                 return Err(wrong(
-                    format!("target {}", row.number),
-                    format!("person {person} objected to submission {id} and never approved it"),
+                    format!("blueprint {}", row.number),
+                    format!("person {person} objected to review {id} and never approved it"),
                 ));
             }
             if kind != "approve" || !(standing.everywhere || standing.parts > 0) {
                 continue;
             }
-            if self.is_excluded(seq, submission, judged, cooling) {
+            if self.is_excluded(seq, review, judged, cooling) {
                 uncounted = format!(
                     ". An author gave person {person} access shortly before their approval"
                 );
                 continue;
             }
-            match signed.then(|| self.is_signed(submission, judged)) {
+            match signed.then(|| self.is_signed(review, judged)) {
                 None | Some(Ok(())) => approvals += 1,
                 Some(Err(why)) => {
                     uncounted = format!(". The approval of person {person} does not count: {why}")
@@ -1113,10 +1148,10 @@ impl Check {
         if approvals < asked {
             let approval = if signed { "signed approvals" } else { "approvals" };
             return Err(wrong(
-                format!("target {}", row.number),
+                format!("blueprint {}", row.number),
                 format!(
                     "the export has {approvals} of the {asked} {approval} that its policy required \
-                     (submission {id}){uncounted}"
+                     (review {id}){uncounted}"
                 ),
             ));
         }
@@ -1127,11 +1162,11 @@ impl Check {
     fn is_excluded(
         &self,
         commit: u64,
-        submission: &Submission,
+        review: &Review,
         judged: &RecordedVerdict,
         cooling: Duration,
     ) -> bool {
-        let (Some(at), Some(submitted)) = (judged.at, submission.row.created_at) else {
+        let (Some(at), Some(submitted)) = (judged.at, review.row.created_at) else {
             return false;
         };
         self.access.bars(&ApprovalContext {
@@ -1139,18 +1174,16 @@ impl Check {
             judged: at,
             submitted,
             cooling,
-            authors: &submission.row.authors,
+            authors: &review.row.authors,
             commit,
         })
     }
 
     /// Checks that an approval is signed with a confirmed passkey.
-    fn is_signed(&self, submission: &Submission, judged: &RecordedVerdict) -> Result<(), String> {
+    fn is_signed(&self, review: &Review, judged: &RecordedVerdict) -> Result<(), String> {
         let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
-        let reviewed = submission
-            .reviewed
-            .clone()
-            .ok_or("its submission lacks the data that a signature covers")?;
+        let reviewed =
+            review.reviewed.clone().ok_or("its review lacks the data that a signature covers")?;
         let statement = Statement::Verdict {
             reviewed,
             verdict: VerdictKind::Approve,
@@ -1164,29 +1197,39 @@ impl Check {
 
     fn run(&self, row: &RunRow) -> Result<(), Broken> {
         let what = || format!("run {}", row.id);
-        let Some(target) = self.before.as_ref().filter(|before| before.number == row.target_number)
+        let Some(blueprint) =
+            self.before.as_ref().filter(|before| before.number == row.blueprint_number)
         else {
             return Err(wrong(
-                format!("target {}", row.target_number),
+                format!("blueprint {}", row.blueprint_number),
                 format!("it is missing before run {}", row.id),
             ));
         };
-        if row.generation > row.target_number || !self.generations.contains(&row.generation) {
+        if row.generation > row.blueprint_number || !self.generations.contains(&row.generation) {
             return Err(wrong(
                 what(),
                 format!(
-                    "its generation {} is not an earlier target that changed something",
+                    "its generation {} is not an earlier blueprint that changed something",
                     row.generation
                 ),
             ));
         }
-        if row.epoch < target.epoch {
+        if row.epoch < blueprint.epoch {
             return Err(wrong(
                 what(),
-                format!("its epoch is earlier than that of target {}", target.number),
+                format!("its epoch is earlier than that of blueprint {}", blueprint.number),
             ));
         }
-        let node = target.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
+        if let Some((generation, content)) = self.removals.get(&row.step_id) {
+            return match (*generation, *content) == (row.generation, row.content_hash) {
+                true => Ok(()),
+                false => Err(wrong(
+                    what(),
+                    format!("it ran other content than blueprint {generation} removes"),
+                )),
+            };
+        }
+        let node = blueprint.root.nodes.get(&row.node_id).and_then(|hash| self.nodes.get(hash));
         let noderole = node.and_then(|node| {
             let is_its = |key: &crate::cluster::NoderoleKey| {
                 StepId::of(key.id(row.node_id), &ActionName::run()) == row.step_id
@@ -1196,23 +1239,23 @@ impl Check {
         let Some((key, noderole)) = noderole else {
             return Err(wrong(
                 what(),
-                format!("no document of target {} requires its step", target.number),
+                format!("no document of blueprint {} requires its step", blueprint.number),
             ));
         };
-        let deployment = target
+        let deployment = blueprint
             .root
             .deployments
             .get(&noderole.deployment)
             .and_then(|hash| self.deployments.get(hash));
         let role = deployment.and_then(|doc| doc.roles.get(&key.role));
-        let content = projection::content(noderole, role)
+        let content = projection::content(noderole, role, &ActionName::run())
             .map_err(|error| wrong(what(), error.to_string()))?;
         if content != row.content_hash {
             return Err(wrong(
                 what(),
                 format!(
-                    "it ran other content than the documents of target {} require",
-                    target.number
+                    "it ran other content than the documents of blueprint {} require",
+                    blueprint.number
                 ),
             ));
         }

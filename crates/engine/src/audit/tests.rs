@@ -109,7 +109,7 @@ fn history_with(void_to: i64) -> Export {
     let policy = e.object(ObjectKind::Policy, &json!({"approvals": 1, "by_risk": {}}));
     let imported = json!({"name": "house", "version": "1", "hash": bytea(barclamp)});
     e.row(Table::Barclamp, &imported);
-    let first = json!({"number": 1, "hash": bytea(policy), "target": 1});
+    let first = json!({"number": 1, "hash": bytea(policy), "blueprint_number": 1});
     e.row(Table::Policy, &first);
 
     let deployment = json!({"id": DEPLOYMENT, "name": "system", "parent": null, "phantom": NODE,
@@ -122,12 +122,12 @@ fn history_with(void_to: i64) -> Export {
         old: Some(hash_of(&old)),
         new: Some(hash_of(&new)),
     };
-    let submission = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
+    let review = json!({"id": 1, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
         "approvals_needed": 1, "epoch": 1, "risk": ["rerun"], "authors": [ADA], "created_by": ADA,
         "created_at": "2026-01-02T00:00:00+00:00"});
-    let Value::Object(row) = submission.clone() else { panic!("an object") };
-    e.rest.push(Line::Row { table: Table::Submission, row, documents: Some(vec![change]) });
-    let verdict = json!({"id": 1, "submission_id": 1, "person_id": BO, "kind": "approve", "at": "2026-01-02T01:00:00.5+00:00"});
+    let Value::Object(row) = review.clone() else { panic!("an object") };
+    e.rest.push(Line::Row { table: Table::Review, row, documents: Some(vec![change]) });
+    let verdict = json!({"id": 1, "review_id": 1, "person_id": BO, "kind": "approve", "at": "2026-01-02T01:00:00.5+00:00"});
     e.row(Table::Verdict, &verdict);
 
     let root = |node: &Value| {
@@ -141,31 +141,92 @@ fn history_with(void_to: i64) -> Export {
     e.object(ObjectKind::Node, &old);
     let genesis =
         json!({"number": 1, "kind": "genesis", "root": bytea(root_1), "enabled": true, "epoch": 1});
-    e.row(Table::Target, &genesis);
+    e.row(Table::Blueprint, &genesis);
     let root_2 = e.object(ObjectKind::Root, &root(&new));
     e.object(ObjectKind::Node, &new);
-    let target = json!({"number": 2, "parent": 1, "kind": "change", "root": bytea(root_2), "submission_id": 1, "enabled": true,
+    let blueprint = json!({"number": 2, "parent": 1, "kind": "change", "root": bytea(root_2), "review_id": 1, "enabled": true,
         "epoch": 1, "committed_by": ADA});
-    e.row(Table::Target, &target);
+    e.row(Table::Blueprint, &blueprint);
 
     let doc: NodeDoc = serde_json::from_value(new).unwrap();
     let (key, noderole) = doc.noderoles.iter().next().unwrap();
     let roles: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
     let run = json!({"id": 1, "step_id": StepId::of(key.id(doc.id), &ActionName::run()), "node_id": NODE, "generation": 2,
-        "target_number": 2, "epoch": 1,
-        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role)).unwrap())});
+        "blueprint_number": 2, "epoch": 1,
+        "content_hash": bytea(projection::content(noderole, roles.roles.get(&key.role), &ActionName::run()).unwrap())});
     let ended = merged(&run, &json!({"outcome": "succeeded"}));
     e.row(Table::Run, &ended);
 
     e.entry("barclamp.insert", "house 1", &imported);
-    e.entry("target.insert", "1", &genesis);
+    e.entry("blueprint.insert", "1", &genesis);
     e.entry("policy.insert", "1", &first);
-    e.entry("submission.insert", "1", &submission);
+    e.entry("review.insert", "1", &review);
     e.entry("verdict.insert", "1", &verdict);
-    e.entry("target.insert", "2", &target);
+    e.entry("blueprint.insert", "2", &blueprint);
     e.entry("run.start", "1", &run);
     e.entry("run.end", "1", &ended);
     e
+}
+
+/// The history, then a reviewed removal of the noderole and a run of its removal step. The run has
+/// the content that `content` makes of the approved one.
+fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
+    let mut e = history();
+    let body = |line: &Line| match line {
+        Line::Object { body: Some(body), .. } => serde_json::from_str::<Value>(body).unwrap(),
+        _ => panic!("an object"),
+    };
+    let [node, root, deployment] = [ObjectKind::Node, ObjectKind::Root, ObjectKind::Deployment]
+        .map(|kind| body(&e.rest[last_of(&e, object_of(kind))]));
+    let empty = merged(&node, &json!({"noderoles": {}}));
+    let hash_of = |value: &Value| crate::canonical::hash(value).unwrap();
+    let change = DocumentChange::Node {
+        id: NODE.parse().unwrap(),
+        old: Some(hash_of(&node)),
+        new: Some(hash_of(&empty)),
+    };
+    let submission = json!({"id": 2, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
+        "approvals_needed": 1, "epoch": 1, "risk": ["removal"], "authors": [ADA], "created_by": ADA,
+        "created_at": "2026-01-03T00:00:00+00:00"});
+    let verdict = json!({"id": 2, "review_id": 2, "person_id": BO, "kind": "approve", "at": "2026-01-03T01:00:00+00:00"});
+    let line = |table, row: &Value, documents| {
+        let Value::Object(row) = row.clone() else { panic!("an object") };
+        Line::Row { table, row, documents }
+    };
+    // Reviews come before the targets.
+    let at = last_of(&e, row_of(Table::Verdict)) + 1;
+    e.rest.insert(at, line(Table::Verdict, &verdict, None));
+    e.rest.insert(at, line(Table::Review, &submission, Some(vec![change])));
+
+    let mut root: RootDoc = serde_json::from_value(root).unwrap();
+    root.nodes.insert(NODE.parse().unwrap(), hash_of(&empty));
+    let root = e.object(ObjectKind::Root, &serde_json::to_value(root).unwrap());
+    e.object(ObjectKind::Node, &empty);
+    let target = json!({"number": 3, "parent": 2, "kind": "change", "root": bytea(root), "review_id": 2, "enabled": true,
+        "epoch": 1, "committed_by": ADA});
+    e.row(Table::Blueprint, &target);
+    let doc: NodeDoc = serde_json::from_value(node).unwrap();
+    let deployment: crate::cluster::DeploymentDoc = serde_json::from_value(deployment).unwrap();
+    let (key, noderole) = doc.noderoles.iter().next().unwrap();
+    let action = ActionName::remove();
+    let approved = projection::content(noderole, deployment.roles.get(&key.role), &action).unwrap();
+    let run = json!({"id": 2, "step_id": StepId::of(key.id(doc.id), &action), "node_id": NODE, "generation": 3,
+        "blueprint_number": 3, "epoch": 1, "content_hash": bytea(content(approved))});
+    let ended = merged(&run, &json!({"outcome": "succeeded"}));
+    e.row(Table::Run, &ended);
+    e.entry("review.insert", "2", &submission);
+    e.entry("verdict.insert", "2", &verdict);
+    e.entry("blueprint.insert", "3", &target);
+    e.entry("run.start", "2", &run);
+    e.entry("run.end", "2", &ended);
+    e
+}
+
+#[test]
+fn approved_removal_is_verified_with_its_content() {
+    history_with_removal(|approved| approved).verify().unwrap();
+    let other = history_with_removal(|_| Hash::of_bytes(b"other"));
+    assert_named(&other, "run 2: it ran other content than blueprint 3 removes");
 }
 
 fn merged(value: &Value, other: &Value) -> Value {
@@ -218,7 +279,7 @@ fn unaltered_history_is_verified() {
     assert!(proven.whole);
     let totals = &proven.totals;
     assert_eq!(
-        (totals.targets, totals.verdicts, totals.runs, totals.policies, totals.submissions),
+        (totals.blueprints, totals.verdicts, totals.runs, totals.policies, totals.reviews),
         (2, 1, 1, 1, 1)
     );
 }
@@ -229,12 +290,12 @@ const DOCUMENTS: [(&str, ObjectKind); 7] = [
     ("role app of barclamp house 1: its document", ObjectKind::Role),
     ("script run of role app of barclamp house 1: its document", ObjectKind::Script),
     ("policy 1: its document", ObjectKind::Policy),
-    ("the root of target 2: its document", ObjectKind::Root),
+    ("the root of blueprint 2: its document", ObjectKind::Root),
     (
-        "deployment 00000000-0000-0000-0000-0000000000d0 of target 1: its document",
+        "deployment 00000000-0000-0000-0000-0000000000d0 of blueprint 1: its document",
         ObjectKind::Deployment,
     ),
-    ("node 00000000-0000-0000-0000-0000000000e0 of target 2: its document", ObjectKind::Node),
+    ("node 00000000-0000-0000-0000-0000000000e0 of blueprint 2: its document", ObjectKind::Node),
 ];
 
 #[test]
@@ -242,9 +303,9 @@ fn removed_rows_are_named() {
     for (name, table) in [
         ("barclamp house 1: it is missing", Table::Barclamp),
         ("policy 1: it is missing", Table::Policy),
-        ("submission 1: it is missing", Table::Submission),
+        ("review 1: it is missing", Table::Review),
         ("verdict 1: it is missing", Table::Verdict),
-        ("target 2: it is missing", Table::Target),
+        ("blueprint 2: it is missing", Table::Blueprint),
         ("run 1: it is missing", Table::Run),
     ] {
         let mut e = history();
@@ -295,9 +356,9 @@ fn altered_rows_are_named() {
         (Table::Verdict, "kind", json!("reject")),
         (Table::Run, "outcome", json!("failed")),
         (Table::Run, "step_id", json!(NODE)),
-        (Table::Target, "committed_by", json!(BO)),
-        (Table::Policy, "target", json!(2)),
-        (Table::Submission, "authors", json!([])),
+        (Table::Blueprint, "committed_by", json!(BO)),
+        (Table::Policy, "blueprint_number", json!(2)),
+        (Table::Review, "authors", json!([])),
     ] {
         let mut e = history();
         let at = last_of(&e, row_of(table));
@@ -306,36 +367,34 @@ fn altered_rows_are_named() {
         assert_named(&e, "it was altered: entry");
     }
     let mut e = history();
-    let at = last_of(&e, row_of(Table::Submission));
-    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else {
-        panic!("a submission")
-    };
+    let at = last_of(&e, row_of(Table::Review));
+    let Line::Row { documents: Some(documents), .. } = &mut e.rest[at] else { panic!("a review") };
     documents.clear();
-    assert_named(&e, "submission 1: its documents were altered");
+    assert_named(&e, "review 1: its documents were altered");
 }
 
 #[test]
 fn forged_history_is_rejected() {
     let cases = [
         (forged(Table::Verdict, "person_id", json!(ADA)), "0 of the 1 approvals"),
-        (forged(Table::Verdict, "kind", json!("request_changes")), "objected to submission 1"),
-        (forged(Table::Submission, "approvals_needed", json!(2)), "1 of the 2 approvals"),
-        (forged(Table::Submission, "epoch", json!(2)), "before a backup was restored"),
-        (forged(Table::Submission, "signed", json!(true)), "0 of the 1 signed approvals"),
-        (forged(Table::Submission, "policy_number", json!(2)), "policy 2"),
-        (forged(Table::Submission, "authors", json!([ADA, BO])), "0 of the 1 approvals"),
+        (forged(Table::Verdict, "kind", json!("request_changes")), "objected to review 1"),
+        (forged(Table::Review, "approvals_needed", json!(2)), "1 of the 2 approvals"),
+        (forged(Table::Review, "epoch", json!(2)), "before a backup was restored"),
+        (forged(Table::Review, "signed", json!(true)), "0 of the 1 signed approvals"),
+        (forged(Table::Review, "policy_number", json!(2)), "policy 2"),
+        (forged(Table::Review, "authors", json!([ADA, BO])), "0 of the 1 approvals"),
         (
             forged(Table::Run, "content_hash", json!(bytea(Hash::of_bytes(b"x")))),
             "run 1: it ran other content",
         ),
-        (forged(Table::Run, "step_id", json!(NODE)), "run 1: no document of target 2"),
-        (forged(Table::Run, "target_number", json!(3)), "target 3"),
+        (forged(Table::Run, "step_id", json!(NODE)), "run 1: no document of blueprint 2"),
+        (forged(Table::Run, "blueprint_number", json!(3)), "blueprint 3"),
         (forged(Table::Run, "generation", json!(3)), "run 1: its generation 3"),
         (
-            forged(Table::Target, "root", json!(bytea(Hash::of_bytes(b"x")))),
-            "the root of target 2: its document",
+            forged(Table::Blueprint, "root", json!(bytea(Hash::of_bytes(b"x")))),
+            "the root of blueprint 2: its document",
         ),
-        (forged(Table::Target, "kind", json!("switch")), "target 2: a switch"),
+        (forged(Table::Blueprint, "kind", json!("switch")), "blueprint 2: a switch"),
     ];
     for (e, name) in cases {
         assert_named(&e, name);
@@ -350,7 +409,7 @@ fn disabled_reviewer_approval_is_not_counted() {
     let before = e
         .entries
         .iter()
-        .position(|entry| entry["action"] == "target.insert" && entry["subject"] == "2")
+        .position(|entry| entry["action"] == "blueprint.insert" && entry["subject"] == "2")
         .unwrap();
     e.entries.insert(
         before,

@@ -28,7 +28,7 @@ use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use super::secret_uses::{SecretChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
-use crate::catalog::{Catalog, ConcurrencyGroupMode};
+use crate::catalog::{Catalog, ConcurrencyGroupMode, JigClass};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
@@ -207,7 +207,7 @@ pub struct Wave {
     pub instants: usize,
 }
 
-/// Steps of a role in a wave.
+/// Steps of an action of a role in a wave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaveGroup {
@@ -223,6 +223,9 @@ pub struct WaveGroup {
     pub in_chunks: bool,
     /// Whether the steps are immediate, without a run.
     pub instant: bool,
+    /// The action of the steps: `run`, or `remove` for noderoles that are removed.
+    #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
+    pub action: ActionName,
     /// Whether the steps lose data.
     pub destructive: bool,
     /// The first 24 nodes, by name.
@@ -284,6 +287,11 @@ impl<T> Counted<T> {
         Self { count, first: all }
     }
 
+    /// Whether the list has no items.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// The number of items that are left out.
     pub fn more(&self) -> usize {
         self.count - self.first.len()
@@ -310,6 +318,13 @@ pub struct Consequences {
     /// if the step states are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<usize>,
+    /// Removed noderoles whose `remove` runs on the node before they are gone, by name. It does not
+    /// run for a noderole that never ran.
+    #[serde(default, skip_serializing_if = "Counted::is_empty")]
+    pub undone: Counted<Touched>,
+    /// Other removed noderoles: nothing runs on the node, and what they did there stays. By name.
+    #[serde(default, skip_serializing_if = "Counted::is_empty")]
+    pub left: Counted<Touched>,
     /// Losses, the most severe first.
     pub lost: Counted<Loss>,
     /// Number of removed noderoles that are ACTIVE now. Absent if the step states are not known.
@@ -395,8 +410,11 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     let is_up = |state: Progress<'_>, id: &NoderoleId| {
         state(StepId::of(*id, &ActionName::run())) == Some(StepState::Active)
     };
+    let (undone, left) = removed_noderoles(planned, &names);
     Consequences {
         nodes: nodes(planned),
+        undone: undone.into(),
+        left: left.into(),
         starts: starts.into(),
         interrupted: progress
             .map(|_| restarts.iter().filter(|restart| restart.in_use == Some(true)).count()),
@@ -413,7 +431,44 @@ pub fn consequences(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Co
     }
 }
 
-/// Steps that run because of the change.
+/// The removed noderoles with and without a removal step, by name. Noderoles without a run, such as
+/// milestones and barriers, leave nothing on a node.
+fn removed_noderoles(planned: &Planned<'_>, names: &Named<'_>) -> (Vec<Touched>, Vec<Touched>) {
+    let mut undone: Vec<Touched> =
+        planned.projection.removals.iter().filter_map(|step| names.touched(step)).collect();
+    let runs: BTreeSet<NoderoleId> = undone.iter().map(|touched| touched.id).collect();
+    let gone: BTreeSet<NoderoleId> = planned.projection.removed.iter().copied().collect();
+    let mut left = Vec::new();
+    for node in &planned.difference.nodes {
+        let Some(stored) = planned.old.nodes.get(&node.id) else { continue };
+        for (key, noderole) in &stored.doc.noderoles {
+            let id = key.id(node.id);
+            let is_immediate = planned
+                .catalog
+                .role(noderole.role)
+                .is_ok_and(|role| role.flags.milestone && role.jig_class == JigClass::Noop);
+            if !gone.contains(&id) || runs.contains(&id) || is_immediate {
+                continue;
+            }
+            let Some((fqdn, deployment)) =
+                names.fqdn(node.id).zip(names.deployment(noderole.deployment))
+            else {
+                continue;
+            };
+            left.push(Touched { noderole: key.clone(), fqdn, deployment, id });
+        }
+    }
+    undone.sort();
+    left.sort();
+    (undone, left)
+}
+
+/// Steps that have a place in the order of the change: those that run, and removal steps.
+fn ordered(projection: &Projection) -> impl Iterator<Item = &StepIntent> + Clone {
+    projection.removals.iter().chain(running(projection))
+}
+
+/// Steps that run because of the change, without removal steps.
 pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + Clone {
     projection.steps.iter().filter(|step| step.change != StepChange::Keep)
 }
@@ -693,10 +748,10 @@ struct Place {
 fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
     let mut placed: BTreeMap<StepId, Place> = BTreeMap::new();
     let instants: BTreeSet<StepId> =
-        running(projection).filter(|step| step.instant).map(|step| step.id).collect();
+        ordered(projection).filter(|step| step.instant).map(|step| step.id).collect();
     let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
     // Parents come before children.
-    for step in running(projection) {
+    for step in ordered(projection) {
         let waits = step
             .parents
             .iter()
@@ -728,15 +783,17 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
     let names = Named(planned);
     let placed = order(planned.projection);
     let by_id: BTreeMap<StepId, &StepIntent> =
-        running(planned.projection).map(|step| (step.id, step)).collect();
-    let mut waves: BTreeMap<u32, BTreeMap<(bool, &RoleName, DeploymentId), Gathered<'_>>> =
-        BTreeMap::new();
-    for step in running(planned.projection) {
+        ordered(planned.projection).map(|step| (step.id, step)).collect();
+    let mut waves: BTreeMap<
+        u32,
+        BTreeMap<(bool, &RoleName, DeploymentId, &ActionName), Gathered<'_>>,
+    > = BTreeMap::new();
+    for step in ordered(planned.projection) {
         let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment))
         else {
             continue;
         };
-        let key = (step.instant, &step.key.role, step.deployment);
+        let key = (step.instant, &step.key.role, step.deployment, &step.action);
         let gathered =
             waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
                 group: group(step, deployment),
@@ -760,7 +817,12 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
         let mut groups: Vec<WaveGroup> =
             groups.into_values().map(|gathered| bounded(gathered, &names)).collect();
         groups.sort_by(|a, b| {
-            (a.instant, &a.role, &a.deployment).cmp(&(b.instant, &b.role, &b.deployment))
+            (a.instant, &a.role, &a.deployment, &a.action).cmp(&(
+                b.instant,
+                &b.role,
+                &b.deployment,
+                &b.action,
+            ))
         });
         let of =
             |instant: bool| groups.iter().filter(|g| g.instant == instant).map(|g| g.nodes).sum();
@@ -777,6 +839,7 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
         at_once: None,
         in_chunks: step.lane.mode == ConcurrencyGroupMode::Chunk,
         instant: step.instant,
+        action: step.action.clone(),
         destructive: step.destructive,
         first: Vec::new(),
         after: Counted::default(),

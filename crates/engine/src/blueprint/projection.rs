@@ -7,6 +7,22 @@
 //! A step runs again if its reviewed intent changes: its role's content, its own data, its
 //! deployment's data for the role, or a requested re-run. Edges and rank alone do not re-run it. A
 //! role may exclude changes of content and data ([`OnChange::Keep`]).
+//!
+//! # Removal
+//!
+//! A noderole that is unbound from a node that stays has a *removal step* if its role has the action
+//! `remove`. Documents contain no removals: the change is the removal. A review approves the old and
+//! the new document of the node by hash, and so it approves the role's content, the data and the fact
+//! that the noderole goes. Invariants:
+//!
+//! * A removal step exists only for a noderole that the old document has and the new one lacks. Its
+//!   content hash comes from the old documents.
+//! * Removal steps run against the hard edges of the old graph: the `remove` of a child ends before
+//!   that of its parent starts. A removed noderole without `remove` passes the order on.
+//! * A noderole is gone when its removal step is ACTIVE, or at the commit if it has none. The commit
+//!   drops the removal step of a noderole that never ran.
+//! * Binding the noderole again drops its removal step.
+//! * A node that leaves the blueprint has no removal steps, because nothing can run on it any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +46,8 @@ pub struct Projection {
     pub steps: Vec<StepIntent>,
     /// Noderoles that are no longer part of the desired state.
     pub removed: Vec<NoderoleId>,
+    /// The removal steps of these noderoles, by rank, then id: children before parents.
+    pub removals: Vec<StepIntent>,
 }
 
 /// The desired state of a step.
@@ -145,6 +163,7 @@ pub fn project(
         done.insert(*id);
     }
     project_role_data(old, new, changes, &done, catalog, &mut found)?;
+    found.removals = removals(old, new, &done, catalog)?;
     found.steps.sort_by_key(|step| (step.rank, step.id));
     Ok(found)
 }
@@ -168,7 +187,15 @@ fn project_node(
         let told = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
         if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is)
         {
-            found.steps.push(intent(node, key, noderole, role_is, change, catalog)?);
+            found.steps.push(intent(
+                node,
+                key,
+                noderole,
+                role_is,
+                &ActionName::run(),
+                change,
+                catalog,
+            )?);
         }
     }
     for (key, _) in was.into_iter().flat_map(|node| &node.noderoles) {
@@ -179,6 +206,110 @@ fn project_node(
         }
     }
     Ok(())
+}
+
+/// A noderole that is removed, or a barrier that other noderoles pass.
+struct Removed<'b> {
+    node: &'b NodeDoc,
+    key: &'b NoderoleKey,
+    noderole: &'b NoderoleDoc,
+    /// Whether it has a removal step.
+    runs: bool,
+}
+
+/// The removal steps of the noderoles that changed nodes lose.
+fn removals(
+    old: &Blueprint,
+    new: &Blueprint,
+    changed: &BTreeSet<NodeId>,
+    catalog: &Catalog,
+) -> Result<Vec<StepIntent>, CatalogError> {
+    let removed = removed_noderoles(old, new, changed, catalog)?;
+    let mut children: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
+    for (id, child) in &removed {
+        for edge in child.noderole.parents.iter().filter(|edge| edge.kind == EdgeKind::Hard) {
+            children.entry(edge.parent).or_default().push(*id);
+        }
+    }
+    let mut by_depth: Vec<(&NoderoleId, &Removed<'_>)> =
+        removed.iter().filter(|(_, found)| found.runs).collect();
+    // Children have a higher rank than their parents, so they come first.
+    by_depth.sort_by_key(|(id, found)| (std::cmp::Reverse(found.noderole.rank), **id));
+    let (action, mut ranks, mut steps) = (ActionName::remove(), BTreeMap::new(), Vec::new());
+    for (id, found) in by_depth {
+        let first = removed_children(*id, &children, &removed);
+        let rank =
+            first.iter().filter_map(|child| ranks.get(child)).max().map_or(0, |rank| rank + 1);
+        ranks.insert(*id, rank);
+        let Removed { node, key, noderole, .. } = *found;
+        let role_doc = role_doc(old, noderole, key);
+        let step = intent(node, key, noderole, role_doc, &action, StepChange::New, catalog)?;
+        let parents = first.iter().map(|child| (StepId::of(*child, &action), EdgeKind::Hard));
+        steps.push(StepIntent {
+            rank,
+            parents: parents.collect(),
+            // The role's join counts the parents of `run`.
+            run: RunPolicy { join: Join::default(), ..step.run },
+            destructive: false,
+            instant: false,
+            ..step
+        });
+    }
+    steps.sort_by_key(|step| (step.rank, step.id));
+    Ok(steps)
+}
+
+fn removed_noderoles<'b>(
+    old: &'b Blueprint,
+    new: &Blueprint,
+    changed: &BTreeSet<NodeId>,
+    catalog: &Catalog,
+) -> Result<BTreeMap<NoderoleId, Removed<'b>>, CatalogError> {
+    let mut removed = BTreeMap::new();
+    for id in changed {
+        let Some(node) = old.nodes.get(id).map(|stored| &*stored.doc) else { continue };
+        let now = new.nodes.get(id).map(|stored| &stored.doc.noderoles);
+        for (key, noderole) in &node.noderoles {
+            if now.is_some_and(|now| now.contains_key(key)) {
+                continue;
+            }
+            let runs = now.is_some() && catalog.role(noderole.role)?.has(&ActionName::remove());
+            removed.insert(key.id(*id), Removed { node, key, noderole, runs });
+        }
+    }
+    if !removed.values().any(|found| found.runs) {
+        return Ok(BTreeMap::new());
+    }
+    // Children of a cluster role depend on its barrier, which stays as long as a member stays.
+    let phantoms = old.nodes.values().filter(|stored| stored.doc.phantom);
+    for node in phantoms.map(|stored| &*stored.doc) {
+        for (key, noderole) in &node.noderoles {
+            if catalog.role(noderole.role)?.gathers.is_some() {
+                let barrier = Removed { node, key, noderole, runs: false };
+                removed.entry(key.id(node.id)).or_insert(barrier);
+            }
+        }
+    }
+    Ok(removed)
+}
+
+/// The nearest noderoles with removal steps that depend on a removed one.
+fn removed_children(
+    of: NoderoleId,
+    children: &BTreeMap<NoderoleId, Vec<NoderoleId>>,
+    removed: &BTreeMap<NoderoleId, Removed<'_>>,
+) -> BTreeSet<NoderoleId> {
+    let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![of]);
+    while let Some(parent) = open.pop() {
+        for child in children.get(&parent).into_iter().flatten() {
+            if removed.get(child).is_some_and(|child| child.runs) {
+                found.insert(*child);
+            } else if seen.insert(*child) {
+                open.push(*child);
+            }
+        }
+    }
+    found
 }
 
 /// Adds noderoles on unchanged nodes if their deployment's data for their role changed.
@@ -216,7 +347,15 @@ fn project_role_data(
             };
             let role = catalog.role(noderole.role)?;
             let change = step_change(role, Some(noderole), noderole, *was, Some(is));
-            found.steps.push(intent(&node.doc, key, noderole, Some(is), change, catalog)?);
+            found.steps.push(intent(
+                &node.doc,
+                key,
+                noderole,
+                Some(is),
+                &ActionName::run(),
+                change,
+                catalog,
+            )?);
         }
     }
     Ok(())
@@ -261,21 +400,22 @@ fn intent(
     key: &NoderoleKey,
     noderole: &NoderoleDoc,
     role_doc: Option<&DeploymentRoleDoc>,
+    action: &ActionName,
     change: StepChange,
     catalog: &Catalog,
 ) -> Result<StepIntent, CatalogError> {
     let role = catalog.role(noderole.role)?;
-    let (action, id) = (ActionName::run(), key.id(node.id));
+    let id = key.id(node.id);
     let (name, max_running, mode) = role.lane();
-    let parents = noderole.parents.iter().map(|edge| (StepId::of(edge.parent, &action), edge.kind));
+    let parents = noderole.parents.iter().map(|edge| (StepId::of(edge.parent, action), edge.kind));
     Ok(StepIntent {
-        id: StepId::of(id, &action),
+        id: StepId::of(id, action),
         noderole: id,
         node: node.id,
         key: key.clone(),
         deployment: noderole.deployment,
         role: noderole.role,
-        content: content(noderole, role_doc)?,
+        content: content(noderole, role_doc, action)?,
         rank: noderole.rank,
         lane: ConcurrencyGroupIntent { name, max_running, mode },
         jig: role.jig.clone(),
@@ -285,7 +425,7 @@ fn intent(
         run: RunPolicy { exclusive: role.run.exclusive && !node.phantom, ..role.run.clone() },
         parents: parents.collect(),
         change,
-        action,
+        action: action.clone(),
     })
 }
 
@@ -296,9 +436,15 @@ fn intent(
 pub fn content(
     noderole: &NoderoleDoc,
     role: Option<&DeploymentRoleDoc>,
+    action: &ActionName,
 ) -> Result<Hash, CatalogError> {
     let parts = (noderole.role, noderole.reruns, &noderole.data, role.map(|r| &r.data));
-    canonical::hash(&parts).map_err(|e| CatalogError::Unreadable {
+    // Steps from before other actions existed keep their hash.
+    let hash = match action.is_run() {
+        true => canonical::hash(&parts),
+        false => canonical::hash(&(action, parts)),
+    };
+    hash.map_err(|e| CatalogError::Unreadable {
         kind: "noderole document",
         hash: noderole.role,
         reason: e.to_string(),

@@ -12,6 +12,11 @@
 //! * Within the barclamps that one deployment sees, a role name refers to one role.
 //! * `requires` among roles that are visible together has no cycle.
 //!
+//! A role has *actions*. Every role has `run`, and a role may declare `remove`. A step is one action
+//! of a noderole. `run` applies the role to its node. `remove` undoes it after the noderole is
+//! unbound, and without it nothing runs on the node then. The role's content includes the scripts of
+//! all its actions, so an approval covers all of them.
+//!
 //! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`lane`, `retry`,
 //! `timeout`, `on-error`, ...) default to OpenCrowbar's behaviour where that was sound. Source: the
 //! barclamp files of opencrowbar/core and digitalrebar.
@@ -23,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canonical::{self, Hash, Object, ObjectKind};
-use crate::ids::{AttribName, BarclampName, ConcurrencyGroupName, JigName, RoleName};
+use crate::ids::{ActionName, AttribName, BarclampName, ConcurrencyGroupName, JigName, RoleName};
 
 pub mod read;
 pub mod version;
@@ -159,7 +164,11 @@ pub struct Role {
     /// How the annealer and the worker run its step.
     #[serde(default)]
     pub run: RunPolicy,
-    /// The scripts of its step, in the order in which they run.
+    /// The actions that it has next to `run`. Omitted if empty, so that roles from before the field
+    /// existed keep their hash.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub actions: BTreeSet<ActionName>,
+    /// The scripts of its actions, in the order in which they run.
     #[serde(default)]
     pub scripts: Vec<Script>,
     /// For a barrier: the role whose noderoles in a deployment the barrier represents. See
@@ -233,6 +242,10 @@ pub struct Script {
     pub name: String,
     /// SHA-256 of its bytes.
     pub hash: Hash,
+    /// The action that it belongs to. Omitted for `run`, so that roles from before the field existed
+    /// keep their hash.
+    #[serde(default = "ActionName::run", skip_serializing_if = "ActionName::is_run")]
+    pub action: ActionName,
 }
 
 /// How the annealer and the worker run a role's step.
@@ -436,6 +449,16 @@ impl Role {
         self.name == *name || self.provides.contains(name)
     }
 
+    /// Whether the role has an action.
+    pub fn has(&self, action: &ActionName) -> bool {
+        action.is_run() || self.actions.contains(action)
+    }
+
+    /// The scripts of an action, in the order in which they run.
+    pub fn scripts_of(&self, action: &ActionName) -> impl Iterator<Item = &Script> + Clone {
+        self.scripts.iter().filter(move |script| script.action == *action)
+    }
+
     /// Every name under which the role satisfies a requirement.
     pub fn names(&self) -> impl Iterator<Item = &RoleName> {
         std::iter::once(&self.name).chain(&self.provides)
@@ -469,6 +492,7 @@ impl Role {
                 exclusive: false,
                 ..RunPolicy::default()
             },
+            actions: BTreeSet::new(),
             scripts: Vec::new(),
             gathers: Some(self.name.clone()),
             metadata: Value::Null,

@@ -290,7 +290,7 @@ pub fn contents(was: &Role, is: &Role) -> Result<Vec<Change>, DataError> {
 
 fn definition(role: &Role) -> Value {
     let mut scripts = Map::new();
-    for (place, Script { name, hash }) in (1..).zip(&role.scripts) {
+    for (place, Script { name, hash, .. }) in (1..).zip(&role.scripts) {
         // A role may run the same file twice.
         let name =
             if scripts.contains_key(name) { format!("{name} ({place})") } else { name.clone() };
@@ -314,6 +314,7 @@ fn gone(was: &[Attrib], is: &[Attrib]) -> Vec<AttribName> {
 mod tests {
     use super::*;
     use crate::catalog::read::{Source, import};
+    use crate::ids::ActionName;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -363,8 +364,11 @@ mod tests {
             let barclamp = version(catalog, &text(more));
             (**catalog.role(barclamp.roles[&RoleName::parse("app").unwrap()]).unwrap()).clone()
         };
-        let script =
-            |name: &str, body: &[u8]| Script { name: name.into(), hash: Hash::of_bytes(body) };
+        let script = |name: &str, body: &[u8]| Script {
+            name: name.into(),
+            hash: Hash::of_bytes(body),
+            action: ActionName::run(),
+        };
         let mut old = role(&mut catalog, "    provides: [web]\n");
         let mut new = role(&mut catalog, "    provides: [web, front]\n");
         old.scripts = vec![script("10-a.sh", b"a"), script("20-b.sh", b"b")];

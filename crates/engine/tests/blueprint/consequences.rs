@@ -191,7 +191,11 @@ fn removed_noderoles_are_named() {
 /// No step of the role may run, but it is removed nevertheless.
 #[test]
 fn roles_missing_in_version_are_lost() {
-    let script = |name: &str| Script { name: name.into(), hash: Hash::of_bytes(name.as_bytes()) };
+    let script = |name: &str| Script {
+        name: name.into(),
+        hash: Hash::of_bytes(name.as_bytes()),
+        action: ActionName::run(),
+    };
     let with = |scripts: &[&str]| Role {
         scripts: scripts.iter().map(|name| script(name)).collect(),
         ..role("app", &[])

@@ -6,5 +6,6 @@ mod consequences;
 mod difference;
 mod lint;
 mod opened;
+mod removal;
 mod secret_uses;
 mod world;

@@ -54,6 +54,7 @@ pub fn role(text: &str, requires: &[&str]) -> Role {
         template: Value::Null,
         attribs: Vec::new(),
         run: Default::default(),
+        actions: BTreeSet::new(),
         scripts: Vec::new(),
         metadata: Value::Null,
     }

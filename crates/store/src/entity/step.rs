@@ -43,9 +43,9 @@ pub struct Model {
     /// The reason of an ERROR.
     pub error: Option<String>,
     /// The output of its last successful run.
-    pub wall: Option<Json>,
+    pub output: Option<Json>,
     /// The run that produced the output.
-    pub wall_run: Option<i64>,
+    pub output_run: Option<i64>,
     /// The last change of its state.
     pub since: TimeDateTimeWithTimeZone,
 }

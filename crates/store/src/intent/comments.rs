@@ -65,8 +65,8 @@ pub async fn comments(
     proposal: ProposalId,
 ) -> Result<Vec<CommentRow>, StoreError> {
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT c.id, c.submission_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
-         FROM submission s JOIN comment c ON c.submission_id = s.id JOIN person p ON p.id = c.person_id \
+        "SELECT c.id, c.review_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
+         FROM review s JOIN comment c ON c.review_id = s.id JOIN person p ON p.id = c.person_id \
          LEFT JOIN person r ON r.id = c.resolved_by WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
     )
     .bind(proposal.0)
@@ -82,7 +82,7 @@ pub async fn thread(
     id: CommentId,
 ) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
     let proposal: Option<(i64,)> = sqlx::query_as(
-        "SELECT s.proposal_id FROM comment c JOIN submission s ON s.id = c.submission_id \
+        "SELECT s.proposal_id FROM comment c JOIN review s ON s.id = c.review_id \
          WHERE c.id = $1 AND c.thread_id IS NULL",
     )
     .bind(id.0)
@@ -90,7 +90,7 @@ pub async fn thread(
     .await?;
     let Some((proposal,)) = proposal else { return Ok(None) };
     let row: Row = sqlx::query_as(
-        "SELECT c.id, c.submission_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
+        "SELECT c.id, c.review_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
          FROM comment c JOIN person p ON p.id = c.person_id LEFT JOIN person r ON r.id = c.resolved_by WHERE c.id = $1",
     )
     .bind(id.0)
@@ -105,7 +105,7 @@ pub async fn open_threads(
     proposal: ProposalId,
 ) -> Result<Vec<String>, StoreError> {
     let rows: Vec<(String,)> = sqlx::query_as(
-        "SELECT p.name FROM submission s JOIN comment c ON c.submission_id = s.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
+        "SELECT p.name FROM review s JOIN comment c ON c.review_id = s.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
          JOIN person p ON p.id = c.person_id WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
     )
     .bind(proposal.0)
@@ -133,7 +133,7 @@ pub async fn append_comment(
     new: &NewComment<'_>,
 ) -> Result<CommentId, StoreError> {
     let (id,): (i64,) = sqlx::query_as(
-        "INSERT INTO comment (submission_id, thread_id, anchor, person_id, body) VALUES ($1, $2, $3, $4, $5) RETURNING id",
+        "INSERT INTO comment (review_id, thread_id, anchor, person_id, body) VALUES ($1, $2, $3, $4, $5) RETURNING id",
     )
     .bind(new.submission.0)
     .bind(new.thread.map(|t| t.0))
@@ -153,8 +153,8 @@ pub async fn set_resolved(
     by: Option<PersonId>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2 IS NULL THEN NULL ELSE now() END \
-         WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2 IS NOT NULL)",
+        "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
+         WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2::uuid IS NOT NULL)",
     )
     .bind(thread.0)
     .bind(by.map(|p| p.0))
@@ -178,7 +178,7 @@ pub async fn look(
     proposal: ProposalId,
 ) -> Result<Option<Look>, StoreError> {
     let row: Option<(i64, Option<i64>)> = sqlx::query_as(
-        "SELECT submission_id, before_id FROM look WHERE person_id = $1 AND proposal_id = $2",
+        "SELECT review_id, before_id FROM review_view WHERE person_id = $1 AND proposal_id = $2",
     )
     .bind(person.0)
     .bind(proposal.0)
@@ -198,9 +198,9 @@ pub async fn ensure_viewed(
     submission: ReviewId,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO look (person_id, proposal_id, submission_id) VALUES ($1, $2, $3) \
-         ON CONFLICT (person_id, proposal_id) DO UPDATE SET before_id = look.submission_id, submission_id = $3, at = now() \
-         WHERE look.submission_id < $3",
+        "INSERT INTO review_view (person_id, proposal_id, review_id) VALUES ($1, $2, $3) \
+         ON CONFLICT (person_id, proposal_id) DO UPDATE SET before_id = review_view.review_id, review_id = $3, at = now() \
+         WHERE review_view.review_id < $3",
     )
     .bind(person.0)
     .bind(proposal.0)

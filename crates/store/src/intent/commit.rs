@@ -8,11 +8,12 @@
 //!
 //! Removals come before additions, so that names are free. The rows of removed steps stay, because
 //! runs reference them. Their state is *gone* until the same noderole is bound again, and they have
-//! no edges. A queued run of such a step ends unstarted. A running one continues to its end; its
+//! no edges. The commit adds the removal steps of noderoles that may have run. They stay ACTIVE when
+//! they are done, until the noderole is bound again. A queued run of a removed step ends unstarted. A running one continues to its end; its
 //! result is stored and not applied. On an expunged node, its runs end at once, because nothing can
 //! run there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::anneal::{Change, Committed, Why};
@@ -20,7 +21,7 @@ use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
 use engine::catalog::{ConcurrencyGroupMode, JoinAfter, JoinNeed, Needs, Place};
-use engine::cluster::{Blueprint, Connection, NoderoleDoc, Ssh};
+use engine::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, Ssh};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId, StepId,
 };
@@ -72,13 +73,15 @@ pub async fn commit_change(
         insert_policy(on, number, hash, new.by).await?;
     }
     remove_documents(on, number, new).await?;
+    let unblocked = drop_removal_steps(on, number, new).await?;
     remove_noderoles(on, number, new).await?;
     project_deployments(on, number, new).await?;
     append_deployment_history(on, number, new).await?;
     project_nodes(on, new).await?;
     project_noderoles(on, new).await?;
-    let existing = project_steps(on, number, new).await?;
-    set_step_states(on, number, new, &existing).await?;
+    let removals = removal_steps(on, new).await?;
+    let existing = project_steps(on, number, new, &removals).await?;
+    set_step_states(on, number, new, &removals, unblocked, &existing).await?;
     project_jigs(on, new).await?;
     sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
         .bind(number.0)
@@ -99,7 +102,7 @@ async fn insert_target(
         None => ("genesis", None),
     };
     sqlx::query(
-        "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by) \
+        "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(number.0)
@@ -127,7 +130,7 @@ pub async fn insert_switch(
     let root =
         head.root.ok_or_else(|| StoreError::corrupt("head", "the first target does not exist"))?;
     sqlx::query(
-        "INSERT INTO target (number, parent, kind, root, enabled, epoch, reason, committed_by) \
+        "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, reason, committed_by) \
          VALUES ($1, $2, 'switch', $3, $4, $5, $6, $7)",
     )
     .bind(number.0)
@@ -155,7 +158,7 @@ pub async fn close_committed_proposal(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
-         WHERE id = (SELECT proposal_id FROM submission WHERE id = $1)",
+         WHERE id = (SELECT proposal_id FROM review WHERE id = $1)",
     )
     .bind(submission.0)
     .execute(on)
@@ -200,6 +203,107 @@ async fn remove_documents(
     Ok(())
 }
 
+/// Drops the removal steps of noderoles that are bound again and of nodes that leave. Returns the
+/// removal steps that waited for them, with the steps that they still wait for.
+async fn drop_removal_steps(
+    on: &mut PgConnection,
+    number: BlueprintNumber,
+    new: &NewTarget<'_>,
+) -> Result<Vec<Committed>, StoreError> {
+    let bound: Vec<Uuid> = new.projection.steps.iter().map(|step| step.noderole.0).collect();
+    let left: Vec<Uuid> = new
+        .changes
+        .iter()
+        .filter_map(|change| match change {
+            DocumentChange::Node { id, new: None, .. } => Some(id.0),
+            _ => None,
+        })
+        .collect();
+    let dropped: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT id FROM step WHERE action <> 'run' AND state <> 'gone' \
+           AND (noderole_id = ANY($1) OR node_id = ANY($2)) ORDER BY rank, id FOR UPDATE",
+    )
+    .bind(bound)
+    .bind(left)
+    .fetch_all(&mut *on)
+    .await?;
+    if dropped.is_empty() {
+        return Ok(Vec::new());
+    }
+    let steps: Vec<StepId> = dropped.iter().map(|id| StepId(*id)).collect();
+    end_removed_runs(on, &steps, &[]).await?;
+    sqlx::query(GONE_STEPS).bind(&dropped).bind(number.0).execute(&mut *on).await?;
+    let waiting: Vec<Uuid> = sqlx::query_scalar(
+        "WITH cut AS (DELETE FROM edge WHERE child = ANY($1) OR parent = ANY($1) RETURNING child) \
+         SELECT DISTINCT child FROM cut WHERE child <> ALL($1)",
+    )
+    .bind(&dropped)
+    .fetch_all(&mut *on)
+    .await?;
+    let rest: Vec<(Uuid, Uuid)> =
+        sqlx::query_as("SELECT child, parent FROM edge WHERE child = ANY($1)")
+            .bind(&waiting)
+            .fetch_all(on)
+            .await?;
+    let unblocked = waiting.into_iter().map(|step| Committed {
+        step: StepId(step),
+        rerun: None,
+        parents: Some(
+            rest.iter()
+                .filter(|(child, _)| *child == step)
+                .map(|(_, parent)| (StepId(*parent), EdgeKind::Hard))
+                .collect(),
+        ),
+    });
+    Ok(unblocked.collect())
+}
+
+/// The removal steps of noderoles that may have run. Each waits for those of its children, and for
+/// unfinished ones of former children that earlier commits removed.
+async fn removal_steps(
+    on: &mut PgConnection,
+    new: &NewTarget<'_>,
+) -> Result<Vec<StepIntent>, StoreError> {
+    let removals = &new.projection.removals;
+    if removals.is_empty() {
+        return Ok(Vec::new());
+    }
+    let noderoles: Vec<Uuid> = removals.iter().map(|step| step.noderole.0).collect();
+    let ran: Vec<Uuid> =
+        sqlx::query_scalar("SELECT id FROM unnest($1::uuid[]) AS n (id) WHERE may_have_run(id)")
+            .bind(&noderoles)
+            .fetch_all(&mut *on)
+            .await?;
+    let ran: BTreeSet<Uuid> = ran.into_iter().collect();
+    let earlier: Vec<(Uuid, Uuid, i32)> =
+        sqlx::query_as("SELECT parent, step, rank FROM unfinished_removals_below($1)")
+            .bind(ran.iter().copied().collect::<Vec<_>>())
+            .fetch_all(on)
+            .await?;
+    let mut ranks: BTreeMap<StepId, u32> =
+        earlier.iter().map(|(_, step, rank)| (StepId(*step), rank.unsigned_abs())).collect();
+    let mut steps = Vec::new();
+    // Children come first. Ranks rise along edges, also from the removals of earlier commits.
+    for step in removals.iter().filter(|step| ran.contains(&step.noderole.0)) {
+        let own = step.parents.iter().map(|(parent, _)| *parent);
+        let of_earlier = earlier.iter().filter(|(parent, ..)| *parent == step.noderole.0);
+        let parents: BTreeSet<StepId> = own
+            .chain(of_earlier.map(|(_, child, _)| StepId(*child)))
+            .filter(|parent| ranks.contains_key(parent))
+            .collect();
+        let lowest = parents.iter().filter_map(|parent| ranks.get(parent)).max();
+        let rank = lowest.map_or(0, |rank| rank + 1).max(step.rank);
+        ranks.insert(step.id, rank);
+        let parents = parents.into_iter().map(|parent| (parent, EdgeKind::Hard)).collect();
+        steps.push(StepIntent { rank, parents, ..step.clone() });
+    }
+    Ok(steps)
+}
+
+/// Sets steps to *gone*.
+const GONE_STEPS: &str = "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
+    skipped = NULL, disruption_budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)";
+
 /// Marks noderoles as removed that the new blueprint does not contain.
 async fn remove_noderoles(
     on: &mut PgConnection,
@@ -211,7 +315,7 @@ async fn remove_noderoles(
         return Ok(());
     }
     let gone: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT id FROM step WHERE noderole_id = ANY($1) ORDER BY rank, id FOR UPDATE",
+        "SELECT id FROM step WHERE noderole_id = ANY($1) AND action = 'run' ORDER BY rank, id FOR UPDATE",
     )
     .bind(&removed)
     .fetch_all(&mut *on)
@@ -234,14 +338,7 @@ async fn remove_noderoles(
     end_removed_runs(on, &removed_steps, &[]).await?;
     sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
     sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
-    sqlx::query(
-        "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
-           skipped = NULL, budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)",
-    )
-    .bind(&gone)
-    .bind(number.0)
-    .execute(&mut *on)
-    .await?;
+    sqlx::query(GONE_STEPS).bind(&gone).bind(number.0).execute(&mut *on).await?;
     sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)")
         .bind(&removed)
         .execute(on)
@@ -282,7 +379,7 @@ async fn append_deployment_history(
 ) -> Result<(), StoreError> {
     let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
     sqlx::query(
-        "INSERT INTO target_deployment (deployment_id, number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
+        "INSERT INTO blueprint_deployment (deployment_id, blueprint_number) SELECT id, $2 FROM unnest($1::uuid[]) AS new (id)",
     )
     .bind(written)
     .bind(number.0)
@@ -347,8 +444,8 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
            connection = CASE WHEN d.moved THEN d.written -> 'connection' ELSE n.connection END, \
            hints = CASE WHEN d.known THEN d.hints ELSE n.hints END, \
            version = n.version + (d.moved OR d.known AND d.hints <> n.hints)::int, \
-           looked_at = CASE WHEN d.moved THEN NULL ELSE n.looked_at END, \
-           look_against = CASE WHEN d.moved THEN 0 ELSE n.look_against END, way_no = n.way_no + d.moved::int \
+           health_checked_at = CASE WHEN d.moved THEN NULL ELSE n.health_checked_at END, \
+           contradicting_checks = CASE WHEN d.moved THEN 0 ELSE n.contradicting_checks END, connection_no = n.connection_no + d.moved::int \
          FROM (SELECT u.*, o.doc IS NOT NULL AND u.written IS NOT NULL AS known, \
                  o.doc IS NOT NULL AND u.written IS NOT NULL AND node_connection(o.transport, o.address, o.connection) \
                    IS DISTINCT FROM node_connection(u.written ->> 'transport', u.written -> 'address', u.written -> 'connection') AS moved \
@@ -452,10 +549,10 @@ async fn project_concurrency_groups(
 ) -> Result<(), StoreError> {
     let groups: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
     sqlx::query(
-        "INSERT INTO lane (deployment_id, name, max_running, mode) \
+        "INSERT INTO concurrency_group (deployment_id, name, max_running, mode) \
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::text[]) ON CONFLICT (deployment_id, name) \
          DO UPDATE SET max_running = excluded.max_running, mode = excluded.mode \
-         WHERE (lane.max_running, lane.mode) IS DISTINCT FROM (excluded.max_running, excluded.mode)",
+         WHERE (concurrency_group.max_running, concurrency_group.mode) IS DISTINCT FROM (excluded.max_running, excluded.mode)",
     )
     .bind(groups.iter().map(|(d, _)| d.0).collect::<Vec<_>>())
     .bind(groups.iter().map(|(_, l)| l.name.as_str()).collect::<Vec<_>>())
@@ -466,15 +563,17 @@ async fn project_concurrency_groups(
     Ok(())
 }
 
-/// Writes the intent columns. Returns the steps that existed before.
+/// Writes the intent columns. Returns the steps that existed before. A removal step uses the jig and
+/// the concurrency group of the noderole's `run`.
 async fn project_steps(
     on: &mut PgConnection,
     number: BlueprintNumber,
     new: &NewTarget<'_>,
+    removals: &[StepIntent],
 ) -> Result<BTreeSet<Uuid>, StoreError> {
-    let steps = &new.projection.steps;
-    ensure_jigs(on, steps).await?;
-    project_concurrency_groups(on, steps).await?;
+    ensure_jigs(on, &new.projection.steps).await?;
+    project_concurrency_groups(on, &new.projection.steps).await?;
+    let steps: Vec<&StepIntent> = new.projection.steps.iter().chain(removals).collect();
     let rows: Vec<(Uuid, bool)> = sqlx::query_as(
         "SELECT id, state = 'gone' FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",
     )
@@ -485,13 +584,13 @@ async fn project_steps(
         |is_gone: bool| rows.iter().filter(move |(_, gone)| *gone == is_gone).map(|(id, _)| *id);
     let (known, gone): (BTreeSet<Uuid>, BTreeSet<Uuid>) = (of(false).collect(), of(true).collect());
     let (old, others): (Vec<&StepIntent>, Vec<&StepIntent>) =
-        steps.iter().partition(|s| known.contains(&s.id.0));
+        steps.iter().copied().partition(|s| known.contains(&s.id.0));
     let (restored, created): (Vec<&StepIntent>, Vec<&StepIntent>) =
         others.into_iter().partition(|s| gone.contains(&s.id.0));
     write_steps(on, number, &created, INSERT_STEPS).await?;
     write_steps(on, number, &restored, RESTORE_STEPS).await?;
     write_steps(on, number, &old, UPDATE_STEPS).await?;
-    project_edges(on, new, &known).await?;
+    project_edges(on, new, &steps, &known).await?;
     Ok(known)
 }
 
@@ -499,20 +598,20 @@ async fn project_steps(
 const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
     $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
     $19::text[], $20::int[], $21::text[], $22::bool[], $24::int[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
-    destructive, instant, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
-    JOIN lane l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
+    destructive, immediate, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
+    JOIN concurrency_group l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
 
 /// New steps are blocked until the same transaction sets their states.
-const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, lane_id, rank, jig, exclusive, destructive, instant, \
+const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, exclusive, destructive, immediate, \
     needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, generation, state, \
-    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.instant, d.needs, \
+    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.immediate, d.needs, \
     d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, d.priority, $23, 'blocked', 1, \
     n.phantom OR n.alive FROM ";
 
 /// A restored step starts from scratch. An attempt from before its removal may still run. Then the
 /// step stays in TRANSITION until that attempt ends, like any step that changes during a run.
-const RESTORE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
+const RESTORE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
     join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
     since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
@@ -520,8 +619,8 @@ const RESTORE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, ji
 
 /// The generation rises only for re-runs. The result of an attempt that still runs is then not
 /// applied.
-const UPDATE_STEPS: &str = "UPDATE step s SET lane_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, instant = d.instant, needs = d.needs, place = d.place, content_hash = d.content_hash, \
+const UPDATE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
+    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
     freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
     join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
 
@@ -582,8 +681,8 @@ pub(super) fn intent_columns(step: &StepIntent) -> Value {
         .collect();
     json!({
         "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
-        "lane": step.lane.name, "max_running": step.lane.max_running, "mode": concurrency_mode_name(step.lane.mode), "rank": step.rank,
-        "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "instant": step.instant,
+        "concurrency_group": step.lane.name, "max_running": step.lane.max_running, "mode": concurrency_mode_name(step.lane.mode), "rank": step.rank,
+        "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "immediate": step.instant,
         "needs": needs(step.needs()), "place": place(step.place()), "content": step.content.to_string(),
         "freezes_node": step.freezes_node(), "retries": seconds(step.run.retries), "backoff": seconds(step.run.backoff),
         "timeout": seconds(step.run.timeout.max(1)), "join": [kind, n, join_after(step.join().after)], "priority": step.run.priority,
@@ -634,9 +733,9 @@ fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
 async fn project_edges(
     on: &mut PgConnection,
     new: &NewTarget<'_>,
+    steps: &[&StepIntent],
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
-    let steps = &new.projection.steps;
     let changed: Vec<Uuid> = steps
         .iter()
         .filter(|s| known.contains(&s.id.0) && rewired(new, s))
@@ -666,13 +765,15 @@ async fn set_step_states(
     on: &mut PgConnection,
     number: BlueprintNumber,
     new: &NewTarget<'_>,
+    removals: &[StepIntent],
+    unblocked: Vec<Committed>,
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
     let why = |cause: RerunCause| match cause {
         RerunCause::Asked => Why::Slice,
         RerunCause::RoleChanged | RerunCause::DataChanged => Why::Changed,
     };
-    let committed = new.projection.steps.iter().filter_map(|step| {
+    let committed = new.projection.steps.iter().chain(removals).filter_map(|step| {
         let is_new = !known.contains(&step.id.0);
         let rerun = match step.change {
             StepChange::Rerun(cause) => Some((number, why(cause))),
@@ -685,7 +786,7 @@ async fn set_step_states(
             parents,
         })
     });
-    let committed: Vec<Committed> = committed.collect();
+    let committed: Vec<Committed> = committed.chain(unblocked).collect();
     if committed.is_empty() {
         return Ok(());
     }

@@ -25,7 +25,7 @@ pub struct Head {
 
 pub async fn head(connection: &mut PgConnection) -> Result<Head, StoreError> {
     let row = sqlx::query_as(
-        "SELECT h.number, t.root, h.enabled, h.policy_number, h.epoch FROM head h LEFT JOIN target t ON t.number = h.number",
+        "SELECT h.number, t.root, h.enabled, h.policy_number, h.epoch FROM head h LEFT JOIN blueprint t ON t.number = h.number",
     )
     .fetch_one(connection)
     .await?;
@@ -44,7 +44,7 @@ pub async fn lock_for_commit(connection: &mut PgConnection) -> Result<Head, Stor
 
 fn to_head(row: (i64, Option<Vec<u8>>, bool, i64, i64)) -> Result<Head, StoreError> {
     let (number, root, enabled, policy, epoch) = row;
-    let root = root.map(|bytes| hash("target.root", &bytes)).transpose()?;
+    let root = root.map(|bytes| hash("blueprint.root", &bytes)).transpose()?;
     Ok(Head { number: BlueprintNumber(number), root, enabled, policy: PolicyNumber(policy), epoch })
 }
 
@@ -92,8 +92,8 @@ pub async fn set_hold(
     hold: Option<(PersonId, &str)>,
 ) -> Result<bool, StoreError> {
     let done = sqlx::query(
-        "UPDATE deployment SET held_by = $2, held_reason = $3, held_at = CASE WHEN $2 IS NULL THEN NULL ELSE now() END \
-         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2 IS NOT NULL)",
+        "UPDATE deployment SET held_by = $2, held_reason = $3, held_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
+         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2::uuid IS NOT NULL)",
     )
     .bind(deployment.0)
     .bind(hold.map(|(by, _)| by.0))

@@ -29,7 +29,7 @@ pub async fn insert_omitted_parts(
     left_out: &LeftOutRow,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO left_out (proposal_id, first_edit, last_edit, target, missing, more) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO left_out (proposal_id, first_edit, last_edit, blueprint_number, missing, more) VALUES ($1, $2, $3, $4, $5, $6)",
     )
     .bind(proposal.0)
     .bind(i64::from(*edits.start()))
@@ -48,7 +48,7 @@ pub async fn left_out(
     proposal: ProposalId,
 ) -> Result<Option<LeftOutRow>, StoreError> {
     let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
-        "SELECT l.target, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
+        "SELECT l.blueprint_number, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
          WHERE e.proposal_id = l.proposal_id AND e.seq BETWEEN l.first_edit AND l.last_edit AND NOT e.undone) \
          ORDER BY l.first_edit DESC LIMIT 1",
     )

@@ -79,25 +79,25 @@ struct Facts {
 
 const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS target, \
     p.state = 'discarded' AS discarded, s.policy_number, s.epoch, s.approvals_needed, s.risk, \
-    ARRAY(SELECT a.person_id FROM submission_author a WHERE a.submission_id = s.id) AS authors, \
-    ARRAY(SELECT v.person_id FROM verdict v WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judges, \
-    ARRAY(SELECT v.kind FROM verdict v WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS verdicts, \
+    ARRAY(SELECT a.person_id FROM review_author a WHERE a.review_id = s.id) AS authors, \
+    ARRAY(SELECT v.person_id FROM verdict v WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judges, \
+    ARRAY(SELECT v.kind FROM verdict v WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS verdicts, \
     ARRAY(SELECT (extract(epoch FROM v.at) * 1000000)::bigint FROM verdict v \
-          WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judged, \
+          WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judged, \
     ARRAY(SELECT v.id <= w.verdicts_void_to FROM verdict v JOIN person w ON w.id = v.person_id \
-          WHERE v.submission_id = s.id ORDER BY v.id) AS void, \
-    EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) AS demanded, \
-    CASE WHEN EXISTS (SELECT FROM signature_demand g WHERE g.submission_id = s.id) THEN ARRAY(SELECT l.person_id FROM ( \
+          WHERE v.review_id = s.id ORDER BY v.id) AS void, \
+    EXISTS (SELECT FROM signature_demand g WHERE g.review_id = s.id) AS demanded, \
+    CASE WHEN EXISTS (SELECT FROM signature_demand g WHERE g.review_id = s.id) THEN ARRAY(SELECT l.person_id FROM ( \
             SELECT DISTINCT ON (v.person_id) v.id, v.person_id FROM verdict v JOIN person w ON w.id = v.person_id \
-            WHERE v.submission_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC) l \
+            WHERE v.review_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC) l \
           WHERE is_signed(l.id)) ELSE '{}' END AS signed, \
     (extract(epoch FROM s.created_at) * 1000000)::bigint AS submitted, \
-    ARRAY(SELECT w.name FROM submission o JOIN comment c ON c.submission_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
+    ARRAY(SELECT w.name FROM review o JOIN comment c ON c.review_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
           JOIN person w ON w.id = c.person_id WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads, \
-    ARRAY(SELECT coalesce(d.name, b.deployment_id::text) FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
-          WHERE b.submission_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved, \
-    ARRAY(SELECT coalesce(d.head_no, 0) FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
-          WHERE b.submission_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved_by";
+    ARRAY(SELECT coalesce(d.name, b.deployment_id::text) FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
+          WHERE b.review_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved, \
+    ARRAY(SELECT coalesce(d.head_no, 0) FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
+          WHERE b.review_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved_by";
 
 fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
     let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
@@ -134,8 +134,8 @@ pub async fn open_review_facts(
     limit: i64,
 ) -> Result<Vec<FactsRow>, StoreError> {
     let query = format!(
-        "{FACTS} FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
-         LEFT JOIN target t ON t.submission_id = s.id WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1"
+        "{FACTS} FROM proposal p JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
+         LEFT JOIN blueprint t ON t.review_id = s.id WHERE p.state = 'open' ORDER BY s.id DESC LIMIT $1"
     );
     let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(limit).bind(MAX_THREADS);
     let rows: Vec<Facts> = query.fetch_all(connection).await?;
@@ -149,7 +149,7 @@ pub async fn facts_of(
 ) -> Result<Vec<FactsRow>, StoreError> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let query = format!(
-        "{FACTS} FROM submission s JOIN proposal p ON p.id = s.proposal_id LEFT JOIN target t ON t.submission_id = s.id \
+        "{FACTS} FROM review s JOIN proposal p ON p.id = s.proposal_id LEFT JOIN blueprint t ON t.review_id = s.id \
          WHERE s.id = ANY($1) ORDER BY s.id DESC"
     );
     let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(ids).bind(MAX_THREADS);
@@ -196,11 +196,11 @@ pub async fn lines_of(
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn, \
-         ARRAY(SELECT w.name FROM submission_author a JOIN person w ON w.id = a.person_id \
-               WHERE a.submission_id = s.id ORDER BY w.name), \
+         ARRAY(SELECT w.name FROM review_author a JOIN person w ON w.id = a.person_id \
+               WHERE a.review_id = s.id ORDER BY w.name), \
          s.created_at, coalesce(s.summary->>'short', s.summary->'lines'->>0, ''), \
          EXISTS (SELECT FROM replan r WHERE r.before_id = s.id AND r.after_id IS NULL) \
-         FROM submission s JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
+         FROM review s JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
          LEFT JOIN node n ON n.id = p.node_id WHERE s.id = ANY($1) ORDER BY s.id DESC",
     )
     .bind(ids)
@@ -283,15 +283,13 @@ pub async fn find_reviews(
 ) -> Result<Found, StoreError> {
     let (window, state_filter, outcome_filter) = match find.became {
         Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
-        Became::Target => {
-            (WINDOW, "", "EXISTS (SELECT FROM target t WHERE t.submission_id = s.id)")
-        }
+        Became::Target => (WINDOW, "", "EXISTS (SELECT FROM blueprint t WHERE t.review_id = s.id)"),
         Became::Discarded => (WINDOW, "", "s.state = 'discarded'"),
         Became::Anything => (WINDOW, "", "true"),
     };
     let author = find.author.map_or(
         "",
-        |_| "EXISTS (SELECT FROM submission_author a WHERE a.person_id = $3 AND a.submission_id = s.id) AND",
+        |_| "EXISTS (SELECT FROM review_author a WHERE a.person_id = $3 AND a.review_id = s.id) AND",
     );
     let deployment = find.deployment.map_or("", |_| "p.deployment_id = $4 AND");
     let descending = find.order.descending;
@@ -307,7 +305,7 @@ pub async fn find_reviews(
     let query = format!(
         "WITH looked AS MATERIALIZED ( \
            SELECT s.id, s.title, s.state, row_number() OVER () AS place FROM ( \
-             SELECT s.id, s.title, p.state FROM submission s JOIN proposal p ON p.id = s.proposal_id \
+             SELECT s.id, s.title, p.state FROM review s JOIN proposal p ON p.id = s.proposal_id \
              WHERE {state_filter} {author} {deployment} {compared} ORDER BY {order_by} LIMIT $2) s), \
          hit AS ( \
            SELECT s.id, s.title, s.place FROM looked s WHERE {outcome_filter} AND ($5::text IS NULL OR s.title ILIKE $5) \
@@ -395,7 +393,7 @@ pub async fn find_proposals(
     find: &FindProposals,
 ) -> Result<Vec<ProposalLine>, StoreError> {
     let (sign, direction) = if find.order.descending { ("<", "DESC") } else { (">", "ASC") };
-    let (compared, order_by) = match find.order.by {
+    let (after_cursor, order_by) = match find.order.by {
         ProposalSort::Opened => (format!("p.id {sign} $1"), format!("p.id {direction}")),
         ProposalSort::Deployment => (
             format!("(d.name, p.id) {sign} ($6, $1)"),
@@ -407,7 +405,7 @@ pub async fn find_proposals(
         Some([Key::Number(id)]) => (None, Some(*id)),
         _ => (None, None),
     };
-    let compared = if id.is_some() { compared } else { "true".to_owned() };
+    let after_cursor = if id.is_some() { after_cursor } else { "true".to_owned() };
     type Row =
         (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32, i64, Vec<String>, Option<i64>);
     let query = format!(
@@ -415,8 +413,8 @@ pub async fn find_proposals(
          (SELECT count(*) FROM edit e WHERE e.proposal_id = p.id AND NOT e.undone), \
          ARRAY(SELECT DISTINCT w.name FROM edit e JOIN person w ON w.id = e.actor WHERE e.proposal_id = p.id ORDER BY w.name), s.id \
          FROM proposal p JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id \
-         LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
-         WHERE p.state = 'open' AND {compared} AND ($2::uuid IS NULL OR p.deployment_id = $2) \
+         LEFT JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
+         WHERE p.state = 'open' AND {after_cursor} AND ($2::uuid IS NULL OR p.deployment_id = $2) \
          AND ($3::uuid IS NULL OR p.created_by = $3 OR EXISTS (SELECT FROM edit e WHERE e.proposal_id = p.id AND e.actor = $3)) \
          AND NOT ($4 AND s.id IS NOT NULL) \
          AND ($5::text IS NULL OR position(lower($5) IN lower(d.name)) > 0 OR position(lower($5) IN lower(n.fqdn)) > 0) \

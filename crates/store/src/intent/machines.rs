@@ -65,7 +65,7 @@ pub async fn update_node_record(
     .await?;
     if connection_changed {
         sqlx::query(
-            "UPDATE node SET address = $2, connection = $3, looked_at = NULL, look_against = 0, way_no = way_no + 1 WHERE id = $1",
+            "UPDATE node SET address = $2, connection = $3, health_checked_at = NULL, contradicting_checks = 0, connection_no = connection_no + 1 WHERE id = $1",
         )
         .bind(node.0)
         .bind(&record.address)

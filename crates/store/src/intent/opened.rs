@@ -20,7 +20,7 @@ pub async fn opened(
     proposal: ProposalId,
 ) -> Result<Vec<(Anchor, Hash)>, StoreError> {
     let rows: Vec<(String, Uuid, Vec<u8>)> = sqlx::query_as(
-        "SELECT kind, document_id, content FROM opened WHERE person_id = $1 AND proposal_id = $2 LIMIT $3",
+        "SELECT kind, document_id, content FROM viewed_change WHERE person_id = $1 AND proposal_id = $2 LIMIT $3",
     )
     .bind(person.0)
     .bind(proposal.0)
@@ -33,7 +33,7 @@ pub async fn opened(
             "deployment" => Anchor::Deployment(DeploymentId(id)),
             _ => Anchor::Node(NodeId(id)),
         };
-        Ok((anchor, hash("opened.content", &content)?))
+        Ok((anchor, hash("viewed_change.content", &content)?))
     };
     rows.into_iter().map(to_change).collect()
 }
@@ -59,10 +59,10 @@ pub async fn ensure_changes_viewed(
         content_hashes.push(content.as_bytes().to_vec());
     }
     sqlx::query(
-        "INSERT INTO opened (person_id, proposal_id, kind, document_id, content) \
+        "INSERT INTO viewed_change (person_id, proposal_id, kind, document_id, content) \
          SELECT $1, $2, kind, id, content FROM unnest($3::text[], $4::uuid[], $5::bytea[]) AS new (kind, id, content) ORDER BY kind, id \
          ON CONFLICT (person_id, proposal_id, kind, document_id) DO UPDATE SET content = excluded.content, at = now() \
-         WHERE opened.content <> excluded.content",
+         WHERE viewed_change.content <> excluded.content",
     )
     .bind(person.0)
     .bind(proposal.0)

@@ -27,7 +27,7 @@ pub async fn policy_at(
     blueprint: BlueprintNumber,
 ) -> Result<Option<Policy>, StoreError> {
     let row: Option<(Vec<u8>,)> = sqlx::query_as(
-        "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.target <= $1 ORDER BY p.target DESC LIMIT 1",
+        "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.blueprint_number <= $1 ORDER BY p.blueprint_number DESC LIMIT 1",
     )
     .bind(blueprint.0)
     .fetch_optional(connection)
@@ -35,7 +35,7 @@ pub async fn policy_at(
     let parse = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
     row.map(parse)
         .transpose()
-        .map_err(|e| StoreError::corrupt(format!("policy at target {blueprint}"), e))
+        .map_err(|e| StoreError::corrupt(format!("policy of blueprint {blueprint}"), e))
 }
 
 /// Adds a version of the policy, whose object is stored. Works only in the transaction of its

@@ -64,7 +64,7 @@ type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32);
 /// Rows of removed deployments stay, so there is always a name. A submitted proposal has the title
 /// of its newest review.
 const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d WHERE d.id = p.deployment_id), p.node_id, \
-    p.created_by, coalesce((SELECT s.title FROM submission s WHERE s.proposal_id = p.id ORDER BY s.version DESC LIMIT 1), p.title), \
+    p.created_by, coalesce((SELECT s.title FROM review s WHERE s.proposal_id = p.id ORDER BY s.version DESC LIMIT 1), p.title), \
     p.state, p.version";
 
 fn to_proposal(
@@ -126,7 +126,7 @@ pub async fn drafts(
 ) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<ReviewId>)>, StoreError> {
     let rows: Vec<(Uuid, i64, Option<i64>)> = sqlx::query_as(
         "SELECT p.deployment_id, p.id, s.id FROM proposal p \
-         LEFT JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         LEFT JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
          WHERE p.state = 'open' AND p.kind = 'personal'",
     )
     .fetch_all(connection)

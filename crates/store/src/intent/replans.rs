@@ -41,7 +41,7 @@ fn to_replan((before, proposal, after, version, target, moved, refused): Row) ->
     }
 }
 
-const COLUMNS: &str = "before_id, proposal_id, after_id, version, target, moved, refused";
+const COLUMNS: &str = "before_id, proposal_id, after_id, version, blueprint_number, moved, refused";
 
 /// Records the result. The caller has raised the proposal's version in the same transaction.
 pub async fn insert_replan(
@@ -49,7 +49,7 @@ pub async fn insert_replan(
     new: &ReplanRow,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO replan (before_id, proposal_id, after_id, version, target, moved, refused) \
+        "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number, moved, refused) \
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
     )
     .bind(new.before.0)
@@ -73,7 +73,7 @@ pub async fn replans(
     let query = format!(
         "SELECT {COLUMNS} FROM replan WHERE before_id = $1 \
          UNION ALL SELECT {COLUMNS} FROM replan WHERE (proposal_id, version) = \
-           (SELECT s.proposal_id, s.version FROM submission s WHERE s.id = $1) LIMIT 2"
+           (SELECT s.proposal_id, s.version FROM review s WHERE s.id = $1) LIMIT 2"
     );
     let rows: Vec<Row> =
         sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(connection).await?;
@@ -113,16 +113,16 @@ pub async fn stale_reviews(
     limit: i64,
 ) -> Result<Vec<ReviewId>, StoreError> {
     let rows: Vec<(i64,)> = sqlx::query_as(
-        "SELECT s.id FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+        "SELECT s.id FROM proposal p JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
          JOIN head h ON h.epoch = s.epoch \
          WHERE p.state = 'open' AND (EXISTS ( \
-             SELECT FROM submission_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
-             WHERE b.submission_id = s.id AND d.head_no IS DISTINCT FROM b.head_no) \
+             SELECT FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
+             WHERE b.review_id = s.id AND d.head_no IS DISTINCT FROM b.head_no) \
            OR EXISTS ( \
-             SELECT FROM submission_document x \
+             SELECT FROM review_document x \
              LEFT JOIN deployment d ON x.kind = 'deployment' AND d.id = x.id AND d.removed_in IS NULL \
              LEFT JOIN node n ON x.kind = 'node' AND n.id = x.id AND n.removed_in IS NULL \
-             WHERE x.submission_id = s.id AND coalesce(d.doc, n.doc) IS DISTINCT FROM x.old_hash) \
+             WHERE x.review_id = s.id AND coalesce(d.doc, n.doc) IS DISTINCT FROM x.old_hash) \
            OR EXISTS (SELECT FROM moved_records(s.id))) \
          ORDER BY s.id LIMIT $1",
     )

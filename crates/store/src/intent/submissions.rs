@@ -1,4 +1,4 @@
-//! Reviews (table `submission`) and verdicts. Both are append-only; guards in the database reject
+//! Reviews (table `review`) and verdicts. Both are append-only; guards in the database reject
 //! other changes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,9 +95,9 @@ pub async fn insert_submission(
 ) -> Result<ReviewId, StoreError> {
     let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
     let approvals = i32::try_from(new.approvals)
-        .map_err(|e| StoreError::corrupt("submission.approvals_needed", e))?;
+        .map_err(|e| StoreError::corrupt("review.approvals_needed", e))?;
     let (id,): (i64,) = sqlx::query_as(
-        "INSERT INTO submission (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
+        "INSERT INTO review (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
          epoch, root_hash, summary, risk, created_by, new_policy_hash) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id",
     )
@@ -128,7 +128,7 @@ async fn insert_review_parts(
     let (deployments, blueprints): (Vec<Uuid>, Vec<i64>) =
         new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
     sqlx::query(
-        "INSERT INTO submission_base (submission_id, deployment_id, head_no) \
+        "INSERT INTO review_base (review_id, deployment_id, head_no) \
          SELECT $1, d, n FROM unnest($2::uuid[], $3::bigint[]) AS base (d, n)",
     )
     .bind(id)
@@ -137,7 +137,7 @@ async fn insert_review_parts(
     .execute(&mut *connection)
     .await?;
     let authors: Vec<Uuid> = new.authors.iter().map(|p| p.0).collect();
-    sqlx::query("INSERT INTO submission_author (submission_id, person_id) SELECT $1, p FROM unnest($2::uuid[]) AS p")
+    sqlx::query("INSERT INTO review_author (review_id, person_id) SELECT $1, p FROM unnest($2::uuid[]) AS p")
         .bind(id)
         .bind(authors)
         .execute(&mut *connection)
@@ -155,7 +155,7 @@ async fn insert_review_parts(
         new_hashes.push(new_hash.map(|h| h.as_bytes().to_vec()));
     }
     sqlx::query(
-        "INSERT INTO submission_document (submission_id, kind, id, old_hash, new_hash) \
+        "INSERT INTO review_document (review_id, kind, id, old_hash, new_hash) \
          SELECT $1, k, i, o, n FROM unnest($2::text[], $3::uuid[], $4::bytea[], $5::bytea[]) AS doc (k, i, o, n)",
     )
     .bind(id)
@@ -197,18 +197,15 @@ fn to_review(row: Row) -> Result<SubmissionRow, StoreError> {
         proposal: ProposalId(row.proposal_id),
         version: row.version,
         title: row.title,
-        change: hash("submission.change_hash", &row.change_hash)?,
-        effects: hash("submission.effects_hash", &row.effects_hash)?,
+        change: hash("review.change_hash", &row.change_hash)?,
+        effects: hash("review.effects_hash", &row.effects_hash)?,
         policy: PolicyNumber(row.policy_number),
         approvals: row.approvals_needed,
         epoch: row.epoch,
-        root: hash("submission.root_hash", &row.root_hash)?,
+        root: hash("review.root_hash", &row.root_hash)?,
         summary: row.summary,
         risks: row.risk,
-        new_policy: row
-            .new_policy_hash
-            .map(|h| hash("submission.new_policy_hash", &h))
-            .transpose()?,
+        new_policy: row.new_policy_hash.map(|h| hash("review.new_policy_hash", &h)).transpose()?,
         by: PersonId(row.created_by),
         at: row.created_at,
         target: row.target.map(BlueprintNumber),
@@ -220,7 +217,7 @@ pub async fn submission(
     id: ReviewId,
 ) -> Result<Option<SubmissionRow>, StoreError> {
     let query = format!(
-        "SELECT {COLUMNS} FROM submission s LEFT JOIN target t ON t.submission_id = s.id WHERE s.id = $1"
+        "SELECT {COLUMNS} FROM review s LEFT JOIN blueprint t ON t.review_id = s.id WHERE s.id = $1"
     );
     let row: Option<Row> =
         sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
@@ -234,7 +231,7 @@ pub async fn review_of_version(
     version: i32,
 ) -> Result<Option<ReviewId>, StoreError> {
     let row: Option<(i64,)> =
-        sqlx::query_as("SELECT id FROM submission WHERE proposal_id = $1 AND version = $2")
+        sqlx::query_as("SELECT id FROM review WHERE proposal_id = $1 AND version = $2")
             .bind(proposal.0)
             .bind(version)
             .fetch_optional(connection)
@@ -247,12 +244,11 @@ pub async fn base(
     connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<BTreeMap<DeploymentId, BlueprintNumber>, StoreError> {
-    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
-        "SELECT deployment_id, head_no FROM submission_base WHERE submission_id = $1",
-    )
-    .bind(id.0)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<(Uuid, i64)> =
+        sqlx::query_as("SELECT deployment_id, head_no FROM review_base WHERE review_id = $1")
+            .bind(id.0)
+            .fetch_all(connection)
+            .await?;
     Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), BlueprintNumber(n))).collect())
 }
 
@@ -263,12 +259,12 @@ pub async fn documents(
 ) -> Result<Vec<DocumentChange>, StoreError> {
     type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT kind, id, old_hash, new_hash FROM submission_document WHERE submission_id = $1 ORDER BY kind, id",
+        "SELECT kind, id, old_hash, new_hash FROM review_document WHERE review_id = $1 ORDER BY kind, id",
     )
     .bind(id.0)
     .fetch_all(connection)
     .await?;
-    let read = |bytes: Option<Vec<u8>>| bytes.map(|b| hash("submission_document", &b)).transpose();
+    let read = |bytes: Option<Vec<u8>>| bytes.map(|b| hash("review_document", &b)).transpose();
     let change = |(kind, id, old, new): Row| {
         let (old, new) = (read(old)?, read(new)?);
         Ok(match kind.as_str() {
@@ -298,8 +294,8 @@ pub async fn authors(
     id: ReviewId,
 ) -> Result<Vec<PersonRow>, StoreError> {
     let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
-        "SELECT p.id, p.name, false FROM submission_author a JOIN person p ON p.id = a.person_id \
-         WHERE a.submission_id = $1 ORDER BY p.name",
+        "SELECT p.id, p.name, false FROM review_author a JOIN person p ON p.id = a.person_id \
+         WHERE a.review_id = $1 ORDER BY p.name",
     )
     .bind(id.0)
     .fetch_all(connection)
@@ -349,7 +345,7 @@ pub async fn able(
 ) -> Result<Vec<(String, Vec<String>)>, StoreError> {
     let sql = format!(
         "SELECT p.name, CASE WHEN EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = p.id)
-           THEN ARRAY(SELECT w FROM unnest($1) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
+           THEN ARRAY(SELECT w FROM unnest($1::text[]) AS w WHERE may_in(p, ARRAY[w], (SELECT touched_by($2)))) ELSE p.permissions END
          FROM person p WHERE p.kind = 'human' AND NOT p.disabled AND {HAS_PERMISSION_ANYWHERE} ORDER BY p.name LIMIT 1000"
     );
     let able = sqlx::query_as(sqlx::AssertSqlSafe(sql));
@@ -469,7 +465,7 @@ pub async fn verdicts(
 ) -> Result<Vec<VerdictRow>, StoreError> {
     let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
         "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
-         FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.submission_id = $1 ORDER BY v.id",
+         FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.review_id = $1 ORDER BY v.id",
     )
     .bind(id.0)
     .fetch_all(connection)
@@ -499,7 +495,7 @@ pub async fn insert_verdict(
     kind: VerdictKind,
     reason: &str,
 ) -> Result<i64, StoreError> {
-    let sql = "INSERT INTO verdict (submission_id, person_id, kind, reason) VALUES ($1, $2, $3, $4) RETURNING id";
+    let sql = "INSERT INTO verdict (review_id, person_id, kind, reason) VALUES ($1, $2, $3, $4) RETURNING id";
     let verdict = sqlx::query_scalar(sql)
         .bind(id.0)
         .bind(person.0)
@@ -524,7 +520,7 @@ pub async fn append_refusal(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO audit (actor, action, subject, detail) \
-         SELECT $1, $2, s.id::text, $4 FROM submission s WHERE s.id = $3 AND NOT EXISTS ( \
+         SELECT $1, $2, s.id::text, $4 FROM review s WHERE s.id = $3 AND NOT EXISTS ( \
            SELECT FROM audit a WHERE a.at > now() - make_interval(secs => $5) \
              AND a.actor = $1 AND a.action = $2 AND a.subject = s.id::text AND a.detail = $4)",
     )

@@ -9,7 +9,7 @@
 //! audit contains equal entries for the rows that prove it.
 //!
 //! It does not compare what it cannot rebuild: progress (states, outputs, generations) and history
-//! (removed nodes, deployments and noderoles, unused concurrency groups).
+//! (removed nodes, deployments and noderoles with their removal steps, unused concurrency groups).
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,7 @@ pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, St
     let missing: Vec<(i64, i32, i64)> =
         sqlx::query_as(MISSING_APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
     found.extend(missing.into_iter().map(|(number, required, there)| Discrepancy {
-        what: format!("approvals of target {number}"),
+        what: format!("approvals of blueprint {number}"),
         meant: Some(json!(required)),
         found: Some(json!(there)),
     }));
@@ -103,24 +103,24 @@ pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, St
 const MISSING_APPROVALS: &str = "WITH change AS ( \
       SELECT t.number, s.id, s.created_by, greatest(s.approvals_needed, approvals_asked(p.hash, s.risk), \
         CASE WHEN s.new_policy_hash IS NOT NULL THEN approvals_asked(s.new_policy_hash, s.risk) END) AS asked \
-      FROM target t JOIN submission s ON s.id = t.submission_id JOIN policy p ON p.number = s.policy_number), \
+      FROM blueprint t JOIN review s ON s.id = t.review_id JOIN policy p ON p.number = s.policy_number), \
     last AS ( \
-      SELECT DISTINCT ON (v.submission_id, v.person_id) v.id, v.submission_id, v.person_id, v.kind, \
+      SELECT DISTINCT ON (v.review_id, v.person_id) v.id, v.review_id, v.person_id, v.kind, \
         audit_image('verdict', to_jsonb(v)) AS image \
-      FROM verdict v ORDER BY v.submission_id, v.person_id, v.id DESC) \
+      FROM verdict v ORDER BY v.review_id, v.person_id, v.id DESC) \
     SELECT * FROM ( \
-      SELECT c.number, c.asked, (SELECT count(*) FROM last l WHERE l.submission_id = c.id AND l.kind = 'approve' \
+      SELECT c.number, c.asked, (SELECT count(*) FROM last l WHERE l.review_id = c.id AND l.kind = 'approve' \
         AND l.person_id <> c.created_by \
-        AND NOT EXISTS (SELECT FROM submission_author a WHERE a.submission_id = c.id AND a.person_id = l.person_id) \
+        AND NOT EXISTS (SELECT FROM review_author a WHERE a.review_id = c.id AND a.person_id = l.person_id) \
         AND audit_agrees('verdict.insert', l.id::text, l.image)) AS approving \
       FROM change c) x WHERE approving < asked ORDER BY number LIMIT $1";
 
 /// Rows without an audit entry, or with different values.
 const ROWS_WITHOUT_ENTRY: &str = "SELECT what || ' ' || key, image FROM ( \
-      SELECT 'target' AS what, number::text AS key, audit_image('target', to_jsonb(t)) AS image FROM target t \
+      SELECT 'blueprint' AS what, number::text AS key, audit_image('blueprint', to_jsonb(t)) AS image FROM blueprint t \
       UNION ALL SELECT 'policy', number::text, audit_image('policy', to_jsonb(p)) FROM policy p \
       UNION ALL SELECT 'barclamp', concat_ws(' ', name, version), audit_image('barclamp', to_jsonb(b)) FROM barclamp b \
-      UNION ALL SELECT 'submission', id::text, audit_submission(s) FROM submission s \
+      UNION ALL SELECT 'review', id::text, audit_review(s) FROM review s \
       UNION ALL SELECT 'passkey', id::text, audit_image('passkey', to_jsonb(k)) FROM passkey k \
       UNION ALL SELECT 'passkey_confirmation', passkey_id::text, audit_image('passkey_confirmation', to_jsonb(c)) \
         FROM passkey_confirmation c \
@@ -133,10 +133,10 @@ const ROWS_WITHOUT_ENTRY: &str = "SELECT what || ' ' || key, image FROM ( \
 
 /// Audit entries whose row is missing.
 const ENTRIES_WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, detail FROM audit a WHERE source = 'database' \
-      AND CASE action WHEN 'target.insert' THEN NOT EXISTS (SELECT FROM target WHERE number::text = a.subject) \
+      AND CASE action WHEN 'blueprint.insert' THEN NOT EXISTS (SELECT FROM blueprint WHERE number::text = a.subject) \
         WHEN 'policy.insert' THEN NOT EXISTS (SELECT FROM policy WHERE number::text = a.subject) \
         WHEN 'barclamp.insert' THEN NOT EXISTS (SELECT FROM barclamp WHERE concat_ws(' ', name, version) = a.subject) \
-        WHEN 'submission.insert' THEN NOT EXISTS (SELECT FROM submission WHERE id = (a.detail ->> 'id')::bigint) \
+        WHEN 'review.insert' THEN NOT EXISTS (SELECT FROM review WHERE id = (a.detail ->> 'id')::bigint) \
         WHEN 'passkey.insert' THEN NOT EXISTS (SELECT FROM passkey WHERE id::text = a.subject) \
         WHEN 'passkey_confirmation.insert' THEN NOT EXISTS (SELECT FROM passkey_confirmation WHERE passkey_id::text = a.subject) \
         WHEN 'verdict_signature.insert' THEN NOT EXISTS (SELECT FROM verdict_signature WHERE verdict_id::text = a.subject) \
@@ -226,12 +226,12 @@ fn expected_noderoles(blueprint: &Blueprint) -> Rows {
 }
 
 const STEP_QUERY: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole_id, 'node', s.node_id, 'action', s.action, \
-    'deployment', l.deployment_id, 'lane', l.name, 'max_running', l.max_running, 'mode', l.mode, 'rank', s.rank, 'jig', s.jig, \
-    'exclusive', s.exclusive, 'destructive', s.destructive, 'instant', s.instant, 'needs', s.needs, 'place', s.place, \
+    'deployment', l.deployment_id, 'concurrency_group', l.name, 'max_running', l.max_running, 'mode', l.mode, 'rank', s.rank, 'jig', s.jig, \
+    'exclusive', s.exclusive, 'destructive', s.destructive, 'immediate', s.immediate, 'needs', s.needs, 'place', s.place, \
     'content', encode(s.content_hash, 'hex'), 'freezes_node', s.freezes_node, 'retries', s.retries, 'backoff', s.backoff_s, \
     'timeout', s.timeout_s, 'join', jsonb_build_array(s.join_kind, s.join_n, s.join_after), 'priority', s.priority, \
     'parents', coalesce((SELECT jsonb_object_agg(e.parent, e.kind) FROM edge e WHERE e.child = s.id), '{}')) \
-    FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.state <> 'gone'";
+    FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id WHERE s.state <> 'gone' AND s.action = 'run'";
 
 fn expected_steps(projection: &Projection) -> Rows {
     projection.steps.iter().map(|step| (step.id.0, intent_columns(step))).collect()
@@ -247,7 +247,7 @@ const WRONG_COUNT_QUERY: &str = "WITH parent AS ( \
           AND p.state IN ('blocked', 'todo', 'transition')) AS ahead \
       FROM edge e JOIN step p ON p.id = e.parent JOIN step c ON c.id = e.child GROUP BY e.child), \
     counted AS ( \
-      SELECT s.id, s.state, s.pending, n.disposition, coalesce(ahead, 0) + CASE s.join_kind \
+      SELECT s.id, s.action, s.state, s.pending, n.disposition, coalesce(ahead, 0) + CASE s.join_kind \
           WHEN 'all' THEN coalesce(of_join - there, 0) \
           WHEN 'any' THEN CASE WHEN of_join > 0 AND there = 0 THEN 1 ELSE 0 END \
           ELSE greatest(0, s.join_n - coalesce(there, 0)) END AS counts, \
@@ -255,4 +255,5 @@ const WRONG_COUNT_QUERY: &str = "WITH parent AS ( \
       FROM step s JOIN noderole n ON n.id = s.noderole_id LEFT JOIN parent ON parent.child = s.id) \
     SELECT id, jsonb_build_object('state', state, 'disposition', disposition, 'pending', array[pending, counts], \
       'satisfied', array[satisfied, satisfying]) FROM counted \
-    WHERE (state = 'gone') <> (disposition <> 'in_service') OR (state <> 'gone' AND (pending, satisfied) <> (counts, satisfying))";
+    WHERE (CASE action WHEN 'run' THEN (state = 'gone') = (disposition = 'in_service') \
+        ELSE state <> 'gone' AND disposition = 'in_service' END) OR (state <> 'gone' AND (pending, satisfied) <> (counts, satisfying))";

@@ -93,7 +93,7 @@ struct StepRow {
     needs: String,
     exclusive: bool,
     freezes_node: bool,
-    budget_ids: Vec<i64>,
+    disruption_budget_ids: Vec<i64>,
     rests: bool,
 }
 
@@ -104,18 +104,18 @@ async fn steps(
     wanted: &[Uuid],
 ) -> Result<BTreeMap<StepId, StepView>, StoreError> {
     let rows: Vec<StepRow> = sqlx::query_as(
-        "WITH own AS (SELECT node_id, budget_ids FROM step WHERE id = ANY($1)), wanted AS ( \
+        "WITH own AS (SELECT node_id, disruption_budget_ids FROM step WHERE id = ANY($1)), wanted AS ( \
            SELECT unnest($1::uuid[]) AS id \
            UNION SELECT f.id FROM own JOIN step f ON f.node_id = own.node_id AND f.state = 'error' AND f.freezes_node \
-           UNION SELECT b.id FROM own JOIN step b ON b.budget_ids && own.budget_ids AND b.budget_ids <> '{}' \
+           UNION SELECT b.id FROM own JOIN step b ON b.disruption_budget_ids && own.disruption_budget_ids AND b.disruption_budget_ids <> '{}' \
              AND (b.state IN ('transition', 'error') OR b.failures > 0 OR NOT b.node_up)) \
          SELECT s.id, s.node_id, l.deployment_id, l.name AS lane, s.jig, s.state, s.pending, s.priority + d.priority AS priority, \
            (extract(epoch FROM s.since) * 1000000)::int8 AS since, s.rank, \
            CASE WHEN isfinite(s.not_before) THEN (extract(epoch FROM s.not_before) * 1000000)::int8 ELSE 0 END AS not_before, \
-           s.failures, s.needs, s.exclusive, s.freezes_node, s.budget_ids, \
-           (s.instant OR s.skipped IS NOT NULL \
+           s.failures, s.needs, s.exclusive, s.freezes_node, s.disruption_budget_ids, \
+           (s.immediate OR s.skipped IS NOT NULL \
              OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL))) AS rests \
-         FROM wanted w JOIN step s ON s.id = w.id JOIN lane l ON l.id = s.lane_id JOIN deployment d ON d.id = l.deployment_id WHERE s.state <> 'gone' LIMIT $2",
+         FROM wanted w JOIN step s ON s.id = w.id JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN deployment d ON d.id = l.deployment_id WHERE s.state <> 'gone' LIMIT $2",
     )
     .bind(wanted)
     .bind(LOOKED_AT)
@@ -148,7 +148,7 @@ fn view(row: StepRow) -> Result<StepView, StoreError> {
         needs,
         exclusive: row.exclusive,
         on_error: if row.freezes_node { OnError::Node } else { OnError::default() },
-        budgets: row.budget_ids.into_iter().map(BudgetId).collect(),
+        budgets: row.disruption_budget_ids.into_iter().map(BudgetId).collect(),
         rests: row.rests,
     })
 }
@@ -178,7 +178,7 @@ async fn lanes(
     wanted: &[Uuid],
 ) -> Result<BTreeMap<LaneKey, LaneView>, StoreError> {
     let rows: Vec<(Uuid, String, Option<i32>, String)> = sqlx::query_as(
-        "SELECT DISTINCT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN lane l ON l.id = s.lane_id WHERE s.id = ANY($1)",
+        "SELECT DISTINCT l.deployment_id, l.name, l.max_running, l.mode FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id WHERE s.id = ANY($1)",
     )
     .bind(wanted)
     .fetch_all(connection)
@@ -203,7 +203,7 @@ async fn budgets(
     wanted: &[Uuid],
 ) -> Result<BTreeMap<BudgetId, BudgetView>, StoreError> {
     let rows: Vec<(i64, String, i32)> = sqlx::query_as(
-        "SELECT DISTINCT b.id, b.name, b.max_down FROM step s JOIN budget b ON b.id = ANY (s.budget_ids) WHERE s.id = ANY($1)",
+        "SELECT DISTINCT b.id, b.name, b.max_down FROM step s JOIN disruption_budget b ON b.id = ANY (s.disruption_budget_ids) WHERE s.id = ANY($1)",
     )
     .bind(wanted)
     .fetch_all(connection)
@@ -240,7 +240,7 @@ async fn nodes(
 
 async fn open(connection: &mut PgConnection) -> Result<Vec<OpenRun>, StoreError> {
     let rows: Vec<(Uuid, Uuid, Uuid, String, bool)> = sqlx::query_as(
-        "SELECT r.step_id, r.node_id, l.deployment_id, l.name, r.exclusive FROM run r JOIN lane l ON l.id = r.lane_id \
+        "SELECT r.step_id, r.node_id, l.deployment_id, l.name, r.exclusive FROM run r JOIN concurrency_group l ON l.id = r.concurrency_group_id \
          WHERE r.ended_at IS NULL LIMIT $1",
     )
     .bind(LOOKED_AT)

@@ -141,10 +141,10 @@ pub async fn export_part(
         }
         Stage::Reviews(after) => {
             let rows: Vec<(i64, Json<Row>, Json<Value>)> = sqlx::query_as(
-                "SELECT s.id, audit_submission(s), coalesce((SELECT jsonb_agg(jsonb_build_object('kind', d.kind, 'id', d.id, \
+                "SELECT s.id, audit_review(s), coalesce((SELECT jsonb_agg(jsonb_build_object('kind', d.kind, 'id', d.id, \
                    'old', encode(d.old_hash, 'hex'), 'new', encode(d.new_hash, 'hex')) ORDER BY d.kind, d.id) \
-                   FROM submission_document d WHERE d.submission_id = s.id), '[]') \
-                 FROM submission s WHERE s.id > $1 AND NOT audited_after('submission.insert', s.id::text, $2) \
+                   FROM review_document d WHERE d.review_id = s.id), '[]') \
+                 FROM review s WHERE s.id > $1 AND NOT audited_after('review.insert', s.id::text, $2) \
                  ORDER BY s.id LIMIT $3",
             )
             .bind(after)
@@ -155,9 +155,9 @@ pub async fn export_part(
             let next = next_of(&rows, MAX_REVIEWS, |(id, ..)| Stage::Reviews(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
                 let documents = serde_json::from_value(documents).map_err(|_| {
-                    StoreError::corrupt("submission_document", "a document has an unknown kind")
+                    StoreError::corrupt("review_document", "a document has an unknown kind")
                 })?;
-                Ok(Line::Row { table: Table::Submission, row, documents: Some(documents) })
+                Ok(Line::Row { table: Table::Review, row, documents: Some(documents) })
             });
             Ok((lines.collect::<Result<_, StoreError>>()?, next.unwrap_or(Stage::Verdicts(0))))
         }
@@ -192,9 +192,10 @@ pub async fn export_part(
         Stage::Target(after) => target(connection, end, after).await,
         Stage::Documents(number, kind, id) => documents(connection, number, kind, id).await,
         Stage::TargetRow(number) => {
-            let sql = "SELECT audit_image('target', to_jsonb(t)) FROM target t WHERE number = $1";
+            let sql =
+                "SELECT audit_image('blueprint', to_jsonb(t)) FROM blueprint t WHERE number = $1";
             let row: Json<Row> = sqlx::query_scalar(sql).bind(number).fetch_one(connection).await?;
-            Ok((vec![line(Table::Target, row)], Stage::Runs(number, 0)))
+            Ok((vec![line(Table::Blueprint, row)], Stage::Runs(number, 0)))
         }
         Stage::Runs(number, after) => runs(connection, end, number, after).await,
         Stage::Done => Ok((Vec::new(), Stage::Done)),
@@ -207,15 +208,15 @@ async fn target(
     after: i64,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     let found: Option<(i64, String, Vec<u8>, Vec<u8>)> = sqlx::query_as(
-        "SELECT t.number, o.kind, o.hash, o.body FROM target t JOIN object o ON o.hash = t.root \
-         WHERE t.number > $1 AND NOT audited_after('target.insert', t.number::text, $2) ORDER BY t.number LIMIT 1",
+        "SELECT t.number, o.kind, o.hash, o.body FROM blueprint t JOIN object o ON o.hash = t.root \
+         WHERE t.number > $1 AND NOT audited_after('blueprint.insert', t.number::text, $2) ORDER BY t.number LIMIT 1",
     )
     .bind(after)
     .bind(end)
     .fetch_optional(&mut *connection)
     .await?;
     let Some((number, kind, hash, body)) = found else { return Ok((Vec::new(), Stage::Done)) };
-    let sql = "SELECT t.root IS NOT DISTINCT FROM p.root FROM target t LEFT JOIN target p ON p.number = t.parent WHERE t.number = $1";
+    let sql = "SELECT t.root IS NOT DISTINCT FROM p.root FROM blueprint t LEFT JOIN blueprint p ON p.number = t.parent WHERE t.number = $1";
     let root_unchanged: bool = sqlx::query_scalar(sql).bind(number).fetch_one(connection).await?;
     let root =
         if root_unchanged { Vec::new() } else { objects(vec![ObjectRow { kind, hash, body }])? };
@@ -231,10 +232,10 @@ async fn documents(
     type Row = (String, Uuid, String, Vec<u8>, Vec<u8>);
     let rows: Vec<Row> = sqlx::query_as(
         "SELECT n.kind, n.id, o.kind, o.hash, o.body FROM ( \
-           SELECT d.kind, d.id, d.new_hash AS hash FROM target t JOIN submission_document d ON d.submission_id = t.submission_id \
+           SELECT d.kind, d.id, d.new_hash AS hash FROM blueprint t JOIN review_document d ON d.review_id = t.review_id \
            WHERE t.number = $1 \
            UNION ALL \
-           SELECT r.kind, r.id, r.hash FROM target t CROSS JOIN LATERAL root_documents(t.root) r \
+           SELECT r.kind, r.id, r.hash FROM blueprint t CROSS JOIN LATERAL root_documents(t.root) r \
            WHERE t.number = $1 AND t.kind = 'genesis') n \
          JOIN object o ON o.hash = n.hash WHERE (n.kind, n.id) > ($2, $3) ORDER BY n.kind, n.id LIMIT $4",
     )
@@ -264,7 +265,7 @@ async fn runs(
           THEN (SELECT a.detail FROM audit a JOIN seal s ON s.audit_id = a.id WHERE a.subject = r.id::text \
                   AND a.action IN ('run.start', 'run.end') AND a.source = 'database' AND s.seq <= $3 ORDER BY s.seq DESC LIMIT 1) \
           ELSE audit_run(r) END AS row \
-        FROM run r WHERE r.target_number = $1 AND r.id > $2 AND r.state <> 'queued' ORDER BY r.id LIMIT $4) x";
+        FROM run r WHERE r.blueprint_number = $1 AND r.id > $2 AND r.state <> 'queued' ORDER BY r.id LIMIT $4) x";
     let rows: Vec<(i64, Option<Json<Row>>)> = sqlx::query_as(sql)
         .bind(number)
         .bind(after)

@@ -32,7 +32,7 @@ pub struct MachineRow {
     /// The last successful health check.
     pub last_seen_at: Option<OffsetDateTime>,
     /// The number of consecutive health checks that contradict `alive`.
-    pub look_against: i32,
+    pub contradicting_checks: i32,
     /// `false` in maintenance.
     pub available: bool,
     /// The start of the maintenance.
@@ -76,7 +76,7 @@ pub async fn node_detail_by_name(
 
 async fn found(on: &mut PgConnection, by: By<'_>) -> Result<Option<MachineRow>, StoreError> {
     const COLUMNS: &str = "SELECT n.id, n.fqdn, n.deployment_id, n.version, n.description, n.hints, n.macs, n.serial, n.transport, \
-         n.address, n.connection, n.alive, n.alive_since, n.last_seen_at, n.look_against, n.available, n.unavailable_at, \
+         n.address, n.connection, n.alive, n.alive_since, n.last_seen_at, n.contradicting_checks, n.available, n.unavailable_at, \
          u.name AS unavailable_by, n.unavailable_reason, n.joined, n.joined_at, n.boot_id, n.bootenv, c.name AS created_by, n.created_at \
          FROM node n LEFT JOIN person u ON u.id = n.unavailable_by LEFT JOIN person c ON c.id = n.created_by \
          WHERE NOT n.phantom AND n.removed_in IS NULL AND ";
@@ -97,9 +97,9 @@ pub struct LookRow {
     /// The address that accepted the connection.
     pub address: String,
     /// The error.
-    pub said: String,
+    pub detail: String,
     /// The result of each address.
-    pub tried: Json<Vec<TriedAddress>>,
+    pub attempts: Json<Vec<TriedAddress>>,
     /// In milliseconds.
     pub took_ms: i32,
     /// The worker's name.
@@ -128,10 +128,10 @@ pub async fn looks(
 ) -> Result<Vec<LookRow>, StoreError> {
     let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
     let query = format!(
-        "SELECT at, reached, address, said, tried, took_ms, by FROM node_look \
+        "SELECT at, reached, address, detail, attempts, took_ms, by FROM health_check \
          WHERE node_id = $1 AND ($2::timestamptz IS NULL OR at {sign} $2) AND ($3::boolean IS NULL OR reached = $3) \
-           AND ($4::text IS NULL OR position(lower($4) IN lower(address)) > 0 OR position(lower($4) IN lower(said)) > 0 \
-             OR EXISTS (SELECT FROM jsonb_array_elements(tried) AS t (one) \
+           AND ($4::text IS NULL OR position(lower($4) IN lower(address)) > 0 OR position(lower($4) IN lower(detail)) > 0 \
+             OR EXISTS (SELECT FROM jsonb_array_elements(attempts) AS t (one) \
                WHERE position(lower($4) IN lower(t.one ->> 'address')) > 0 OR position(lower($4) IN lower(t.one ->> 'said')) > 0)) \
          ORDER BY at {direction} LIMIT $5"
     );
@@ -236,7 +236,7 @@ pub struct ReportRow {
     pub at: OffsetDateTime,
     pub kind: String,
     /// The boot id or boot environment.
-    pub said: String,
+    pub detail: String,
     /// The name of the token.
     pub token: String,
     /// The client's address.
@@ -250,7 +250,7 @@ pub async fn reports(
     limit: i64,
 ) -> Result<Vec<ReportRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT r.at, r.kind, r.said, t.name AS token, r.address FROM node_report r JOIN token t ON t.id = r.token_id \
+        "SELECT r.at, r.kind, r.detail, t.name AS token, r.address FROM node_report r JOIN token t ON t.id = r.token_id \
          WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2",
     )
     .bind(node.0)

@@ -28,7 +28,10 @@ pub use machines::{
     CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, MachineRow, ReportRow,
     facts, looks, machine, node_detail_by_name, noderoles_of_node, reports,
 };
-pub use noderoles::{EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents};
+pub use noderoles::{
+    EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents, removal_state,
+    retried_step,
+};
 pub use overview::{
     HourRow, Tally, blueprint_step_counts, deployment_step_counts, hours, policy_origin,
     step_counts, step_counts_except, tally,

@@ -1,6 +1,6 @@
 //! A noderole with its step, node, deployment, parents and children.
 
-use engine::ids::{NoderoleId, RunId, StepId};
+use engine::ids::{ActionName, NoderoleId, RunId, StepId};
 use sea_orm::EntityTrait;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -38,6 +38,30 @@ pub async fn noderole(store: &Store, id: NoderoleId) -> Result<Option<NoderoleRo
         node,
         deployment,
     }))
+}
+
+/// The step that a retry of a noderole runs: its removal, while that is unfinished, or its `run`.
+pub async fn retried_step(
+    connection: &mut PgConnection,
+    noderole: NoderoleId,
+) -> Result<StepId, StoreError> {
+    Ok(match removal_state(connection, noderole).await?.as_deref() {
+        Some("blocked" | "todo" | "transition" | "error") => {
+            StepId::of(noderole, &ActionName::remove())
+        }
+        _ => StepId::of(noderole, &ActionName::run()),
+    })
+}
+
+/// The state of a noderole's removal step. `None` without one.
+pub async fn removal_state(
+    connection: &mut PgConnection,
+    noderole: NoderoleId,
+) -> Result<Option<String>, StoreError> {
+    Ok(sqlx::query_scalar("SELECT state FROM step WHERE id = $1")
+        .bind(StepId::of(noderole, &ActionName::remove()).0)
+        .fetch_optional(connection)
+        .await?)
 }
 
 /// A noderole at the other end of an edge.

@@ -76,7 +76,7 @@ mod tests {
             "INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
              SELECT 'x' || n || '.rack.example.com', d.id, 'ssh', n % 2 = 0, n % 3 > 0 FROM generate_series(1, 20000) n \
              JOIN deployment d ON d.name = 'd' || (1 + n % 20)",
-            "INSERT INTO run (step_id, node_id, lane_id, generation, target_number, epoch, content_hash, exclusive, state, outcome, worker_id, \
+            "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, worker_id, \
                started_at, ended_at, lease_until) \
              SELECT gen_random_uuid(), gen_random_uuid(), 1, 1, 1, 1, sha256(''), false, 'ended', \
                (ARRAY['succeeded', 'failed', 'lost'])[1 + n % 3], lpad((n % 200)::text, 32, '0')::uuid, now(), now() + make_interval(secs => n % 500), now() \

@@ -50,19 +50,21 @@ pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
                  min(queued_at) FILTER (WHERE state = 'queued') AS oldest FROM run WHERE ended_at IS NULL) r, \
          (SELECT count(*) AS workers, coalesce(sum(capacity), 0)::bigint AS capacity FROM worker \
           WHERE phase = 'confirmed' AND lease_until > now()) w, \
-         (SELECT count(*) AS open_reviews FROM (SELECT 1 FROM proposal p JOIN submission s ON s.proposal_id = p.id AND s.version = p.version \
+         (SELECT count(*) AS open_reviews FROM (SELECT 1 FROM proposal p JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
           WHERE p.state = 'open' LIMIT 1000) s) o",
     )
     .fetch_one(connection)
     .await?)
 }
 
-/// All steps by state.
+/// All steps by state. An ACTIVE removal step belongs to a noderole that is gone, so it does not
+/// count.
 pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, StoreError> {
-    let rows: Vec<(String, i64)> =
-        sqlx::query_as("SELECT state, count(*) FROM step GROUP BY state")
-            .fetch_all(connection)
-            .await?;
+    let rows: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT state, count(*) FROM step WHERE action = 'run' OR state <> 'active' GROUP BY state",
+    )
+    .fetch_all(connection)
+    .await?;
     let of =
         |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
@@ -84,7 +86,7 @@ pub async fn blueprint_step_counts(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
          count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
          count(*) FILTER (WHERE state = 'error'), \
-         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR instant OR skipped IS NOT NULL)) \
+         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) \
          FROM step WHERE generation = $1",
     )
     .bind(blueprint.0)
@@ -100,7 +102,7 @@ pub async fn deployment_step_counts(
 ) -> Result<StateCounts, StoreError> {
     let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
-         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
          count(*) FILTER (WHERE s.state = 'error') \
          FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
     )
@@ -166,7 +168,7 @@ pub async fn policy_origin(
     number: i64,
 ) -> Result<Option<(OffsetDateTime, Option<String>, i64)>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT p.created_at, w.name, p.target FROM policy p LEFT JOIN person w ON w.id = p.created_by WHERE p.number = $1",
+        "SELECT p.created_at, w.name, p.blueprint_number FROM policy p LEFT JOIN person w ON w.id = p.created_by WHERE p.number = $1",
     )
     .bind(number)
     .fetch_optional(connection)

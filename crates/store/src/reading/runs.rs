@@ -108,7 +108,7 @@ pub(super) fn run_query(filter: RunFilter<'_>) -> Select<run::Entity> {
     };
     if let Some(deployment) = filter.deployment {
         // A step's concurrency group belongs to its noderole's deployment.
-        let in_deployment = "run.lane_id IN (SELECT l.id FROM lane l WHERE l.deployment_id = $1)";
+        let in_deployment = "run.concurrency_group_id IN (SELECT l.id FROM concurrency_group l WHERE l.deployment_id = $1)";
         query = query.filter(Expr::cust_with_values(in_deployment, [deployment.0]));
     }
     if let Some(node) = filter.node {
@@ -173,8 +173,8 @@ pub async fn run_documents(
     id: RunId,
 ) -> Result<Option<(Option<Value>, Option<Value>, Option<Value>, Option<i64>, i32)>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT r.input, r.result, CASE WHEN s.wall_run = r.id THEN s.wall END, t.submission_id, r.result_bytes FROM run r \
-         JOIN step s ON s.id = r.step_id LEFT JOIN target t ON t.number = r.generation WHERE r.id = $1",
+        "SELECT r.input, r.result, CASE WHEN s.output_run = r.id THEN s.output END, t.review_id, r.result_bytes FROM run r \
+         JOIN step s ON s.id = r.step_id LEFT JOIN blueprint t ON t.number = r.generation WHERE r.id = $1",
     )
     .bind(id.0)
     .fetch_optional(connection)

@@ -111,7 +111,7 @@ pub async fn counts(
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
          count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
-         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
          count(*) FILTER (WHERE s.state = 'error') FROM deployment d \
          LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
          WHERE d.removed_in IS NULL GROUP BY d.id",
@@ -236,7 +236,7 @@ pub async fn node_step_counts(
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT node_id, count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
-         count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
+         count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active' AND action = 'run'), \
          count(*) FILTER (WHERE state = 'error') FROM step WHERE node_id = ANY($1) GROUP BY node_id",
     )
     .bind(ids)
@@ -255,8 +255,8 @@ pub async fn unreached(
 ) -> Result<Vec<(NodeId, String)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<(Uuid, bool, String)> = sqlx::query_as(
-        "SELECT n.id, l.reached, l.said FROM unnest($1) n (id), \
-         LATERAL (SELECT reached, said FROM node_look WHERE node_id = n.id ORDER BY at DESC LIMIT 1) l",
+        "SELECT n.id, l.reached, l.detail FROM unnest($1::uuid[]) n (id), \
+         LATERAL (SELECT reached, detail FROM health_check WHERE node_id = n.id ORDER BY at DESC LIMIT 1) l",
     )
     .bind(ids)
     .fetch_all(connection)

@@ -27,7 +27,7 @@ pub struct TargetRow {
     /// Who committed it.
     pub by: Option<String>,
     /// The review that it commits.
-    pub submission: Option<i64>,
+    pub review: Option<i64>,
     /// The title of the review.
     pub title: Option<String>,
     /// The deployment of the proposal.
@@ -48,13 +48,17 @@ pub async fn targets(
 ) -> Result<Vec<TargetRow>, StoreError> {
     let end = if order.descending { i64::MAX } else { i64::MIN };
     let sql = match (deployment, order.descending) {
-        (None, true) => "SELECT number FROM target WHERE number < $1 ORDER BY number DESC LIMIT $2",
-        (None, false) => "SELECT number FROM target WHERE number > $1 ORDER BY number LIMIT $2",
+        (None, true) => {
+            "SELECT number FROM blueprint WHERE number < $1 ORDER BY number DESC LIMIT $2"
+        }
+        (None, false) => "SELECT number FROM blueprint WHERE number > $1 ORDER BY number LIMIT $2",
         (Some(_), true) => {
-            "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number < $1 ORDER BY number DESC LIMIT $2"
+            "SELECT blueprint_number FROM blueprint_deployment WHERE deployment_id = $3 AND blueprint_number < $1 \
+             ORDER BY blueprint_number DESC LIMIT $2"
         }
         (Some(_), false) => {
-            "SELECT number FROM target_deployment WHERE deployment_id = $3 AND number > $1 ORDER BY number LIMIT $2"
+            "SELECT blueprint_number FROM blueprint_deployment WHERE deployment_id = $3 AND blueprint_number > $1 \
+             ORDER BY blueprint_number LIMIT $2"
         }
     };
     let numbers_query =
@@ -82,16 +86,16 @@ async fn blueprints_by_number(
     numbers: &[i64],
 ) -> Result<Vec<TargetRow>, StoreError> {
     let rows = sqlx::query_as(
-        "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS submission, s.title, \
+        "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS review, s.title, \
          d.name AS deployment, \
-         ARRAY(SELECT w.name FROM submission_author a JOIN person w ON w.id = a.person_id \
-               WHERE a.submission_id = s.id ORDER BY w.name) AS authors, \
+         ARRAY(SELECT w.name FROM review_author a JOIN person w ON w.id = a.person_id \
+               WHERE a.review_id = s.id ORDER BY w.name) AS authors, \
          ARRAY(SELECT w.name FROM (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind, v.at FROM verdict v \
-                                   WHERE v.submission_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC) v \
+                                   WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC) v \
                JOIN person w ON w.id = v.person_id WHERE v.kind = 'approve' \
                  AND NOT approval_barred(v.person_id, s.id, v.at) ORDER BY w.name) AS approved_by \
-         FROM target t LEFT JOIN person p ON p.id = t.committed_by \
-         LEFT JOIN submission s ON s.id = t.submission_id LEFT JOIN proposal o ON o.id = s.proposal_id \
+         FROM blueprint t LEFT JOIN person p ON p.id = t.committed_by \
+         LEFT JOIN review s ON s.id = t.review_id LEFT JOIN proposal o ON o.id = s.proposal_id \
          LEFT JOIN deployment d ON d.id = o.deployment_id WHERE t.number = ANY($1) ORDER BY t.number DESC",
     )
     .bind(numbers)
@@ -105,13 +109,13 @@ pub async fn blueprint_root(
     connection: &mut PgConnection,
     number: BlueprintNumber,
 ) -> Result<Option<Hash>, StoreError> {
-    let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM target WHERE number = $1")
+    let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM blueprint WHERE number = $1")
         .bind(number.0)
         .fetch_optional(connection)
         .await?;
     let parse = |bytes: Vec<u8>| {
         Hash::from_bytes(&bytes)
-            .ok_or_else(|| StoreError::corrupt("target.root", "a hash must have 32 bytes"))
+            .ok_or_else(|| StoreError::corrupt("blueprint.root", "a hash must have 32 bytes"))
     };
     root.map(parse).transpose()
 }

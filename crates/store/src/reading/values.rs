@@ -73,8 +73,8 @@ pub async fn sets(
 ) -> Result<Vec<SetRow>, StoreError> {
     Ok(sqlx::query_as(
         "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
-         FROM edit e JOIN person p ON p.id = e.actor JOIN submission s ON s.proposal_id = e.proposal_id \
-         JOIN target t ON t.submission_id = s.id \
+         FROM edit e JOIN person p ON p.id = e.actor JOIN review s ON s.proposal_id = e.proposal_id \
+         JOIN blueprint t ON t.review_id = s.id \
          WHERE e.body ->> 'edit' = $1 AND e.body ->> 'edit' IN ('set_noderole_data', 'set_role_data') AND NOT e.undone \
            AND coalesce(e.body ->> 'node', e.body ->> 'deployment') = $2 \
            AND coalesce(e.body ->> 'noderole', e.body ->> 'role') = $3 AND t.number <= $4 \
@@ -94,7 +94,7 @@ pub async fn run_input(
     on: &mut PgConnection,
     run: RunId,
 ) -> Result<Option<(Option<Value>, Option<Value>, i64)>, StoreError> {
-    Ok(sqlx::query_as("SELECT input, surroundings, target_number FROM run WHERE id = $1")
+    Ok(sqlx::query_as("SELECT input, surroundings, blueprint_number FROM run WHERE id = $1")
         .bind(run.0)
         .fetch_optional(on)
         .await?)

@@ -52,6 +52,7 @@ pub struct WaitingRow {
     pub since: OffsetDateTime,
     pub noderole: Uuid,
     pub role: String,
+    pub action: String,
     pub node: Uuid,
     /// The node's name.
     pub fqdn: String,
@@ -188,7 +189,7 @@ pub async fn in_the_way(
         }
     };
     let own: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($3::bigint[] IS NULL OR lane_id = ANY ($3)) \
+        "SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($3::bigint[] IS NULL OR concurrency_group_id = ANY ($3)) \
            AND state IN ('todo', 'transition', 'error') ORDER BY since, id LIMIT $2",
     )
     .bind(blueprint)
@@ -204,7 +205,7 @@ pub async fn in_the_way(
     }
     let (visited, open): (i64, Vec<Uuid>) = sqlx::query_as(
         "WITH RECURSIVE up (id) AS ( \
-           SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($4::bigint[] IS NULL OR lane_id = ANY ($4)) \
+           SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($4::bigint[] IS NULL OR concurrency_group_id = ANY ($4)) \
              AND state IN ('blocked', 'todo', 'transition', 'error') \
            UNION \
            SELECT p.id FROM up JOIN step c ON c.id = up.id AND c.state = 'blocked' JOIN edge e ON e.child = c.id \
@@ -278,8 +279,8 @@ async fn concurrency_group_ids(
     connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<Vec<i64>, StoreError> {
-    let lanes =
-        sqlx::query_scalar("SELECT id FROM lane WHERE deployment_id = $1").bind(deployment.0);
+    let lanes = sqlx::query_scalar("SELECT id FROM concurrency_group WHERE deployment_id = $1")
+        .bind(deployment.0);
     Ok(lanes.fetch_all(connection).await?)
 }
 
@@ -295,7 +296,7 @@ async fn edge(
         "SELECT l.since, l.id FROM unnest($1::text[]) AS w (state) CROSS JOIN LATERAL ( \
            SELECT s.since, s.id FROM step s \
            WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
-             AND ($2::bigint[] IS NULL OR s.lane_id = ANY ($2)) AND ($3::uuid IS NULL OR s.node_id = $3) \
+             AND ($2::bigint[] IS NULL OR s.concurrency_group_id = ANY ($2)) AND ($3::uuid IS NULL OR s.node_id = $3) \
              AND ($4::bool IS NOT TRUE OR (s.since, s.id) {comparison} ($5::timestamptz, $6::uuid)) \
            ORDER BY s.since {way}, s.id {way} OFFSET $7 LIMIT 1) l ORDER BY 1 {way}, 2 {way} LIMIT 1",
     );

@@ -30,7 +30,7 @@ pub struct WorkerRow {
     pub version: String,
     pub started_at: OffsetDateTime,
     /// The last renewal of its lease.
-    pub heard_at: OffsetDateTime,
+    pub last_heartbeat_at: OffsetDateTime,
     pub lease_until: OffsetDateTime,
     /// Why it ended.
     pub reason: Option<String>,
@@ -73,15 +73,12 @@ fn moment(micros: i64) -> Option<OffsetDateTime> {
 }
 
 fn rows(runs: i64) -> QueryBuilder<Postgres> {
-    let mut query = QueryBuilder::new(
+    QueryBuilder::new(format!(
         "SELECT w.id, w.name, w.phase, w.phase = 'confirmed' AND w.lease_until > now() AS alive, w.capacity, \
          (SELECT count(*) FROM run r WHERE r.worker_id = w.id AND r.ended_at IS NULL) AS held, \
-         ARRAY(SELECT r.id FROM run r WHERE r.worker_id = w.id AND r.ended_at IS NULL ORDER BY r.id LIMIT ",
-    );
-    query.push_bind(runs).push(
-        ") AS runs, w.jigs, w.host, w.pid, w.version, w.started_at, w.heard_at, w.lease_until, w.reason FROM worker w WHERE ",
-    );
-    query
+         ARRAY(SELECT r.id FROM run r WHERE r.worker_id = w.id AND r.ended_at IS NULL ORDER BY r.id LIMIT {runs}) AS runs, \
+         w.jigs, w.host, w.pid, w.version, w.started_at, w.last_heartbeat_at, w.lease_until, w.reason FROM worker w WHERE "
+    ))
 }
 
 /// Workers in an order, each with up to `runs` of its runs.

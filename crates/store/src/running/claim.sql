@@ -8,7 +8,7 @@ WITH RECURSIVE held AS (
   SELECT d.id FROM deployment d JOIN held ON d.parent = held.id
 ),
 running AS MATERIALIZED (
-  SELECT node_id, lane_id, exclusive FROM run WHERE ended_at IS NULL
+  SELECT node_id, concurrency_group_id, exclusive FROM run WHERE ended_at IS NULL
 ),
 slots AS MATERIALIZED (
   SELECT h.number, h.epoch,
@@ -23,13 +23,13 @@ room AS MATERIALIZED (
 served AS MATERIALIZED (
   SELECT DISTINCT unnest(jigs) AS class FROM worker WHERE phase = 'confirmed' AND lease_until > now()
 ),
-in_lane AS MATERIALIZED (
-  SELECT lane_id, count(*)::int AS n FROM running GROUP BY lane_id
+in_group AS MATERIALIZED (
+  SELECT concurrency_group_id, count(*)::int AS n FROM running GROUP BY concurrency_group_id
 ),
 -- A chunk starts after the previous one has ended. A rolling concurrency group refills at once.
-open_lane AS MATERIALIZED (
+open_group AS MATERIALIZED (
   SELECT l.id, l.deployment_id, d.priority, least(room.free, l.max_running - coalesce(u.n, 0)) AS free
-  FROM room CROSS JOIN lane l JOIN deployment d ON d.id = l.deployment_id LEFT JOIN in_lane u ON u.lane_id = l.id
+  FROM room CROSS JOIN concurrency_group l JOIN deployment d ON d.id = l.deployment_id LEFT JOIN in_group u ON u.concurrency_group_id = l.id
   WHERE room.free > 0
     AND l.deployment_id NOT IN (SELECT id FROM held)
     AND (l.max_running IS NULL OR l.max_running > coalesce(u.n, 0))
@@ -38,31 +38,35 @@ open_lane AS MATERIALIZED (
 -- A node counts against a disruption budget if it is dead, or if one of its steps runs or has
 -- failed since its last success.
 down AS MATERIALIZED (
-  SELECT DISTINCT b.id AS budget_id, s.node_id
-  FROM step s CROSS JOIN LATERAL unnest(s.budget_ids) AS b (id)
-  WHERE s.budget_ids <> '{}' AND (s.state IN ('transition', 'error') OR s.failures > 0 OR NOT s.node_up)
+  SELECT DISTINCT b.id AS disruption_budget_id, s.node_id
+  FROM step s CROSS JOIN LATERAL unnest(s.disruption_budget_ids) AS b (id)
+  WHERE s.disruption_budget_ids <> '{}' AND (s.state IN ('transition', 'error') OR s.failures > 0 OR NOT s.node_up)
 ),
 budget_room AS MATERIALIZED (
   SELECT b.id, b.max_down - count(d.node_id)::int AS free
-  FROM budget b LEFT JOIN down d ON d.budget_id = b.id GROUP BY b.id
+  FROM disruption_budget b LEFT JOIN down d ON d.disruption_budget_id = b.id GROUP BY b.id
 ),
 candidate AS MATERIALIZED (
   SELECT c.*, l.deployment_id
-  FROM open_lane l CROSS JOIN LATERAL (
-    SELECT s.id, s.node_id, s.rank, s.priority + l.priority AS priority, s.since, s.exclusive, s.budget_ids
+  FROM open_group l CROSS JOIN LATERAL (
+    SELECT s.id, s.node_id, s.rank, s.priority + l.priority AS priority, s.since, s.exclusive, s.disruption_budget_ids
     FROM step s JOIN jig j ON j.name = s.jig AND j.active AND j.class IN (SELECT class FROM served)
-    WHERE s.lane_id = l.id AND s.state = 'todo' AND s.node_fits AND s.not_before <= now()
+    WHERE s.concurrency_group_id = l.id AND s.state = 'todo' AND s.node_fits AND s.not_before <= now()
       -- These become ACTIVE without a run. They remain from an unfinished batch.
-      AND NOT (s.instant OR s.skipped IS NOT NULL
+      AND NOT (s.immediate OR s.skipped IS NOT NULL
                OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)))
       AND NOT (s.exclusive AND EXISTS (
         SELECT FROM running r WHERE r.node_id = s.node_id AND r.exclusive))
+      -- One action of a noderole at a time.
+      AND NOT EXISTS (
+        SELECT FROM step o JOIN run r ON r.step_id = o.id AND r.ended_at IS NULL
+        WHERE o.noderole_id = s.noderole_id AND o.id <> s.id)
       AND NOT EXISTS (
         SELECT FROM step e WHERE e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node AND e.id <> s.id)
-      AND (s.budget_ids = '{}' OR NOT EXISTS (
-        SELECT FROM unnest(s.budget_ids) AS b (id) LEFT JOIN budget_room r ON r.id = b.id
+      AND (s.disruption_budget_ids = '{}' OR NOT EXISTS (
+        SELECT FROM unnest(s.disruption_budget_ids) AS b (id) LEFT JOIN budget_room r ON r.id = b.id
         WHERE coalesce(r.free, 0) <= 0
-          AND NOT EXISTS (SELECT FROM down d WHERE d.budget_id = b.id AND d.node_id = s.node_id)))
+          AND NOT EXISTS (SELECT FROM down d WHERE d.disruption_budget_id = b.id AND d.node_id = s.node_id)))
     ORDER BY s.priority DESC, s.since, s.rank, s.id
     LIMIT l.free
   ) c
@@ -78,14 +82,14 @@ over AS (
   SELECT x.id FROM (
     SELECT o.id, r.free,
       dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS place
-    FROM one_each o CROSS JOIN LATERAL unnest(o.budget_ids) AS b (id) JOIN budget_room r ON r.id = b.id
+    FROM one_each o CROSS JOIN LATERAL unnest(o.disruption_budget_ids) AS b (id) JOIN budget_room r ON r.id = b.id
     -- All steps of a node have the position of its first one.
     CROSS JOIN LATERAL (
       SELECT f.priority, f.since, f.rank, f.id FROM one_each f
-      WHERE f.node_id = o.node_id AND b.id = ANY (f.budget_ids)
+      WHERE f.node_id = o.node_id AND b.id = ANY (f.disruption_budget_ids)
       ORDER BY f.priority DESC, f.since, f.rank, f.id LIMIT 1
     ) n
-    WHERE NOT EXISTS (SELECT FROM down d WHERE d.budget_id = b.id AND d.node_id = o.node_id)
+    WHERE NOT EXISTS (SELECT FROM down d WHERE d.disruption_budget_id = b.id AND d.node_id = o.node_id)
   ) x WHERE x.place > x.free
 ),
 -- Deployments take turns: the position of a step is the number of runs and earlier steps of its
@@ -95,7 +99,7 @@ fair AS (
     coalesce(u.n, 0) + row_number() OVER (
       PARTITION BY o.deployment_id ORDER BY o.priority DESC, o.since, o.rank, o.id) AS turn
   FROM one_each o LEFT JOIN (
-    SELECT l.deployment_id, sum(i.n) AS n FROM in_lane i JOIN lane l ON l.id = i.lane_id GROUP BY 1
+    SELECT l.deployment_id, sum(i.n) AS n FROM in_group i JOIN concurrency_group l ON l.id = i.concurrency_group_id GROUP BY 1
   ) u USING (deployment_id)
   WHERE o.id NOT IN (SELECT id FROM over)
 ),
@@ -113,9 +117,9 @@ moved AS (
   UPDATE step s SET state = 'transition', since = now() FROM locked WHERE s.id = locked.id RETURNING s.*
 ),
 started AS (
-  INSERT INTO run (step_id, node_id, lane_id, generation, content_hash, target_number, epoch, exclusive, cause, cause_by, failures,
+  INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive, cause, cause_by, failures,
     lease_until)
-  SELECT m.id, m.node_id, m.lane_id, m.generation, m.content_hash, room.number, room.epoch, m.exclusive, m.cause, m.cause_by,
+  SELECT m.id, m.node_id, m.concurrency_group_id, m.generation, m.content_hash, room.number, room.epoch, m.exclusive, m.cause, m.cause_by,
     m.failures, now() + make_interval(secs => $3)
   FROM moved m JOIN fair f ON f.id = m.id CROSS JOIN room ORDER BY f.priority DESC, m.rank, m.id
   RETURNING id, step_id

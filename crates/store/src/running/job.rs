@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use engine::Hash;
 use engine::data::ancestor_distances;
-use engine::ids::{BlueprintNumber, DeploymentId, NodeId, NoderoleId, ReviewId, RunId, StepId};
+use engine::ids::{
+    ActionName, BlueprintNumber, DeploymentId, NodeId, NoderoleId, ReviewId, RunId, StepId,
+};
 use serde_json::Value;
 use sqlx::PgPool;
 use time::OffsetDateTime;
@@ -21,6 +23,7 @@ use crate::StoreError;
 pub struct RunFacts {
     pub run: RunId,
     pub step: StepId,
+    pub action: ActionName,
     pub noderole: NoderoleId,
     pub role: String,
     pub instance: u32,
@@ -46,6 +49,9 @@ pub struct RunFacts {
     pub epoch: i64,
     /// The current epoch.
     pub epoch_now: i64,
+    /// The blueprint before `generation`, if the run removes its noderole. It is the last one that
+    /// contains the noderole.
+    pub before: Option<Before>,
     /// The content hash in the run's row, which the node's ledger compares.
     pub content: Hash,
     /// Whether no other exclusive run may use the node.
@@ -70,6 +76,16 @@ pub struct RunFacts {
     pub rows: RunRows,
 }
 
+/// The last blueprint with a noderole that a run removes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Before {
+    pub root: Hash,
+    /// The last reviewed blueprint with this root.
+    pub reviewed: BlueprintNumber,
+    /// The input of the noderole's last run, with its sources. `None` if no run got an input.
+    pub input: Option<Value>,
+}
+
 /// Rows around a run, read in one snapshot with [`RunFacts::head_root`].
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct RunRows {
@@ -80,8 +96,8 @@ pub struct RunRows {
     /// `step.destructive`.
     pub destructive: bool,
     pub step_exclusive: bool,
-    /// `step.instant`.
-    pub instant: bool,
+    /// `step.immediate`.
+    pub immediate: bool,
     /// `step.needs`.
     pub needs: String,
     /// `step.place`.
@@ -112,7 +128,7 @@ pub struct RunRows {
     pub fits: bool,
     pub jig_active: bool,
     /// The parents in the rows: `{parent: noderole, role, instance, node, fqdn, kind, state,
-    /// instant, skipped}`.
+    /// immediate, skipped}`.
     pub parents: Value,
 }
 
@@ -120,6 +136,7 @@ pub struct RunRows {
 struct FactsRow {
     id: i64,
     step_id: Uuid,
+    action: String,
     noderole_id: Uuid,
     role: String,
     instance: i32,
@@ -127,11 +144,14 @@ struct FactsRow {
     deployment_id: Uuid,
     system_data: Value,
     generation: i64,
-    target_number: i64,
+    blueprint_number: i64,
     target_root: Vec<u8>,
     reviewed: i64,
     reviewed_root: Vec<u8>,
     generation_root: Vec<u8>,
+    before_root: Option<Vec<u8>>,
+    before_reviewed: Option<i64>,
+    before_input: Option<Value>,
     epoch: i64,
     epoch_now: i64,
     content_hash: Vec<u8>,
@@ -152,9 +172,21 @@ struct FactsRow {
 impl FactsRow {
     fn into_details(self) -> Result<RunFacts, StoreError> {
         let run = RunId(self.id);
+        let before = match self.before_root.as_deref().zip(self.before_reviewed) {
+            None => None,
+            Some((root, reviewed)) => Some(Before {
+                root: hash(run, root)?,
+                reviewed: BlueprintNumber(reviewed),
+                input: self.before_input,
+            }),
+        };
+        let action = ActionName::parse(&self.action)
+            .map_err(|error| StoreError::corrupt(format!("run {run}"), error))?;
         Ok(RunFacts {
             run,
             step: StepId(self.step_id),
+            action,
+            before,
             noderole: NoderoleId(self.noderole_id),
             role: self.role,
             instance: self.instance.unsigned_abs(),
@@ -162,7 +194,7 @@ impl FactsRow {
             deployment: DeploymentId(self.deployment_id),
             system_data: self.system_data,
             generation: BlueprintNumber(self.generation),
-            target: BlueprintNumber(self.target_number),
+            target: BlueprintNumber(self.blueprint_number),
             target_root: hash(run, &self.target_root)?,
             reviewed: BlueprintNumber(self.reviewed),
             reviewed_root: hash(run, &self.reviewed_root)?,
@@ -196,28 +228,34 @@ pub async fn run_details(
     runs: &[RunId],
 ) -> Result<BTreeMap<RunId, RunFacts>, StoreError> {
     let rows: Vec<FactsRow> = sqlx::query_as(
-        "SELECT r.id, r.step_id, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
-           r.generation, r.target_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
-           g.root AS generation_root, r.epoch,
+        "SELECT r.id, r.step_id, s.action, s.noderole_id, nr.role, nr.instance, nr.role_hash, nr.deployment_id, nr.system_data,
+           r.generation, r.blueprint_number, t.root AS target_root, m.number AS reviewed, m.root AS reviewed_root,
+           g.root AS generation_root, b.root AS before_root, b.reviewed AS before_reviewed, b.input AS before_input, r.epoch,
            h.epoch AS epoch_now, r.content_hash, r.exclusive, r.node_id, n.fqdn, n.phantom,
            node_connection(n.transport, n.address, n.connection) AS connection,
            d.name AS home, n.facts, n.hints, h.number AS head, ht.root AS head_root,
-           s.node_id AS step_node, s.state AS step_state, s.jig, s.destructive, s.exclusive AS step_exclusive, s.instant, s.needs,
+           s.node_id AS step_node, s.state AS step_state, s.jig, s.destructive, s.exclusive AS step_exclusive, s.immediate, s.needs,
            s.place, s.rank, s.timeout_s, s.generation AS step_generation, s.applied_generation, l.name AS lane,
-           l.deployment_id AS lane_deployment, r.lane_id = s.lane_id AS same_lane, nr.data, n.deployment_id AS node_deployment, h.enabled,
+           l.deployment_id AS lane_deployment, r.concurrency_group_id = s.concurrency_group_id AS same_lane, nr.data, n.deployment_id AS node_deployment, h.enabled,
            on_hold(nr.deployment_id) AS on_hold, n.phantom OR n.available AS available,
            node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) AS fits, j.active AS jig_active,
            coalesce((SELECT jsonb_agg(jsonb_build_object('parent', p.noderole_id, 'role', pr.role, 'instance', pr.instance,
-               'node', p.node_id, 'fqdn', pn.fqdn, 'kind', e.kind, 'state', p.state, 'instant', p.instant,
+               'node', p.node_id, 'fqdn', pn.fqdn, 'kind', e.kind, 'state', p.state, 'immediate', p.immediate,
                'skipped', p.skipped IS NOT NULL))
              FROM edge e JOIN step p ON p.id = e.parent JOIN noderole pr ON pr.id = p.noderole_id JOIN node pn ON pn.id = p.node_id
              WHERE e.child = s.id), '[]') AS parents
          FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
-         JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN target t ON t.number = r.target_number
-         JOIN target g ON g.number = r.generation JOIN lane l ON l.id = r.lane_id JOIN jig j ON j.name = s.jig
-         CROSS JOIN head h JOIN target ht ON ht.number = h.number
-         CROSS JOIN LATERAL (SELECT number, root FROM target WHERE number <= r.target_number AND kind <> 'switch'
+         JOIN node n ON n.id = r.node_id JOIN deployment d ON d.id = n.deployment_id JOIN blueprint t ON t.number = r.blueprint_number
+         JOIN blueprint g ON g.number = r.generation JOIN concurrency_group l ON l.id = r.concurrency_group_id JOIN jig j ON j.name = s.jig
+         CROSS JOIN head h JOIN blueprint ht ON ht.number = h.number
+         CROSS JOIN LATERAL (SELECT number, root FROM blueprint WHERE number <= r.blueprint_number AND kind <> 'switch'
                              ORDER BY number DESC LIMIT 1) m
+         LEFT JOIN LATERAL (SELECT p.root, p.number AS reviewed, (
+             SELECT i.input FROM step o JOIN run i ON i.step_id = o.id
+             WHERE o.noderole_id = s.noderole_id AND o.action = 'run' AND i.generation < r.generation
+               AND i.input IS NOT NULL ORDER BY i.id DESC LIMIT 1) AS input
+           FROM blueprint p WHERE p.number < r.generation AND p.kind <> 'switch' AND s.action <> 'run'
+           ORDER BY p.number DESC LIMIT 1) b ON true
          WHERE r.id = ANY($1)",
     )
     .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
@@ -243,7 +281,7 @@ pub struct Approval {
     /// genesis, change or switch.
     pub kind: String,
     /// The review of a change.
-    pub submission: Option<i64>,
+    pub review: Option<i64>,
     /// The number of approvals that it needed.
     pub needed: Option<i32>,
     pub risk: Option<Vec<String>>,
@@ -274,7 +312,7 @@ pub async fn signed_blueprints(
     most: i64,
 ) -> Result<Vec<SignedTarget>, StoreError> {
     let demanded: Vec<(i64, i64)> = sqlx::query_as(
-        "SELECT t.number, t.submission_id FROM target t JOIN signature_demand g ON g.submission_id = t.submission_id \
+        "SELECT t.number, t.review_id FROM blueprint t JOIN signature_demand g ON g.review_id = t.review_id \
          WHERE t.number > $1 AND t.number <= $2 ORDER BY t.number LIMIT $3",
     )
     .bind(after.0)
@@ -307,14 +345,14 @@ pub async fn signed_blueprints(
 /// verdicts are impossible after the commit.
 const LAST_VERDICTS: &str = "last AS (
            SELECT DISTINCT ON (t.number, v.person_id) t.number, v.id, v.person_id, v.kind,
-             v.kind = 'approve' AND approval_barred(v.person_id, v.submission_id, v.at) AS barred
-           FROM target t JOIN verdict v ON v.submission_id = t.submission_id
+             v.kind = 'approve' AND approval_barred(v.person_id, v.review_id, v.at) AS barred
+           FROM blueprint t JOIN verdict v ON v.review_id = t.review_id
            WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
              AND EXISTS (SELECT FROM person p WHERE p.id = v.person_id AND p.kind = 'human')
-             AND NOT EXISTS (SELECT FROM submission_author a
-                             WHERE a.submission_id = v.submission_id AND a.person_id = v.person_id)
-             AND NOT EXISTS (SELECT FROM submission m LEFT JOIN edit e ON e.proposal_id = m.proposal_id
-                             WHERE m.id = v.submission_id AND (m.created_by = v.person_id
+             AND NOT EXISTS (SELECT FROM review_author a
+                             WHERE a.review_id = v.review_id AND a.person_id = v.person_id)
+             AND NOT EXISTS (SELECT FROM review m LEFT JOIN edit e ON e.proposal_id = m.proposal_id
+                             WHERE m.id = v.review_id AND (m.created_by = v.person_id
                                OR e.actor = v.person_id AND NOT e.undone OR v.person_id = ANY (e.touched_by)))
            ORDER BY t.number, v.person_id, v.id DESC)";
 
@@ -328,11 +366,11 @@ pub async fn approvals(
 ) -> Result<BTreeMap<BlueprintNumber, Approval>, StoreError> {
     let sql = format!(
         "WITH {LAST_VERDICTS}
-         SELECT t.number, t.kind, t.submission_id AS submission, s.approvals_needed AS needed, s.risk, y.hash AS policy,
+         SELECT t.number, t.kind, t.review_id AS review, s.approvals_needed AS needed, s.risk, y.hash AS policy,
            s.new_policy_hash AS new_policy,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving,
            (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
-         FROM target t LEFT JOIN submission s ON s.id = t.submission_id LEFT JOIN policy y ON y.number = s.policy_number
+         FROM blueprint t LEFT JOIN review s ON s.id = t.review_id LEFT JOIN policy y ON y.number = s.policy_number
          WHERE t.number = ANY($1)"
     );
     let rows: Vec<Approval> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
@@ -371,9 +409,9 @@ pub struct SeenStep {
     /// The noderole's own reviewed data.
     pub data: Value,
     /// The output of its last successful run. Null if it has none or is not ACTIVE.
-    pub wall: Value,
+    pub output: Value,
     /// The run that produced the output.
-    pub wall_run: Option<RunId>,
+    pub output_run: Option<RunId>,
     pub node: NodeId,
     pub fqdn: String,
     /// Whether the node is a phantom.
@@ -408,8 +446,8 @@ struct StepDataRow {
     deployment_id: Uuid,
     system_data: Value,
     data: Value,
-    wall: Option<Value>,
-    wall_run: Option<i64>,
+    output: Option<Value>,
+    output_run: Option<i64>,
     node_id: Uuid,
     fqdn: String,
     phantom: bool,
@@ -436,8 +474,8 @@ impl StepDataRow {
             instance: self.instance.unsigned_abs(),
             system_data: self.system_data,
             data: self.data,
-            wall: self.wall.unwrap_or(Value::Null),
-            wall_run: self.wall_run.map(RunId),
+            output: self.output.unwrap_or(Value::Null),
+            output_run: self.output_run.map(RunId),
             node: NodeId(self.node_id),
             fqdn: self.fqdn,
             phantom: self.phantom,
@@ -516,10 +554,11 @@ async fn step_data_rows(
            SELECT * FROM unnest($1::uuid[]) AS s (id)
            UNION
            SELECT s.id FROM unnest($2::uuid[]) AS o (id)
-           CROSS JOIN LATERAL (SELECT id FROM step WHERE node_id = o.id AND state = 'active' OFFSET 0) s)
+           CROSS JOIN LATERAL (
+             SELECT id FROM step WHERE node_id = o.id AND state = 'active' AND action = 'run' OFFSET 0) s)
          SELECT s.id, s.rank, s.state = 'active' AS active,
            s.skipped IS NOT NULL AS skipped, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id,
-           n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.wall END AS wall, s.wall_run,
+           n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.output END AS output, s.output_run,
            s.node_id, o.fqdn, o.phantom,
            CASE WHEN o.address <> '[]' THEN o.address ELSE coalesce(o.connection -> 'addresses', '[]') END AS addresses,
            (SELECT number FROM head) AS head

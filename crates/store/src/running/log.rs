@@ -53,29 +53,6 @@ pub struct LogPiece {
     pub body: Vec<u8>,
 }
 
-/// The chunks of a log from `offset` on, in order, at most `limit`. The first may begin before
-/// `offset`.
-pub async fn read_log(
-    pool: &PgPool,
-    run: RunId,
-    offset: u64,
-    limit: u32,
-) -> Result<Vec<LogPiece>, StoreError> {
-    let chunks = sqlx::query_as(
-        "SELECT at_offset, at, body FROM run_log
-         WHERE run_id = $1 AND at_offset >= coalesce(
-           (SELECT max(at_offset) FROM run_log WHERE run_id = $1 AND at_offset <= $2), 0)
-           AND at_offset + length(body) > $2
-         ORDER BY at_offset LIMIT $3",
-    )
-    .bind(run.0)
-    .bind(offset.cast_signed())
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
-    Ok(chunks)
-}
-
 /// The chunks of a log from `offset` to `until`, in order, at most `limit`. The first may begin
 /// before `offset`, and the last may end after `until`. The cost depends on the result, not on the
 /// size of the log.

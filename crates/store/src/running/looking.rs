@@ -44,9 +44,9 @@ const KEPT: i64 = 50;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct AsOf {
     /// Raised with every change of the connection.
-    pub way_no: i32,
+    pub connection_no: i32,
     /// Raised when the machine reports a start-up or shutdown.
-    pub word_no: i32,
+    pub report_no: i32,
 }
 
 /// A node whose health check is due.
@@ -119,35 +119,36 @@ pub async fn due_nodes(
 ) -> Result<Vec<DueNode>, StoreError> {
     type Row = (Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32);
     let rows: Vec<Row> = sqlx::query_as(
-        "UPDATE node n SET looked_at = now()
+        "UPDATE node n SET health_checked_at = now()
          FROM (SELECT id FROM node
                WHERE transport = 'ssh' AND removed_in IS NULL
-                 AND (looked_at IS NULL OR looked_at < now() - make_interval(secs => $1))
-               ORDER BY looked_at NULLS FIRST LIMIT $2 FOR UPDATE SKIP LOCKED) due
+                 AND (health_checked_at IS NULL OR health_checked_at < now() - make_interval(secs => $1))
+               ORDER BY health_checked_at NULLS FIRST LIMIT $2 FOR UPDATE SKIP LOCKED) due
          WHERE n.id = due.id
          RETURNING n.id, n.fqdn, n.doc, node_connection(n.transport, n.address, n.connection),
-           n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, ''), n.way_no, n.word_no",
+           n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, ''), n.connection_no, n.report_no",
     )
     .bind(interval.as_secs_f64())
     .bind(i64::from(limit))
     .fetch_all(pool)
     .await?;
-    let to_due_node = |(id, fqdn, doc, connection, confirmed, boot_id, way_no, word_no)| {
-        let doc: Option<Vec<u8>> = doc;
-        let hash = |doc: Vec<u8>| {
-            Hash::from_bytes(&doc)
-                .ok_or_else(|| StoreError::corrupt("node", "a hash must have 32 bytes"))
+    let to_due_node =
+        |(id, fqdn, doc, connection, confirmed, boot_id, connection_no, report_no)| {
+            let doc: Option<Vec<u8>> = doc;
+            let hash = |doc: Vec<u8>| {
+                Hash::from_bytes(&doc)
+                    .ok_or_else(|| StoreError::corrupt("node", "a hash must have 32 bytes"))
+            };
+            Ok(DueNode {
+                id: NodeId(id),
+                fqdn,
+                doc: doc.map(hash).transpose()?,
+                connection: Option::unwrap_or_default(connection),
+                confirmed,
+                boot_id,
+                as_of: AsOf { connection_no, report_no },
+            })
         };
-        Ok(DueNode {
-            id: NodeId(id),
-            fqdn,
-            doc: doc.map(hash).transpose()?,
-            connection: Option::unwrap_or_default(connection),
-            confirmed,
-            boot_id,
-            as_of: AsOf { way_no, word_no },
-        })
-    };
     rows.into_iter().map(to_due_node).collect()
 }
 
@@ -155,11 +156,10 @@ pub async fn due_nodes(
 pub async fn reached_addresses(
     pool: &PgPool,
     node: NodeId,
-    way_no: i32,
+    connection_no: i32,
 ) -> Result<Vec<String>, StoreError> {
-    let sql =
-        "SELECT DISTINCT address FROM node_look WHERE node_id = $1 AND reached AND way_no = $2";
-    Ok(sqlx::query_scalar(sql).bind(node.0).bind(way_no).fetch_all(pool).await?)
+    let sql = "SELECT DISTINCT address FROM health_check WHERE node_id = $1 AND reached AND connection_no = $2";
+    Ok(sqlx::query_scalar(sql).bind(node.0).bind(connection_no).fetch_all(pool).await?)
 }
 
 /// The believed state of a node before a health check.
@@ -168,7 +168,7 @@ struct Before {
     fqdn: String,
     alive: bool,
     known: bool,
-    look_against: i32,
+    contradicting_checks: i32,
     confirmed: bool,
     boot_id: String,
     /// Whether a survey finished after this check began.
@@ -183,9 +183,9 @@ impl Before {
         let belief = Liveness {
             alive: self.alive,
             known: self.known,
-            against: self.look_against.unsigned_abs(),
+            against: self.contradicting_checks.unsigned_abs(),
         };
-        let reported_since = self.as_of.word_no != result.as_of.word_no;
+        let reported_since = self.as_of.report_no != result.as_of.report_no;
         match reported_since && result.came.is_ok() == self.alive {
             true => belief,
             false => belief.after(result.came.is_ok()),
@@ -194,7 +194,7 @@ impl Before {
 
     /// The state in which the node must still be when a change is applied.
     fn expected(&self, against: i32) -> Expected<'_> {
-        Expected { way_no: self.as_of.way_no, against, boot_id: &self.boot_id }
+        Expected { connection_no: self.as_of.connection_no, against, boot_id: &self.boot_id }
     }
 }
 
@@ -207,8 +207,8 @@ pub async fn record_health_check(
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     let before: Option<Before> = sqlx::query_as(
-        "SELECT fqdn, alive, alive_since IS NOT NULL AS known, look_against, joined = 'confirmed' AS confirmed,
-           coalesce(boot_id, '') AS boot_id, way_no, word_no,
+        "SELECT fqdn, alive, alive_since IS NOT NULL AS known, contradicting_checks, joined = 'confirmed' AS confirmed,
+           coalesce(boot_id, '') AS boot_id, connection_no, report_no,
            coalesce(joined_at > now() - make_interval(secs => $2), false) AS outdated
          FROM node WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
@@ -217,10 +217,10 @@ pub async fn record_health_check(
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(before) = before else { return Ok(false) };
-    if before.as_of.way_no != result.as_of.way_no {
+    if before.as_of.connection_no != result.as_of.connection_no {
         // This check may have made another worker skip the new connection, so the node is due
         // again.
-        sqlx::query("UPDATE node SET looked_at = NULL WHERE id = $1")
+        sqlx::query("UPDATE node SET health_checked_at = NULL WHERE id = $1")
             .bind(node.0)
             .execute(&mut *transaction)
             .await?;
@@ -232,7 +232,7 @@ pub async fn record_health_check(
     // If the process dies before the change, the stored count is sufficient for the next check to
     // change the node.
     let against = if turns {
-        before.look_against + 1
+        before.contradicting_checks + 1
     } else {
         i32::try_from(belief.against).unwrap_or(i32::MAX)
     };
@@ -255,7 +255,7 @@ async fn carry_out(
         let Some(expected) = expected else { return Ok(false) };
         return change_node_alive(pool, node, false, None, Some(expected)).await;
     };
-    let confirmed = (result.survey == Some(Ok(()))).then_some(result.as_of.word_no);
+    let confirmed = (result.survey == Some(Ok(()))).then_some(result.as_of.report_no);
     let joined = ConnectionResult { boot_id, confirmed };
     if let Some(expected) = expected {
         return change_node_alive(pool, node, true, Some(joined), Some(expected)).await;
@@ -285,19 +285,19 @@ async fn keep(
     fqdn: &str,
 ) -> Result<(), StoreError> {
     let differs: bool = sqlx::query_scalar(
-        "WITH counted AS (UPDATE node SET look_against = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
+        "WITH counted AS (UPDATE node SET contradicting_checks = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
                 boot_id = coalesce(boot_id, $9) WHERE id = $1),
-              last AS (SELECT reached, address, said, tried FROM node_look WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
-              old AS (DELETE FROM node_look l WHERE node_id = $1 AND at <= (
-                SELECT at FROM node_look WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)
+              last AS (SELECT reached, address, detail, attempts FROM health_check WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
+              old AS (DELETE FROM health_check l WHERE node_id = $1 AND at <= (
+                SELECT at FROM health_check WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)
                 -- The last time that each address let a worker in stays: what is shown of the address depends on it.
-                AND NOT (l.reached AND l.way_no = (SELECT way_no FROM node WHERE id = $1) AND NOT EXISTS (
-                  SELECT FROM node_look later WHERE later.node_id = $1 AND later.reached AND later.way_no = l.way_no
+                AND NOT (l.reached AND l.connection_no = (SELECT connection_no FROM node WHERE id = $1) AND NOT EXISTS (
+                  SELECT FROM health_check later WHERE later.node_id = $1 AND later.reached AND later.connection_no = l.connection_no
                     AND later.address = l.address AND later.at > l.at))),
               kept AS (
-                INSERT INTO node_look (node_id, reached, address, said, took_ms, by, tried)
-                VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8, $10) RETURNING reached, address, said, tried)
-         SELECT NOT EXISTS (SELECT FROM last JOIN kept USING (reached, address, said, tried))",
+                INSERT INTO health_check (node_id, reached, address, detail, took_ms, by, attempts)
+                VALUES ($1, $3, left($5, 300), left($6, 2000), $7, $8, $10) RETURNING reached, address, detail, attempts)
+         SELECT NOT EXISTS (SELECT FROM last JOIN kept USING (reached, address, detail, attempts))",
     )
     .bind(node.0)
     .bind(against)
@@ -329,13 +329,13 @@ async fn confirm_node(
     lock_apply_exclusive(&mut transaction).await?;
     let fqdn: Option<String> = sqlx::query_scalar(
         "UPDATE node SET joined = 'confirmed', joined_at = now(), boot_id = $2
-         WHERE id = $1 AND alive AND joined <> 'confirmed' AND removed_in IS NULL AND way_no = $3 AND word_no = $4
+         WHERE id = $1 AND alive AND joined <> 'confirmed' AND removed_in IS NULL AND connection_no = $3 AND report_no = $4
          RETURNING fqdn",
     )
     .bind(node.0)
     .bind(boot_id)
-    .bind(as_of.way_no)
-    .bind(as_of.word_no)
+    .bind(as_of.connection_no)
+    .bind(as_of.report_no)
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(fqdn) = fqdn else { return Ok(false) };

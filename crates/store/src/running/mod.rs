@@ -34,12 +34,12 @@ pub use claim::{Claimed, claim_runs};
 pub use event::{CHANNEL_CANCEL, CHANNEL_EVENT, CHANNEL_LOG, CHANNEL_RUN, CHANNEL_TODO};
 pub use facts::{Witness, ensure_facts};
 pub use job::{
-    Approval, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget, addresses,
-    approvals, object_body, record_inputs, run_details, signed_blueprints, stored_results,
-    visible_steps,
+    Approval, Before, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget,
+    addresses, approvals, object_body, record_inputs, run_details, signed_blueprints,
+    stored_results, visible_steps,
 };
 pub use locks::lock_apply_shared;
-pub use log::{LogPiece, append_log, read_log, read_log_range};
+pub use log::{LogPiece, append_log, read_log_range};
 pub use looking::{
     AsOf, DueNode, Looked, due_nodes, orphaned_attempts, reached_addresses, record_health_check,
 };

@@ -51,7 +51,7 @@ pub async fn lease_runs(
            SELECT r.id, s.timeout_s,
              h.enabled AND s.state = 'transition' AND s.generation = r.generation AND r.epoch = h.epoch
                AND NOT r.cancel_requested AND n.available AND l.deployment_id NOT IN (SELECT id FROM held) AS may_start
-           FROM run r JOIN step s ON s.id = r.step_id JOIN lane l ON l.id = r.lane_id JOIN jig j ON j.name = s.jig
+           FROM run r JOIN step s ON s.id = r.step_id JOIN concurrency_group l ON l.id = r.concurrency_group_id JOIN jig j ON j.name = s.jig
            JOIN node n ON n.id = r.node_id CROSS JOIN head h
            WHERE r.state = 'queued' AND j.class = ANY($2)
              AND EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed')

@@ -81,7 +81,7 @@ struct Now {
     transport: String,
     alive: bool,
     known: bool,
-    look_against: i32,
+    contradicting_checks: i32,
     boot_id: String,
 }
 
@@ -100,7 +100,7 @@ pub async fn append_report(
         lock_apply_exclusive(&mut *transaction).await?;
     }
     let state: Option<Now> = sqlx::query_as(
-        "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, look_against, coalesce(boot_id, '') AS boot_id
+        "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, contradicting_checks, coalesce(boot_id, '') AS boot_id
          FROM node n WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
     )
     .bind(reporter.node.0)
@@ -114,7 +114,7 @@ pub async fn append_report(
     sqlx::query(
         "WITH old AS (DELETE FROM node_report WHERE node_id = $1 AND id <= (
            SELECT id FROM node_report WHERE node_id = $1 ORDER BY id DESC OFFSET $6 LIMIT 1))
-         INSERT INTO node_report (node_id, kind, said, token_id, address) VALUES ($1, $2, left($3, 200), $4, left($5, 100))",
+         INSERT INTO node_report (node_id, kind, detail, token_id, address) VALUES ($1, $2, left($3, 200), $4, left($5, 100))",
     )
     .bind(reporter.node.0)
     .bind(report.kind())
@@ -168,13 +168,13 @@ async fn prompt(
     let belief = Liveness {
         alive: state.alive,
         known: state.known,
-        against: state.look_against.unsigned_abs(),
+        against: state.contradicting_checks.unsigned_abs(),
     };
     let belief = belief.told(new_boot_id.is_some());
     let needs_survey = new_boot_id.is_none_or(|boot_id| restarted(&state.boot_id, boot_id));
     sqlx::query(
-        "UPDATE node SET looked_at = NULL, look_against = $2,
-           word_no = word_no + CASE WHEN $3 OR look_against <> $2 THEN 1 ELSE 0 END
+        "UPDATE node SET health_checked_at = NULL, contradicting_checks = $2,
+           report_no = report_no + CASE WHEN $3 OR contradicting_checks <> $2 THEN 1 ELSE 0 END
          WHERE id = $1",
     )
     .bind(node.0)

@@ -382,7 +382,9 @@ async fn end_row(
     let (result, bytes) = end.returned();
     // The server ends runs that no worker has leased, and has no privilege to write results.
     let returned = match &result {
-        Some(_) => "result = CASE WHEN nd.removed_in IS NULL THEN $7 END, result_bytes = $8,",
+        Some(_) => {
+            "result = CASE WHEN nd.removed_in IS NULL THEN $7::jsonb END, result_bytes = $8,"
+        }
         None => "",
     };
     let sql = format!(
@@ -424,7 +426,7 @@ async fn end_worker_rows(
 ) -> Result<BTreeMap<RunId, EndedRow>, StoreError> {
     let (results, bytes): (Vec<_>, Vec<_>) = ends.iter().map(|(_, end)| end.returned()).unzip();
     let rows: Vec<EndedRow> = sqlx::query_as(
-        "WITH said AS MATERIALIZED (
+        "WITH reported AS MATERIALIZED (
            SELECT * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::jsonb[], $7::int[])
              AS s (id, outcome, error, result, bytes)),
          open AS (
@@ -432,10 +434,10 @@ async fn end_worker_rows(
            FROM run r WHERE r.id = ANY($2) AND r.ended_at IS NULL AND r.worker_id = $1 AND r.state = 'running'
            ORDER BY r.id FOR UPDATE)
          UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
-           result = CASE WHEN nd.removed_in IS NULL THEN said.result END, result_bytes = said.bytes,
-           outcome = CASE WHEN open.cancel_requested AND said.outcome <> 'succeeded' THEN 'cancelled' ELSE said.outcome END,
-           error = CASE WHEN said.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, said.error) END
-         FROM open JOIN said ON said.id = open.id JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
+           result = CASE WHEN nd.removed_in IS NULL THEN reported.result END, result_bytes = reported.bytes,
+           outcome = CASE WHEN open.cancel_requested AND reported.outcome <> 'succeeded' THEN 'cancelled' ELSE reported.outcome END,
+           error = CASE WHEN reported.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, reported.error) END
+         FROM open JOIN reported ON reported.id = open.id JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
          JOIN noderole n ON n.id = s.noderole_id JOIN node nd ON nd.id = o.node_id
          WHERE r.id = open.id
          RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
@@ -461,7 +463,7 @@ async fn store_late_result(
 ) -> Result<(), StoreError> {
     let (result, bytes) = end.returned();
     let node: Option<Uuid> = sqlx::query_scalar(
-        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3 END, result_bytes = $5,
+        "UPDATE run r SET outcome = 'late', result = CASE WHEN nd.removed_in IS NULL THEN $3::jsonb END, result_bytes = $5,
            error = coalesce($4, r.error)
          FROM node nd WHERE r.id = $1 AND r.worker_id = $2 AND r.state = 'ended' AND r.outcome = 'lost' AND nd.id = r.node_id
          RETURNING r.node_id",
@@ -516,9 +518,9 @@ async fn store_results(
         return Ok(Vec::new());
     }
     sqlx::query(
-        "UPDATE step s SET results = k.results, wall = coalesce(k.wall, s.wall),
-           wall_run = CASE WHEN k.wall IS NULL THEN s.wall_run ELSE k.run END
-         FROM unnest($1::uuid[], $2::bigint[], $3::jsonb[], $4::jsonb[]) AS k (id, run, results, wall) WHERE s.id = k.id",
+        "UPDATE step s SET results = k.results, output = coalesce(k.output, s.output),
+           output_run = CASE WHEN k.output IS NULL THEN s.output_run ELSE k.run END
+         FROM unnest($1::uuid[], $2::bigint[], $3::jsonb[], $4::jsonb[]) AS k (id, run, results, output) WHERE s.id = k.id",
     )
     .bind(steps)
     .bind(runs)
@@ -626,7 +628,7 @@ pub async fn settle_leftovers(pool: &PgPool) -> Result<usize, StoreError> {
     let mut count = 0;
     loop {
         let left: Vec<(Uuid,)> = sqlx::query_as(
-            "SELECT id FROM step WHERE state = 'todo' AND (instant OR skipped IS NOT NULL
+            "SELECT id FROM step WHERE state = 'todo' AND (immediate OR skipped IS NOT NULL
                OR (applied_generation = generation AND (destructive OR cause IS NULL)))
              ORDER BY rank, id LIMIT $1",
         )
@@ -769,7 +771,7 @@ pub async fn cancel_superseded(
     blueprint: BlueprintNumber,
 ) -> Result<u64, StoreError> {
     let asked = sqlx::query(
-        "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of target ' || $1::text
+        "UPDATE run r SET cancel_requested = true, superseded = true, error = $2 || 'the commit of blueprint ' || $1::text
          FROM step s WHERE s.id = r.step_id AND r.ended_at IS NULL AND r.state = 'running'
            AND s.generation = $1 AND r.generation < $1",
     )
@@ -874,7 +876,7 @@ pub(super) struct ConnectionResult<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected<'a> {
     /// The connection number that it used.
-    pub way_no: i32,
+    pub connection_no: i32,
     /// The number of results against the believed state, with this check. Any other check changes
     /// it.
     pub against: i32,
@@ -887,9 +889,9 @@ struct Found {
     alive: bool,
     phantom: bool,
     fqdn: String,
-    way_no: i32,
-    word_no: i32,
-    look_against: i32,
+    connection_no: i32,
+    report_no: i32,
+    contradicting_checks: i32,
     boot_id: String,
 }
 
@@ -897,7 +899,9 @@ impl Found {
     fn is(&self, expected: &Expected<'_>) -> bool {
         // The health check that records the first boot id also changes the node.
         let same_boot = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
-        same_boot && (self.way_no, self.look_against) == (expected.way_no, expected.against)
+        same_boot
+            && (self.connection_no, self.contradicting_checks)
+                == (expected.connection_no, expected.against)
     }
 }
 
@@ -913,7 +917,7 @@ pub(super) async fn change_node_alive(
     let mut transaction = pool.begin().await?;
     lock_apply_exclusive(&mut transaction).await?;
     let found: Option<Found> = sqlx::query_as(
-        "SELECT alive, phantom, fqdn, way_no, word_no, look_against, coalesce(boot_id, '') AS boot_id
+        "SELECT alive, phantom, fqdn, connection_no, report_no, contradicting_checks, coalesce(boot_id, '') AS boot_id
          FROM node WHERE id = $1 FOR UPDATE",
     )
     .bind(node.0)
@@ -926,7 +930,7 @@ pub(super) async fn change_node_alive(
     {
         return Ok(false);
     }
-    let confirmed = joined.map(|joined| joined.confirmed == Some(found.word_no));
+    let confirmed = joined.map(|joined| joined.confirmed == Some(found.report_no));
     if !alive {
         for step in
             end_unattended_runs(&mut transaction, RunSelection::QueuedOnDeadNode(node)).await?
@@ -948,7 +952,7 @@ pub(super) async fn change_node_alive(
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
     sqlx::query(
         "UPDATE node SET alive = $2, alive_since = now(), last_seen_at = CASE WHEN $2 THEN now() ELSE last_seen_at END,
-           look_against = 0, boot_id = coalesce($3, boot_id), joined = coalesce($4, joined),
+           contradicting_checks = 0, boot_id = coalesce($3, boot_id), joined = coalesce($4, joined),
            joined_at = CASE WHEN $4 = 'confirmed' THEN now() ELSE joined_at END
          WHERE id = $1",
     )

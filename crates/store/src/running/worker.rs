@@ -48,7 +48,7 @@ pub async fn ensure_worker(
     sqlx::query(
         "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
          VALUES ($1, $2, 'welcomed', $3, $4, $5, $6, $7, now() + make_interval(secs => $8))
-         ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, heard_at = now()",
+         ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, last_heartbeat_at = now()",
     )
     .bind(hello.id.0)
     .bind(&hello.name)
@@ -92,7 +92,7 @@ pub async fn renew_worker(
     lease: Duration,
 ) -> Result<Option<Phase>, StoreError> {
     let phase: Option<String> = sqlx::query_scalar(
-        "UPDATE worker SET lease_until = now() + make_interval(secs => $2), heard_at = now() WHERE id = $1 RETURNING phase",
+        "UPDATE worker SET lease_until = now() + make_interval(secs => $2), last_heartbeat_at = now() WHERE id = $1 RETURNING phase",
     )
     .bind(worker.0)
     .bind(lease.as_secs_f64())

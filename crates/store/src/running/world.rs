@@ -34,7 +34,7 @@ struct StepRow {
     node_id: Uuid,
     rank: i32,
     destructive: bool,
-    instant: bool,
+    immediate: bool,
     skipped: bool,
     needs: String,
     retries: i32,
@@ -76,7 +76,7 @@ impl StepRow {
             rank: self.rank.unsigned_abs(),
             join: Join { need, after },
             destructive: self.destructive,
-            instant: self.instant,
+            instant: self.immediate,
             skipped: self.skipped,
             needs,
             retries: self.retries.unsigned_abs(),
@@ -144,6 +144,11 @@ pub(super) async fn decide_each(
         .await
 }
 
+/// The steps that a change of their node affects. What an ACTIVE removal step removed stays removed
+/// when the node dies or starts again.
+const STEPS_ON_NODE: &str = "SELECT id FROM step WHERE node_id = $1 AND state <> 'gone' \
+    AND NOT (action <> 'run' AND state = 'active')";
+
 /// The locks of a round. Edges are read once: only a commit changes them, and APPLY excludes
 /// commits.
 #[derive(Default)]
@@ -166,7 +171,7 @@ impl LockSet {
                UNION
                SELECT s.id FROM passed p
                CROSS JOIN LATERAL (SELECT child FROM edge WHERE parent = p.id OFFSET 0) e
-               JOIN step s ON s.id = e.child WHERE s.instant OR s.skipped IS NOT NULL)
+               JOIN step s ON s.id = e.child WHERE s.immediate OR s.skipped IS NOT NULL)
              SELECT p.id, e.child, e.kind FROM passed p LEFT JOIN edge e ON e.parent = p.id",
         )
         .bind(&ids)
@@ -212,10 +217,7 @@ impl LockSet {
         }
         for node in missing.by_node {
             let steps: Vec<(Uuid,)> =
-                sqlx::query_as("SELECT id FROM step WHERE node_id = $1 AND state <> 'gone'")
-                    .bind(node.0)
-                    .fetch_all(&mut *connection)
-                    .await?;
+                sqlx::query_as(STEPS_ON_NODE).bind(node.0).fetch_all(&mut *connection).await?;
             self.steps.extend(steps.iter().map(|(id,)| *id));
             self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
         }
@@ -230,7 +232,7 @@ impl LockSet {
         };
         let ids: Vec<Uuid> = self.steps.iter().copied().collect();
         let rows: Vec<StepRow> = sqlx::query_as(
-            "SELECT id, node_id, rank, destructive, instant, skipped IS NOT NULL AS skipped, needs, retries, backoff_s,
+            "SELECT id, node_id, rank, destructive, immediate, skipped IS NOT NULL AS skipped, needs, retries, backoff_s,
                join_kind, join_n, join_after, state, pending, satisfied, generation, applied_generation, failures,
                cause, error, node_up
              FROM step WHERE id = ANY($1) ORDER BY rank, id FOR UPDATE",

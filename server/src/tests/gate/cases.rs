@@ -62,7 +62,7 @@ async fn empty_change_cannot_be_submitted() {
         let empty = house.submit_via(way, &ada, (proposal, version), "nothing").await;
         assert_eq!(empty.1, "empty", "{way:?}");
     }
-    assert_eq!((house.count("submission").await, house.count("target").await), (0, 1));
+    assert_eq!((house.count("review").await, house.count("blueprint").await), (0, 1));
 }
 
 /// Case 6: authors of any edit, and API clients.
@@ -137,7 +137,7 @@ async fn concurrent_commits_create_one_target() {
         neither => panic!("{neither:?}"),
     };
     assert_eq!(lost, no(409, "committed"));
-    assert_eq!(house.count("target").await, 2);
+    assert_eq!(house.count("blueprint").await, 2);
 }
 
 /// Case 9.
@@ -295,7 +295,7 @@ async fn database_failure_during_commit_commits_nothing() {
         let (committed, ()) = tokio::join!(house.commit_via(way, &ada, id), cut);
         drop(held);
         assert_eq!(committed.0, 503, "{way:?}: {committed:?}");
-        assert_eq!(house.count("target").await, 1, "{way:?}");
+        assert_eq!(house.count("blueprint").await, 1, "{way:?}");
         assert_eq!((house.count(written).await, house.count("audit").await), before, "{way:?}");
     }
     assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200, "and then it passes");

@@ -86,8 +86,8 @@ impl ApprovedReview {
     /// Inserts the target with the application's role and ada's session, and returns the database's
     /// error. Rolls back.
     async fn by_hand(&self) -> Option<String> {
-        let sql = "INSERT INTO target (number, parent, kind, root, submission_id, enabled, epoch, committed_by)
-                   SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, submission s
+        let sql = "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
+                   SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, review s
                    WHERE s.id = $1";
         let mut transaction = self.house.db.app().begin().await.expect("a transaction");
         let session = self.ada.split_once('=').expect("a cookie").1;
@@ -164,7 +164,7 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
                 )
                 .await
                 .json();
-            let second = "INSERT INTO policy (number, hash, target) SELECT 2, p.hash, h.number FROM policy p, head h";
+            let second = "INSERT INTO policy (number, hash, blueprint_number) SELECT 2, p.hash, h.number FROM policy p, head h";
             case.change_without_triggers("policy", second).await;
             case.change_without_triggers("head", "UPDATE head SET policy_number = 2").await;
         }

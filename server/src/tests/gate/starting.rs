@@ -193,7 +193,7 @@ async fn restore_only_opens_a_proposal() {
         .await;
     let bound = "step";
     let before =
-        (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+        (house.count("blueprint").await, house.count(bound).await, house.count("verdict").await);
     for way in INTERFACES {
         let refused = house.restore_via(way, &bo, "web", 1).await;
         assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
@@ -218,8 +218,11 @@ async fn restore_only_opens_a_proposal() {
         house.refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody").await;
         let named = house.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
         assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
-        let now =
-            (house.count("target").await, house.count(bound).await, house.count("verdict").await);
+        let now = (
+            house.count("blueprint").await,
+            house.count(bound).await,
+            house.count("verdict").await,
+        );
         assert_eq!(now, before, "{way:?}");
         assert_eq!(house.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
     }

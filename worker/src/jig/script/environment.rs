@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use api::calls::shell::quoted;
 use serde_json::Value;
 
 /// Maximum length of a value in bytes.
@@ -67,10 +68,7 @@ fn to_upper_name(key: &str) -> String {
 
 /// Formats the variables as lines for a POSIX shell.
 pub fn to_shell(variables: &BTreeMap<String, String>) -> String {
-    variables
-        .iter()
-        .map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''")))
-        .collect()
+    variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
 }
 
 #[cfg(test)]

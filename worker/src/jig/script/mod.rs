@@ -286,7 +286,7 @@ impl Jig for ScriptJig {
 
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
         async move {
-            if job.role.scripts.is_empty() {
+            if job.scripts().next().is_none() {
                 return Ended::Returned(Object::new());
             }
             if let Some(why) = stop.reason() {
@@ -534,7 +534,7 @@ impl Node<'_> {
             self.commands.ways.scripts.lock().ok().and_then(|known| known.get(&place).cloned());
         let mut there = known.unwrap_or_default();
         let (mut along, mut length) = (Vec::new(), 0);
-        for script in &self.job.role.scripts {
+        for script in self.job.scripts() {
             if !there.insert(script.hash) {
                 continue;
             }
@@ -555,7 +555,7 @@ impl Node<'_> {
             if node_scripts.len() > MAX_KNOWN_SCRIPTS {
                 node_scripts.clear();
             }
-            node_scripts.extend(self.job.role.scripts.iter().map(|script| script.hash));
+            node_scripts.extend(self.job.scripts().map(|script| script.hash));
         }
     }
 
@@ -569,8 +569,7 @@ impl Node<'_> {
     async fn send_scripts(&self, scripts: &dyn ScriptSource) -> Result<(), Trouble> {
         self.forget_scripts();
         let mut command = vec!["lacks".to_owned()];
-        let hashes: BTreeSet<String> =
-            self.job.role.scripts.iter().map(|s| s.hash.to_string()).collect();
+        let hashes: BTreeSet<String> = self.job.scripts().map(|s| s.hash.to_string()).collect();
         command.extend(hashes);
         let missing = self.commands.ask("checking its scripts", &command, b"").await?;
         for hash in String::from_utf8_lossy(&missing).lines() {
@@ -607,7 +606,7 @@ impl Node<'_> {
         ];
         let mut sent: BTreeMap<Hash, usize> =
             along.iter().map(|(hash, bytes)| (*hash, bytes.len())).collect();
-        command.extend(job.role.scripts.iter().map(|script| match sent.remove(&script.hash) {
+        command.extend(job.scripts().map(|script| match sent.remove(&script.hash) {
             Some(bytes) => format!("{}+{bytes}:{}", script.hash, script.name),
             None => format!("{}:{}", script.hash, script.name),
         }));

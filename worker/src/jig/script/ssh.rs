@@ -26,6 +26,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use api::calls::shell;
 use api::nodes::TriedAddress;
 use engine::data::secret::{self, SecretRef};
 use futures::StreamExt;
@@ -686,8 +687,7 @@ async fn pass(into: &mut DuplexStream, data: &[u8]) {
 
 /// Quotes words for a POSIX shell.
 pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted = words.into_iter().map(|word| format!("'{}'", word.replace('\'', r"'\''")));
-    quoted.collect::<Vec<_>>().join(" ")
+    words.into_iter().map(shell::quoted).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -23,7 +23,9 @@ use crate::catalog::{
     Needs, OnChange, OnError, Place, RunPolicy, Script,
 };
 use crate::data::schema::{misfits, schema_defects};
-use crate::ids::{AttribName, BarclampName, ConcurrencyGroupName, JigName, NameError, RoleName};
+use crate::ids::{
+    ActionName, AttribName, BarclampName, ConcurrencyGroupName, JigName, NameError, RoleName,
+};
 use crate::text::deceiving;
 
 /// One file, parsed without other files. [`link`](super::link) builds barclamps from a set of them.
@@ -84,6 +86,7 @@ pub(super) struct DraftRole {
     pub(super) template: Value,
     pub(super) attribs: Vec<Named<Attrib>>,
     pub(super) run: RunPolicy,
+    pub(super) actions: BTreeSet<ActionName>,
     pub(super) scripts: Vec<Script>,
     pub(super) metadata: Map<String, Value>,
 }
@@ -190,6 +193,7 @@ const ROLE: Keys = Keys {
         "on-error",
         "on-change",
         "join",
+        "actions",
         "scripts",
     ],
     kept: &["documentation", "icon", "type", "events", "attaches", "notes"],
@@ -284,7 +288,7 @@ impl Reader<'_> {
     }
 
     /// Adds a finding with a suggestion.
-    fn add_finding_with_advice(
+    pub(super) fn add_finding_with_advice(
         &mut self,
         severity: Severity,
         at: At,
@@ -627,6 +631,9 @@ impl Reader<'_> {
             None => Map::new(),
         };
         let flags = self.flags(entries, &owner, name.at);
+        let actions = self.actions(entries, &owner);
+        let mut of_role = self.scripts(entries, &owner, &name, scripts);
+        of_role.extend(self.action_scripts(&actions, &name, scripts));
         let role = DraftRole {
             at: name.at,
             description: self.text_or_empty(entries, &owner, "description"),
@@ -639,7 +646,8 @@ impl Reader<'_> {
             template: Value::Object(template),
             attribs: self.attribs(entries, &owner),
             run: self.run_policy(entries, &owner, &name.value),
-            scripts: self.scripts(entries, &owner, &name, scripts),
+            actions: actions.into_iter().map(|action| action.value).collect(),
+            scripts: of_role,
             metadata,
             jig: jig?,
             name: name.value,
@@ -727,6 +735,39 @@ impl Reader<'_> {
             wants.extend(wanted);
         }
         wants
+    }
+
+    /// The actions that a role declares, without `run`, which every role has.
+    fn actions(&mut self, entries: &[Entry], owner: &str) -> Vec<Named<ActionName>> {
+        let mut actions = self.names::<ActionName>(entries, owner, "actions");
+        actions.retain(|action| {
+            let is_known = action.value == ActionName::remove() || action.value.is_run();
+            if !is_known {
+                let what = format!(
+                    "Key `actions` of {owner} has {}. It must be run or remove",
+                    quoted(action.value.as_str())
+                );
+                let near = self.nearest(Severity::Error, action.value.as_str(), ["run", "remove"]);
+                self.error_with_suggestion(action.at, what, near);
+            }
+            is_known && !action.value.is_run()
+        });
+        actions
+    }
+
+    fn action_scripts(
+        &mut self,
+        actions: &[Named<ActionName>],
+        role: &Named<RoleName>,
+        folder: &mut scripts::ScriptFolder<'_>,
+    ) -> Vec<Script> {
+        let declared = |action: &ActionName| actions.iter().any(|found| found.value == *action);
+        if !declared(&ActionName::remove()) {
+            folder.check_undeclared(&role.value, &ActionName::remove(), role.at, self);
+        }
+        let scripts =
+            actions.iter().flat_map(|a| folder.all_of_action(&role.value, &a.value, self));
+        scripts.collect()
     }
 
     fn scripts(

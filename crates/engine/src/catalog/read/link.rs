@@ -573,6 +573,7 @@ impl<'a> Linker<'a> {
             return self.say(self.absent(), file, role.jig.at, what, near);
         };
         let has_scripts = !role.scripts.is_empty();
+        self.check_actions(file, role, &class);
         match class {
             // Other systems have scripts in other folders, so their files come without them.
             JigClass::Script if !has_scripts && !self.foreign => {
@@ -590,6 +591,27 @@ impl<'a> Linker<'a> {
                 self.say(Severity::Warning, file, role.jig.at, what, None);
             }
             _ => {}
+        }
+    }
+
+    /// An action without anything to run would look like a removal that happened.
+    fn check_actions(&mut self, file: usize, role: &DraftRole, class: &JigClass) {
+        for action in &role.actions {
+            let has_scripts = role.scripts.iter().any(|script| script.action == *action);
+            let what = match class {
+                JigClass::Script if !has_scripts => format!(
+                    "Role \"{}\" declares the action {action}, which has no scripts. Add some to \
+                     scripts/{}/{action}/, or remove it from actions",
+                    role.name, role.name
+                ),
+                JigClass::Noop => format!(
+                    "Role \"{}\" declares the action {action}, but its jig \"{}\" runs nothing. \
+                     Remove it from actions",
+                    role.name, role.jig.value
+                ),
+                _ => continue,
+            };
+            self.error(file, role.at, what);
         }
     }
 
@@ -1129,6 +1151,7 @@ impl<'a> Linker<'a> {
             template: draft.template.clone(),
             attribs: values::<Attrib>(&draft.attribs).collect(),
             run: draft.run.clone(),
+            actions: draft.actions.clone(),
             scripts: draft.scripts.clone(),
             gathers: None,
             metadata: Value::Object(draft.metadata.clone()),

@@ -2,7 +2,10 @@
 //!
 //! A role's scripts are the files in `scripts/<role>/`, ordered by name (`10-configure`,
 //! `20-start`), or those that its `scripts` key lists. The list contains names in that folder, or
-//! paths below `scripts/` for files that several roles share. All scripts of a role form one step.
+//! paths below `scripts/` for files that several roles share. All these scripts form one step.
+//!
+//! The scripts of another action that the role declares are the files in `scripts/<role>/<action>/`,
+//! also ordered by name. Their names contain that folder (`remove/10-stop`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +14,7 @@ use super::form::Reader;
 use super::{MAX_SCRIPTS_BYTES, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{MAX_SCRIPT_BYTES, Script};
-use crate::ids::{MAX_NAME, RoleName};
+use crate::ids::{ActionName, MAX_NAME, RoleName};
 use crate::text::{Deceit, REVIEW_ADVICE, deceiving};
 
 const ROOT: &str = "scripts/";
@@ -65,6 +68,49 @@ impl<'a> ScriptFolder<'a> {
             .filter(|(path, _)| !is_leftover(path) && !path[folder.len()..].contains('/'))
             .filter_map(|(path, body)| self.script(path, body, reader))
             .collect()
+    }
+
+    /// All scripts in the folder of one of the role's actions, by name.
+    pub(super) fn all_of_action(
+        &mut self,
+        role: &RoleName,
+        action: &ActionName,
+        reader: &mut Reader<'_>,
+    ) -> Vec<Script> {
+        let folder = format!("{ROOT}{role}/{action}/");
+        let found = self
+            .below(&folder)
+            .filter(|(path, _)| !is_leftover(path) && !path[folder.len()..].contains('/'))
+            .filter_map(|(path, body)| self.script(path, body, reader));
+        let in_folder = |script: Script| Script {
+            name: format!("{action}/{}", script.name),
+            action: action.clone(),
+            ..script
+        };
+        found.map(in_folder).collect()
+    }
+
+    /// Reports a folder of scripts for an action that the role does not declare.
+    pub(super) fn check_undeclared(
+        &self,
+        role: &RoleName,
+        action: &ActionName,
+        at: At,
+        reader: &mut Reader<'_>,
+    ) {
+        let folder = format!("{ROOT}{role}/{action}/");
+        if self.below(&folder).next().is_some() {
+            reader.add_finding_with_advice(
+                Severity::Warning,
+                at,
+                format!(
+                    "Role \"{role}\" does not declare the action {action}, so the scripts in {} \
+                     never run",
+                    quoted(&folder)
+                ),
+                format!("Add actions: [{action}] to the role, or delete the folder"),
+            );
+        }
     }
 
     /// The script that an entry of the role's list names.
@@ -141,7 +187,7 @@ impl<'a> ScriptFolder<'a> {
             .checked
             .entry(path)
             .or_insert_with(|| check(path, body, reader).map(|hash| (hash, body)));
-        taken.map(|(hash, _)| Script { name: name.to_owned(), hash })
+        taken.map(|(hash, _)| Script { name: name.to_owned(), hash, action: ActionName::run() })
     }
 }
 

@@ -1,2 +1,0 @@
--- Secrets are files on workers and not in the database. Nothing ever used this table.
-DROP TABLE secret;

@@ -1,0 +1,46 @@
+-- Workers, the database roles, and the version of the guards.
+
+CREATE TABLE worker (
+  id                 uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
+  name               text        NOT NULL UNIQUE,
+  phase              text        NOT NULL DEFAULT 'none'
+      CHECK (phase IN ('none', 'welcomed', 'integrated', 'finalized', 'confirmed', 'nack')),
+  capacity           int         NOT NULL DEFAULT 0 CHECK (capacity >= 0),
+  jigs               text[]      NOT NULL DEFAULT '{}',
+  host               text        NOT NULL DEFAULT '',
+  pid                int,
+  version            text        NOT NULL DEFAULT '',
+  reason             text,
+  lease_until        timestamptz NOT NULL,
+  started_at         timestamptz NOT NULL DEFAULT now(),
+  last_heartbeat_at  timestamptz NOT NULL DEFAULT now(),
+  secrets            jsonb       NOT NULL DEFAULT '[]',
+  CONSTRAINT worker_secrets_are_a_list CHECK (
+    jsonb_typeof(secrets) = 'array' AND jsonb_array_length(secrets) <= 1000)
+);
+CREATE INDEX worker_lease ON worker (lease_until);
+CREATE INDEX worker_started ON worker (started_at DESC, id DESC);
+COMMENT ON TABLE worker IS 'The workers. A row remains after the worker ended.';
+COMMENT ON COLUMN worker.phase IS
+  'How far the join of the worker is. Only confirmed workers lease runs.';
+COMMENT ON COLUMN worker.capacity IS 'The number of runs that it executes at once.';
+COMMENT ON COLUMN worker.jigs IS 'The jig classes that the worker supports.';
+COMMENT ON COLUMN worker.reason IS 'Why the worker was rejected (nack).';
+COMMENT ON COLUMN worker.last_heartbeat_at IS 'When the worker last renewed its lease.';
+COMMENT ON COLUMN worker.secrets IS
+  'Names, versions and descriptors of the secrets in the worker''s folder.';
+ALTER TABLE run ADD CONSTRAINT run_worker_id_fkey
+  FOREIGN KEY (worker_id) REFERENCES worker(id);
+
+CREATE TABLE database_role (
+  purpose  text PRIMARY KEY CHECK (purpose IN ('server', 'worker', 'metrics')),
+  name     name NOT NULL UNIQUE
+);
+COMMENT ON TABLE database_role IS 'The roles that the last migration granted privileges to.';
+
+CREATE TABLE guard_version (
+  singleton   boolean     PRIMARY KEY DEFAULT true CHECK (singleton),
+  hash        bytea       NOT NULL,
+  applied_at  timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE guard_version IS 'SHA-256 of the guards that were last applied.';

@@ -1,0 +1,53 @@
+//! `GET /graph/{name}/graph.svg` and `GET /reviews/{id}/graph.svg`: the image of a graph page as a
+//! file.
+//!
+//! The query is the same as on the page. The file is sent as an attachment, because the console
+//! must not display content that is not one of its pages.
+
+use app::graph::address::Address;
+use app::graph::file::svg;
+use app::places;
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use control::Lost;
+use engine::ids::ReviewId;
+
+use crate::AppState;
+use crate::http::problems::{Place, Refusal};
+use crate::http::session::SignedIn;
+
+/// The query as pairs of name and value.
+type Asked = Query<Vec<(String, String)>>;
+
+pub(crate) async fn of_deployment(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    query: Asked,
+) -> Result<Response, Refusal> {
+    let address = Address::from_pairs(places::graph_of(&name), query.0);
+    let view = state.control.graph(&actor, &name, &address.wish, Lost::Note).await?;
+    let name = format!("graph-{}.svg", view.deployment);
+    Ok(file(&name, svg(&view, address.colour)))
+}
+
+pub(crate) async fn of_review(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ReviewId>,
+    query: Asked,
+) -> Result<Response, Refusal> {
+    let address = Address::from_pairs(places::review(id), query.0);
+    let view = state.control.review_graph(&actor, id, &address.wish, Lost::Note).await?;
+    Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
+}
+
+/// Names of deployments and numbers of reviews are plain ASCII, so they are valid in a header.
+fn file(name: &str, picture: String) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "image/svg+xml; charset=utf-8".to_owned()),
+        (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+    ];
+    (headers, picture).into_response()
+}

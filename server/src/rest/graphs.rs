@@ -1,0 +1,244 @@
+//! `/api/v1/deployments/{name}/graph` and `/api/v1/submissions/{id}/graph`: the graph of a page as
+//! data.
+//!
+//! The parameters are those of the page. A page ignores unknown or useless parameters and shows the
+//! graph without them. The API returns an error. An unknown vertex is a 404. Unknown roles and
+//! nodes to expand are ignored, because they may have been removed since.
+
+use api::Problem;
+use api::console::{GraphView, GraphWay, GraphWish, Length, TrailWish};
+use axum::Json;
+use axum::extract::State;
+use control::Lost;
+use engine::ids::{BlueprintNumber, ReviewId, RoleName};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::AppState;
+use crate::http::contract::{Operations, op};
+use crate::http::problems::{Asked, Place};
+use crate::http::session::SignedIn;
+use crate::rest::Answer;
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    let about = "The parameters are the same as in the URL of the page. If the graph is too large, \
+        some vertices stay folded, and `cut` reports it. An unknown vertex in `focus`, `from` or \
+        `to` returns 404.";
+    all.get(
+        "/deployments/{name}/graph",
+        of_deployment,
+        op("getDeploymentGraph", "Get the graph of a deployment").about(about),
+    )
+    .get(
+        "/submissions/{id}/graph",
+        of_review,
+        op("getSubmissionGraph", "Get the graph of a review").about(about),
+    )
+}
+
+/// Selection and display options of a graph.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct GraphWanted {
+    /// Roles to expand into single noderoles, separated by commas.
+    roles: String,
+    /// Nodes to expand into single noderoles, by full or short name, separated by commas.
+    nodes: String,
+    /// Show only this vertex, its dependencies and its dependents. The value is the key of a
+    /// vertex.
+    focus: String,
+    /// Restrict `focus` to dependencies (`up`) or dependents (`down`). Default: both.
+    way: String,
+    /// Restrict `focus` to vertices within this number of edges.
+    #[schemars(range(min = 1))]
+    steps: Option<u32>,
+    /// Highlight all paths from this vertex to `to`. The value is the key of a vertex.
+    from: String,
+    /// The end of the highlighted paths. The value is the key of a vertex.
+    to: String,
+    /// Highlight the longest path, by `count` of noderoles or by the `time` of their last runs.
+    longest: String,
+    /// `trail`: show only the highlighted vertices, expanded into single noderoles.
+    only: String,
+    /// Show a deployment as of this target.
+    #[schemars(range(min = 1))]
+    target: Option<i64>,
+}
+
+/// Parses an optional parameter with a fixed set of values.
+fn one_of<T: Copy>(field: &str, text: &str, words: &[(&str, T)]) -> Result<Option<T>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, meant)| *meant);
+    let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    found.map(Some).ok_or_else(|| {
+        Problem::invalid(format!("Invalid `{field}`: {text:?} is not one of {}.", known.join(", ")))
+    })
+}
+
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn said(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+impl TryFrom<GraphWanted> for GraphWish {
+    type Error = Problem;
+
+    fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
+        let role = |name: &str| {
+            RoleName::parse(name).map_err(|error| {
+                Problem::invalid(format!(
+                    "Invalid `roles`: \
+                {error}."
+                ))
+            })
+        };
+        let way = one_of(
+            "way",
+            &wanted.way,
+            &[("up", GraphWay::Up), ("down", GraphWay::Down), ("both", GraphWay::Both)],
+        )?;
+        let longest = one_of(
+            "longest",
+            &wanted.longest,
+            &[("count", Length::Count), ("time", Length::Time)],
+        )?;
+        let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
+        let trail = match (longest, said(wanted.from), said(wanted.to)) {
+            (Some(length), None, None) => Some(TrailWish::Longest(length)),
+            (None, Some(from), Some(to)) => Some(TrailWish::Between(from, to)),
+            (None, Some(from), None) => Some(TrailWish::From(from)),
+            (None, None, None) => None,
+            (None, None, Some(_)) => {
+                return Err(Problem::invalid(
+                    "Invalid `to`: it requires `from`. Add the vertex at \
+                    which the path begins.",
+                ));
+            }
+            (Some(_), _, _) => {
+                return Err(Problem::invalid(
+                    "Invalid `longest`: it cannot be combined with `from` or `to`. Omit one of \
+                     them.",
+                ));
+            }
+        };
+        if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
+            return Err(Problem::invalid(
+                "Invalid `way` or `steps`: they require `focus`. Add a vertex as `focus`.",
+            ));
+        }
+        if wanted.steps == Some(0) {
+            return Err(Problem::invalid("Invalid `steps`: it must be at least 1."));
+        }
+        if only_trail && trail.is_none() {
+            return Err(Problem::invalid(
+                "Invalid `only`: nothing is highlighted. Add `from` and \
+                `to`, or `longest`.",
+            ));
+        }
+        Ok(Self {
+            roles: list(&wanted.roles).map(role).collect::<Result<_, _>>()?,
+            nodes: list(&wanted.nodes).map(str::to_owned).collect(),
+            focus: said(wanted.focus),
+            way: way.unwrap_or_default(),
+            steps: wanted.steps,
+            trail,
+            only_trail,
+            target: wanted.target.map(BlueprintNumber),
+        })
+    }
+}
+
+async fn of_deployment(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<GraphWanted>,
+) -> Answer<GraphView> {
+    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, Lost::Refused).await?))
+}
+
+async fn of_review(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ReviewId>,
+    Asked(wanted): Asked<GraphWanted>,
+) -> Answer<GraphView> {
+    if wanted.target.is_some() {
+        let detail = "Invalid `target`: a review always changes the current target. Omit it, or \
+            request the graph of the deployment.";
+        return Err(Problem::invalid(detail).into());
+    }
+    Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?, Lost::Refused).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use app::graph::address::Address;
+
+    use crate::rest::graphs::*;
+
+    fn wish(query: &str) -> Result<GraphWish, Problem> {
+        let pairs: Vec<(String, String)> = query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(a, b)| (a.into(), b.into()))
+            .collect();
+        let fields = pairs.into_iter().map(|(name, value)| {
+            let number = matches!(name.as_str(), "steps" | "target")
+                .then(|| value.parse::<i64>().ok())
+                .flatten();
+            (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
+        });
+        let wanted: GraphWanted =
+            serde_json::from_value(serde_json::Value::Object(fields.collect()))
+                .expect("words that it knows");
+        wanted.try_into()
+    }
+
+    #[test]
+    fn parameters_match_those_of_the_page() {
+        for query in [
+            "",
+            "roles=app,web-ready&nodes=n1,n2.house.example.com",
+            "focus=role:app&way=up&steps=2",
+            "focus=role:app&way=down",
+            "from=role:app&to=role:web",
+            "from=role:app",
+            "longest=count",
+            "longest=time&only=trail",
+            "target=3",
+        ] {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let address = Address::from_pairs(
+                String::new(),
+                pairs.map(|(a, b)| (a.to_owned(), b.to_owned())),
+            );
+            assert_eq!(wish(query), Ok(address.wish), "{query}");
+        }
+    }
+
+    #[test]
+    fn invalid_parameter_error_lists_valid_values() {
+        for (query, said) in [
+            ("way=left", "not one of up, down, both"),
+            ("longest=far", "not one of count, time"),
+            ("only=all", "not one of trail"),
+            ("only=trail", "nothing is highlighted"),
+            ("to=role:app", "it requires `from`"),
+            ("longest=time&from=role:app", "combined with `from` or `to`"),
+            ("focus=role:app&steps=0", "at least 1"),
+            ("way=up", "as `focus`"),
+            ("steps=2", "as `focus`"),
+            ("roles=App!", "`roles`:"),
+        ] {
+            let problem = wish(query).expect_err(query);
+            assert_eq!(problem.status, 400);
+            assert!(problem.detail.contains(said), "{query}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! `/api/v1/nodes/NODE` and `/api/v1/self`: a node by its name or id, and the reports of a node.
+//!
+//! The entity tag of a node begins with the version of its record, and a change names that version
+//! (`If-Match`). The node's actual state is not part of the version, so a health check never causes
+//! a conflict for a user.
+//!
+//! `/self` is for nodes. The token in `Authorization: Bearer TOKEN` identifies the node. A node's
+//! token is valid only here, and tokens of people are not valid here.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use api::Problem;
+use api::nodes::{
+    CarriedPage, CarriedWanted, LookPage, LooksWanted, MintedToken, NodeChange, NodeView,
+};
+use control::{Itself, Seen};
+use engine::ids::NodeId;
+
+use crate::AppState;
+use crate::http::contract::{Asker, Asks, Created, Operations, Sketch, Versioned, op, version};
+use crate::http::limits;
+use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
+use crate::http::session::{self, SignedIn};
+use crate::rest::{Answer, CreatedWithLocation, Done};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/nodes/{id}", node, op("getNode", "Get a node"))
+        .patch(
+            "/nodes/{id}",
+            change,
+            op("changeNode", "Change the record of a node").on_version().also(&[428]),
+        )
+        .delete(
+            "/nodes/{id}",
+            take_out,
+            op("takeOutNode", "Remove a node that is not part of a blueprint").on_version(),
+        )
+        .get("/nodes/{id}/looks", looks, op("listLooks", "List the health checks of a node"))
+        .get(
+            "/nodes/{id}/noderoles",
+            noderoles,
+            op("listNodeNoderoles", "List the noderoles of a node"),
+        )
+        .put(
+            "/nodes/{id}/availability",
+            availability,
+            op("setAvailability", "Start or end the maintenance of a node").on_version(),
+        )
+        .post(
+            "/nodes/{id}/tokens",
+            mint,
+            op("mintNodeToken", "Create a token for a node").on_version().secret(),
+        )
+        .delete(
+            "/nodes/{id}/tokens/{token}",
+            revoke,
+            op("revokeNodeToken", "Revoke a token of a node").on_version(),
+        )
+        .post(
+            "/self/startup",
+            startup,
+            op("reportStartup", "Report the startup of the calling node")
+                .body(limits::MAX_REPORT_BYTES),
+        )
+        .post(
+            "/self/shutdown",
+            shutdown,
+            op("reportShutdown", "Report the shutdown of the calling node")
+                .body(limits::MAX_REPORT_BYTES),
+        )
+        .post(
+            "/self/bootenv",
+            bootenv,
+            op("reportBootenv", "Report the boot environment of the calling node")
+                .body(limits::MAX_REPORT_BYTES),
+        )
+        .put(
+            "/self/facts",
+            facts,
+            op("reportFacts", "Report the facts of the calling node")
+                .body(limits::MAX_REPORT_BYTES),
+        )
+}
+
+/// An entity tag with a version.
+fn tag(version: i32) -> HeaderValue {
+    HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
+}
+
+/// The node in the path parameter `{id}`, by id or name.
+pub(crate) struct Machine(pub NodeId);
+
+impl FromRequestParts<AppState> for Machine {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        let SignedIn(actor) = SignedIn::from_request_parts(parts, state).await?;
+        let Place(named) =
+            Place::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
+        let named = named.get("id").map(String::as_str).unwrap_or_default();
+        Ok(Self(state.control.node_named(&actor, named).await?))
+    }
+}
+
+impl Asks for Machine {
+    fn ask(sketch: &mut Sketch<'_>) {
+        let said = "ID or name of the node.";
+        sketch
+            .places
+            .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
+    }
+}
+
+async fn node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Result<Versioned<NodeView>, Refusal> {
+    let node = state.control.node(&actor, &name).await?;
+    Ok(Versioned(node.version.into(), node))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Changed {
+    version: i32,
+}
+
+async fn change(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+    headers: HeaderMap,
+    Given(change): Given<NodeChange>,
+) -> Result<([(HeaderName, HeaderValue); 1], Json<Changed>), Refusal> {
+    let on = version(&headers)?.ok_or_else(|| {
+        Problem::new(
+            428,
+            "version_wanted",
+            "Version required",
+            "Send the ETag of the node that you fetched: If-Match: \"3\". The version protects \
+             changes by other people.",
+        )
+    })?;
+    let version = state.control.change_node(&actor, node, on, change).await?;
+    Ok(([(header::ETAG, tag(version))], Json(Changed { version })))
+}
+
+async fn take_out(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state.control.take_out_node(&actor, node, version(&headers)?).await?;
+    Ok(Json(Done {}))
+}
+
+async fn looks(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<LooksWanted>,
+) -> Answer<LookPage> {
+    Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
+}
+
+async fn noderoles(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<CarriedWanted>,
+) -> Answer<CarriedPage> {
+    Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Availability {
+    available: bool,
+    #[schemars(length(min = 1, max = 1000))]
+    reason: String,
+}
+
+async fn availability(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+    headers: HeaderMap,
+    Given(wanted): Given<Availability>,
+) -> Answer<Done> {
+    state
+        .control
+        .set_available(
+            &actor,
+            Seen { node, version: version(&headers)? },
+            wanted.available,
+            wanted.reason,
+        )
+        .await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Minting {
+    name: String,
+    #[serde(default = "api::people::default_days")]
+    #[schemars(range(min = 1, max = api::limits::NODE_TOKEN_DAYS))]
+    days: u32,
+}
+
+async fn mint(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+    headers: HeaderMap,
+    Given(wanted): Given<Minting>,
+) -> CreatedWithLocation<MintedToken> {
+    let minted = state
+        .control
+        .mint_node_token(
+            &actor,
+            Seen { node, version: version(&headers)? },
+            wanted.name,
+            wanted.days,
+        )
+        .await?;
+    Ok(Created(format!("/nodes/{node}/tokens/{}", minted.id), minted))
+}
+
+/// The path parameters after the node.
+#[derive(Debug, Deserialize)]
+struct Revoked {
+    token: Uuid,
+}
+
+impl FromRequestParts<AppState> for Revoked {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        Place::from_request_parts(parts, state).await.map(|Place(revoked)| revoked)
+    }
+}
+
+impl Asks for Revoked {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.places.push(json!({"type": "string", "format": "uuid"}));
+    }
+}
+
+async fn revoke(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+    Revoked { token }: Revoked,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state
+        .control
+        .revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token)
+        .await?;
+    Ok(Json(Done {}))
+}
+
+/// The node that a request comes from, identified by its token.
+struct AsItself(Itself);
+
+impl FromRequestParts<AppState> for AsItself {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        let token = session::bearer(&parts.headers).unwrap_or_default();
+        let visitor = session::visitor(state, parts);
+        Ok(Self(state.control.itself(token, &visitor).await?))
+    }
+}
+
+impl Asks for AsItself {
+    fn ask(sketch: &mut Sketch<'_>) {
+        sketch.caller = Asker::Machine;
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Startup {
+    boot_id: String,
+}
+
+async fn startup(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Given(said): Given<Startup>,
+) -> Answer<Done> {
+    state.control.report_startup(&itself, said.boot_id).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Shutdown {}
+
+async fn shutdown(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Perhaps(_): Perhaps<Shutdown>,
+) -> Answer<Done> {
+    state.control.report_shutdown(&itself).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Bootenv {
+    bootenv: String,
+}
+
+async fn bootenv(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Given(said): Given<Bootenv>,
+) -> Answer<Done> {
+    state.control.report_bootenv(&itself, said.bootenv).await?;
+    Ok(Json(Done {}))
+}
+
+async fn facts(
+    state: State<AppState>,
+    AsItself(itself): AsItself,
+    Given(facts): Given<Value>,
+) -> Answer<Done> {
+    state.control.report_facts(&itself, facts).await?;
+    Ok(Json(Done {}))
+}

@@ -1,0 +1,301 @@
+//! `/api/v1/people`, `/me` and `/tokens`: people, their permissions, and the client's own account.
+//!
+//! Credentials (tokens, links) are shown once, in the response that creates them. That response
+//! must not be cached.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum_extra::extract::CookieJar;
+use uuid::Uuid;
+
+use api::Problem;
+use api::people::{
+    Ended, GrantsWish, LinkMade, MyAccount, PasskeyOptions, PasskeyView, PasskeyWish, PasswordWish,
+    PeopleWanted, PersonDetails, PersonMade, PersonPage, PersonView, PersonWish, SessionPage,
+    SessionsWanted, Signature, SignatureRequest, TokenMade, TokenPage, TokenWish, TokensWanted,
+};
+use control::people::{Permission, SeenPerson};
+use engine::ids::{PasskeyId, PersonId};
+
+use crate::AppState;
+use crate::http::contract::{Created, Operations, Versioned, op, version};
+use crate::http::problems::{Asked, Given, Place, Refusal};
+use crate::http::session::{self, SignedIn};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/people", people, op("listPeople", "List people and service accounts"))
+        .post("/people", add, op("addPerson", "Add a person or a service account").secret())
+        .get("/people/me", me, op("getMe", "Get your account"))
+        .get("/people/{id}", person, op("getPerson", "Get a person or a service account"))
+        .patch(
+            "/people/{id}/grants",
+            change_grants,
+            op("changeGrants", "Change the permissions of a person").on_version().also(&[428]),
+        )
+        .post(
+            "/people/{id}/disable",
+            disable,
+            op("disablePerson", "Disable a person").on_version(),
+        )
+        .post("/people/{id}/enable", enable, op("enablePerson", "Enable a person").on_version())
+        .post("/people/{id}/link", link, op("makeLink", "Create a sign-in link for a person").on_version().secret())
+        .post(
+            "/people/{id}/confirm",
+            confirm,
+            op("confirmPerson", "Confirm the access of a person as a second admin").about(
+                "If an admin gave a person access, approvals by this person do not count on \
+                 changes by that admin. They count again after the cooling period of the policy, \
+                 or once another admin confirms the access. You cannot confirm access that you \
+                 gave. You also cannot confirm access from an admin who gave you access within the \
+                 cooling period.",
+            ),
+        )
+        .delete("/me/notices", dismiss_notices, op("dismissNotices", "Dismiss the notices of resets of your sign-in"))
+        .get("/me/sessions", sessions, op("listSessions", "List your sessions").about(
+            "A person can have at most 100 sessions. Each further sign-in ends the session that \
+             was unused for the longest time.",
+        ))
+        .delete("/me/sessions", end_other_sessions, op("endOtherSessions", "End all of your other \
+            sessions"))
+        .delete("/me/sessions/{id}", end_session, op("endSession", "End one of your sessions"))
+        .put("/me/password", set_password, op("setPassword", "Set or change your password"))
+        .post(
+            "/me/passkeys/options",
+            passkey_options,
+            op("getPasskeyOptions", "Get the WebAuthn options to register a passkey").about(
+                "Pass the options to navigator.credentials.create in the browser. Passkeys require \
+                 a host name. On the server's own machine, open Gantry at http://localhost.",
+            ),
+        )
+        .post("/me/passkeys", register_passkey, op("registerPasskey", "Register a passkey"))
+        .delete("/passkeys/{id}", revoke_passkey, op("revokePasskey", "Revoke a passkey"))
+        .post(
+            "/passkeys/{id}/confirm/options",
+            confirmation_options,
+            op("getConfirmationOptions", "Get the WebAuthn options to confirm a passkey"),
+        )
+        .post(
+            "/passkeys/{id}/confirm",
+            confirm_passkey,
+            op("confirmPasskey", "Confirm a passkey with another passkey").about(
+                "Only a confirmed passkey can sign verdicts that count. The owner of the database, \
+                 another passkey of its person or a passkey of an admin can confirm it. Compare \
+                 the fingerprint with the person first.",
+            ),
+        )
+        .get("/tokens", tokens, op("listTokens", "List your tokens, or those of a service account").about(
+            "Returns at most 100 tokens: all valid ones, of which a person has at most 50, and the \
+             newest of the others. To find older tokens, filter the audit by `action=token.make`.",
+        ))
+        .post("/tokens", make_token, op("makeToken", "Create a token").secret())
+        .delete("/tokens/{id}", revoke_token, op("revokeToken", "Revoke a token"))
+}
+
+async fn people(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<PeopleWanted>,
+) -> Answer<PersonPage> {
+    Ok(Json(state.people.list(&actor, &wanted).await?))
+}
+
+async fn add(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<PersonWish>,
+) -> CreatedWithLocation<PersonMade> {
+    let made = state.people.add(&actor, &wish).await?;
+    Ok(Created(format!("/people/{}", made.id), made))
+}
+
+async fn me(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<MyAccount> {
+    Ok(Json(state.people.mine(&actor).await?))
+}
+
+async fn person(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PersonId>,
+) -> Result<Versioned<PersonDetails>, Refusal> {
+    let found = state.people.details(&actor, id).await?;
+    Ok(Versioned(found.person.version.into(), found))
+}
+
+async fn change_grants(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PersonId>,
+    headers: HeaderMap,
+    Given(wish): Given<GrantsWish>,
+) -> Answer<PersonView> {
+    let Some(on) = version(&headers)? else {
+        // A missing permission takes precedence over invalid input.
+        actor.require_in_person()?;
+        actor.require(Permission::Admin)?;
+        return Err(Refusal(Problem::new(
+            428,
+            "version_wanted",
+            "Version required",
+            "Send the ETag of the person that you fetched: If-Match: \"3\". The version protects \
+             changes by other admins.",
+        )));
+    };
+    let seen = SeenPerson { person: id, version: Some(on) };
+    Ok(Json(state.people.change_grants(&actor, seen, &wish.grants).await?))
+}
+
+async fn disable(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state
+        .people
+        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true)
+        .await?;
+    Ok(Json(Done {}))
+}
+
+async fn enable(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> Answer<Done> {
+    state
+        .people
+        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false)
+        .await?;
+    Ok(Json(Done {}))
+}
+
+async fn passkey_options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+) -> Answer<PasskeyOptions> {
+    actor.require_enrollable()?;
+    Ok(Json(state.people.passkey_options(&actor, &state.address.site(&headers)?).await?))
+}
+
+async fn register_passkey(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+    Given(wish): Given<PasskeyWish>,
+) -> CreatedResult<PasskeyView> {
+    actor.require_enrollable()?;
+    let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+async fn revoke_passkey(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PasskeyId>,
+) -> Answer<Done> {
+    state.people.revoke_passkey(&actor, id).await?;
+    Ok(Json(Done {}))
+}
+
+async fn confirmation_options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PasskeyId>,
+    headers: HeaderMap,
+) -> Answer<SignatureRequest> {
+    actor.require_in_person()?;
+    Ok(Json(state.people.confirmation_options(&actor, &state.address.site(&headers)?, id).await?))
+}
+
+async fn confirm_passkey(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<PasskeyId>,
+    Given(signature): Given<Signature>,
+) -> Answer<PasskeyView> {
+    Ok(Json(state.people.confirm_passkey(&actor, id, &signature).await?))
+}
+
+async fn confirm(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+) -> Answer<PersonDetails> {
+    Ok(Json(state.people.confirm(&actor, person).await?))
+}
+
+async fn dismiss_notices(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Done> {
+    state.people.dismiss_notices(&actor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn link(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+    headers: HeaderMap,
+) -> CreatedResult<LinkMade> {
+    let seen = SeenPerson { person, version: version(&headers)? };
+    Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, seen).await?)))
+}
+
+async fn sessions(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<SessionsWanted>,
+) -> Answer<SessionPage> {
+    Ok(Json(state.people.session_page(&actor, &wanted).await?))
+}
+
+async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Ended> {
+    Ok(Json(state.people.end_other_sessions(&actor).await?))
+}
+
+async fn end_session(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<Done> {
+    state.people.end_session(&actor, id).await?;
+    Ok(Json(Done {}))
+}
+
+/// The session gets a new cookie, and the old one becomes invalid.
+async fn set_password(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<PasswordWish>,
+) -> Result<(CookieJar, Json<Done>), Refusal> {
+    let session = state.people.set_password(&actor, &wish).await?;
+    Ok((CookieJar::new().add(session::begin(&state.address, &session)), Json(Done {})))
+}
+
+async fn tokens(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<TokensWanted>,
+) -> Answer<TokenPage> {
+    Ok(Json(state.people.token_page(&actor, &wanted).await?))
+}
+
+async fn make_token(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(wish): Given<TokenWish>,
+) -> CreatedWithLocation<TokenMade> {
+    let made = state.people.make_token(&actor, &wish).await?;
+    Ok(Created(format!("/tokens/{}", made.id), made))
+}
+
+async fn revoke_token(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<Done> {
+    state.people.revoke_token(&actor, id).await?;
+    Ok(Json(Done {}))
+}

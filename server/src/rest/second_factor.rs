@@ -1,0 +1,216 @@
+//! The second factor: its operations, and the form of its page, which works without scripts.
+
+use axum::Json;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, FromRequest, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use api::Problem;
+use api::second_factor::{Code, CodeWish, FactorOptions, FactorWish, SecondFactor, TotpMade};
+use app::places;
+use engine::ids::PersonId;
+
+use crate::AppState;
+use crate::http::contract::{Operations, op};
+use crate::http::problems::{Given, Place, Refusal, wants_page};
+use crate::http::session::{Client, SignedIn};
+use crate::pages::sign_in::safe_redirect_path;
+use crate::rest::{Answer, CreatedResult, Done};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get(
+        "/me/second-factor",
+        state,
+        op("getSecondFactor", "Get the state of your second factor"),
+    )
+    .post(
+        "/me/second-factor",
+        present,
+        op("presentSecondFactor", "Verify your second factor").about(
+            "Send a code from your authenticator app, or the response of a passkey. Until \
+                 then, the session can do nothing else. Each code works once. Wrong codes count as \
+                 failed sign-ins.",
+        ),
+    )
+    .post(
+        "/me/second-factor/options",
+        options,
+        op("getSecondFactorOptions", "Get the WebAuthn options to verify your second factor")
+            .about(
+                "Pass the options to navigator.credentials.get in the browser. They work \
+                    once and expire after five minutes.",
+            ),
+    )
+    .post(
+        "/me/totp",
+        start,
+        op("startTotp", "Set up an authenticator app")
+            .about(
+                "The response shows the secret of the app, once. Confirm the app with a \
+                    code in the same session within 15 minutes.",
+            )
+            .secret(),
+    )
+    .post(
+        "/me/totp/confirm",
+        confirm,
+        op(
+            "confirmTotp",
+            "Confirm your authenticator app with \
+            a code",
+        ),
+    )
+    .delete(
+        "/me/totp",
+        remove,
+        op("removeTotp", "Remove your authenticator app").about(
+            "If the policy requires a second factor and you have no passkey, you must set up a \
+                 new one. The session can do nothing else until then.",
+        ),
+    )
+    .delete(
+        "/people/{id}/second-factor",
+        reset,
+        op("resetSecondFactor", "Reset the second factor of a person").about(
+            "Removes the authenticator app, revokes all passkeys and ends all sessions. \
+                 Afterwards, approvals by the person do not count on your own changes. They count \
+                 again after the cooling period of the policy, or once another admin confirms the \
+                 access.",
+        ),
+    )
+}
+
+async fn state(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<SecondFactor> {
+    Ok(Json(state.people.second_factor(&actor).await?))
+}
+
+async fn present(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Client(visitor): Client,
+    headers: HeaderMap,
+    Given(wish): Given<FactorWish>,
+) -> Answer<Done> {
+    let site = state.address.site(&headers).ok();
+    state.people.present_factor(&actor, site.as_ref(), &wish, &visitor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn options(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    headers: HeaderMap,
+) -> Answer<FactorOptions> {
+    actor.require_enrollable()?;
+    Ok(Json(state.people.factor_options(&actor, &state.address.site(&headers)?).await?))
+}
+
+async fn start(state: State<AppState>, SignedIn(actor): SignedIn) -> CreatedResult<TotpMade> {
+    Ok((StatusCode::CREATED, Json(state.people.start_totp(&actor).await?)))
+}
+
+async fn confirm(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Client(visitor): Client,
+    Given(wish): Given<CodeWish>,
+) -> Answer<Done> {
+    state.people.confirm_totp(&actor, &wish.code, &visitor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Done> {
+    state.people.remove_totp(&actor).await?;
+    Ok(Json(Done {}))
+}
+
+async fn reset(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(person): Place<PersonId>,
+) -> Answer<Done> {
+    state.people.reset_factor(Some(&actor), person).await?;
+    Ok(Json(Done {}))
+}
+
+/// The button that was pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    /// Submits a code.
+    Present,
+    /// Sets up an authenticator app.
+    Start,
+    /// Confirms the app with a code.
+    Confirm,
+    /// Removes the app.
+    Remove,
+}
+
+/// The fields of the form.
+#[derive(Debug, Deserialize)]
+struct SecondFactorForm {
+    act: Action,
+    #[serde(default)]
+    code: Code,
+    /// The page to return to.
+    #[serde(default)]
+    next: String,
+}
+
+/// `POST /second-factor`: submits a code, or sets up, confirms or removes an authenticator app.
+/// After an error, a browser returns to the page with an error code in the URL.
+pub(crate) async fn post(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    Client(visitor): Client,
+    request: Request,
+) -> Response {
+    if let Err(problem) = actor.require_enrollable() {
+        return Refusal(problem).into_response();
+    }
+    let browser = wants_page(&request);
+    let form: Result<Form<SecondFactorForm>, FormRejection> =
+        Form::from_request(request, &state).await;
+    let Form(SecondFactorForm { act, code, next }) = match form {
+        Ok(form) => form,
+        Err(rejection) => return Refusal::from(rejection).into_response(),
+    };
+    let next = safe_redirect_path(&next);
+    let here = places::second_factor_with_next(next);
+    let done = match act {
+        Action::Present => {
+            let wish = FactorWish { code: Some(code), answer: None };
+            state.people.present_factor(&actor, None, &wish, &visitor).await
+        }
+        Action::Start => state.people.start_totp(&actor).await.map(drop),
+        Action::Confirm => state.people.confirm_totp(&actor, &code, &visitor).await,
+        Action::Remove => state.people.remove_totp(&actor).await,
+    };
+    match done {
+        Ok(()) => Redirect::to(match act {
+            Action::Start => &here,
+            Action::Present | Action::Confirm | Action::Remove => next,
+        })
+        .into_response(),
+        Err(problem) if browser => {
+            let separator = if here.contains('?') { '&' } else { '?' };
+            Redirect::to(&format!("{here}{separator}problem={}", word(&problem))).into_response()
+        }
+        Err(problem) => Refusal(problem).into_response(),
+    }
+}
+
+fn word(problem: &Problem) -> &'static str {
+    match problem.code.as_str() {
+        "code_wrong" | "invalid" => "wrong",
+        "code_used" => "used",
+        "too_many_attempts" => "slow",
+        "no_totp" => "stale",
+        "totp_set" => "set",
+        "unavailable" => "busy",
+        _ => "other",
+    }
+}

@@ -1,0 +1,532 @@
+//! Attacks on the gate over the web, via REST and via server functions, which are forms for
+//! browsers without scripts. `docs/gate.md` maps the known cases to these tests.
+
+mod cases;
+mod rules;
+mod starting;
+
+use serde_json::json;
+
+use super::streaming::StreamClient;
+use super::*;
+
+/// The interfaces that accept commands.
+const INTERFACES: [Way; 2] = [Way::Rest, Way::Page];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Rest,
+    Page,
+}
+
+/// The result of a command: its status and the problem's code.
+type Outcome = (u16, String);
+
+fn outcome(answer: &Answer) -> Outcome {
+    let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    (answer.status.as_u16(), body["code"].as_str().unwrap_or_default().to_owned())
+}
+
+fn no(status: u16, code: &str) -> Outcome {
+    (status, code.to_owned())
+}
+
+impl TestServer {
+    pub(super) async fn post_form(&self, path: &str, cookie: &str, form: &str) -> Answer {
+        let request = self
+            .post(path)
+            .header(header::COOKIE, cookie)
+            .header(header::ACCEPT, "application/json");
+        let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await
+    }
+
+    async fn commit_via(&self, way: Way, cookie: &str, id: i64) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                self.tell(&format!("/api/v1/submissions/{id}/commit"), cookie, json!({})).await
+            }
+            Way::Page => self.post_form("/call/commit", cookie, &format!("submission={id}")).await,
+        })
+    }
+
+    async fn give_verdict_via(&self, way: Way, cookie: &str, id: i64, kind: &str) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                let verdict = json!({"kind": kind, "reason": "because"});
+                self.tell(&format!("/api/v1/submissions/{id}/verdicts"), cookie, verdict).await
+            }
+            Way::Page => {
+                self.post_form(
+                    "/call/judge",
+                    cookie,
+                    &format!("submission={id}&kind={kind}&reason=because"),
+                )
+                .await
+            }
+        })
+    }
+
+    /// Opens a proposal, appends edits, and returns its id and version.
+    pub(super) async fn draft(&self, cookie: &str, deployment: &str, edits: Value) -> (i64, i64) {
+        let path = format!("/api/v1/deployments/{deployment}/proposals");
+        let proposal =
+            self.tell(&path, cookie, json!({})).await.json()["proposal"].as_i64().expect("an id");
+        let board =
+            self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
+        (
+            proposal,
+            self.append(
+                cookie,
+                proposal,
+                board["proposal"]["version"].as_i64().expect("a version"),
+                edits,
+            )
+            .await,
+        )
+    }
+
+    pub(super) async fn append(
+        &self,
+        cookie: &str,
+        proposal: i64,
+        version: i64,
+        edits: Value,
+    ) -> i64 {
+        let edits = json!({"version": version, "edits": edits});
+        let raised =
+            self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, edits).await.json();
+        raised["version"].as_i64().expect("a version")
+    }
+
+    pub(super) async fn submit(&self, cookie: &str, (proposal, version): (i64, i64)) -> i64 {
+        let submit = json!({"version": version, "title": "a change"});
+        let made =
+            self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, submit).await.json();
+        made["submission"].as_i64().expect("an id")
+    }
+
+    /// An edit that sets new data of a deployment's `app`.
+    async fn data(&self, cookie: &str, deployment: &str, n: i64) -> Value {
+        let board =
+            self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json();
+        json!([{"edit": "set_role_data", "deployment": board["id"], "role": "app", "data": {"n": n}}])
+    }
+
+    async fn discard_via(
+        &self,
+        way: Way,
+        cookie: &str,
+        (proposal, version): (i64, i64),
+    ) -> Outcome {
+        outcome(&match way {
+            Way::Rest => {
+                let given = json!({"version": version});
+                self.tell(&format!("/api/v1/proposals/{proposal}/discard"), cookie, given).await
+            }
+            Way::Page => {
+                self.post_form(
+                    "/call/discard",
+                    cookie,
+                    &format!("proposal={proposal}&version={version}"),
+                )
+                .await
+            }
+        })
+    }
+
+    pub(super) async fn id_of(&self, deployment: &str, cookie: &str) -> Value {
+        self.send_get(&format!("/api/v1/deployments/{deployment}/board"), cookie).await.json()["id"]
+            .clone()
+    }
+
+    pub(super) async fn n1(&self, cookie: &str) -> Value {
+        self.send_get("/api/v1/nodes?filter=n1", cookie).await.json()["nodes"][0]["id"].clone()
+    }
+
+    pub(super) async fn person(
+        &self,
+        name: &str,
+        permissions: impl IntoIterator<Item = Permission>,
+    ) -> String {
+        let new = NewPerson::human(name, permissions);
+        let id = self.people.create_person(None, &new).await.expect("a person");
+        self.cookie_for(id).await
+    }
+
+    /// Takes edits to the target. The named people approve.
+    pub(super) async fn passes(&self, ada: &str, deployment: &str, edits: Value, approve: &[&str]) {
+        let draft = self.draft(ada, deployment, edits).await;
+        let id = self.submit(ada, draft).await;
+        for who in approve {
+            self.give_verdict_via(Way::Rest, who, id, "approve").await;
+        }
+        let name = json!({"name": deployment});
+        self.tell(&format!("/api/v1/submissions/{id}/commit"), ada, name).await.json();
+    }
+
+    pub(super) async fn count(&self, of: &'static str) -> i64 {
+        let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {of}"));
+        sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a count")
+    }
+
+    pub(super) async fn sql(&self, statement: &'static str) {
+        sqlx::query(statement).execute(self.db.owner()).await.expect("the owner may");
+    }
+
+    /// Waits until a statement waits for a lock.
+    async fn somebody_waits(&self) {
+        let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                   WHERE NOT l.granted AND a.datname = current_database())";
+        for _ in 0..1000 {
+            if sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a row") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("nobody waits for a lock");
+    }
+
+    /// Checks that every interface rejects the commit with this result and creates no target.
+    async fn refuses(&self, cookie: &str, id: i64, wanted: &Outcome, why: &str) {
+        let before = self.count("blueprint").await;
+        for way in INTERFACES {
+            assert_eq!(self.commit_via(way, cookie, id).await, *wanted, "{way:?}: {why}");
+        }
+        assert_eq!(self.count("blueprint").await, before, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn every_interface_enforces_the_gate() {
+    let house = TestServer::new().await;
+    let bo_is = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
+    let eve = house
+        .people
+        .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
+        .await
+        .expect("a person");
+    let eve = house.cookie_for(eve).await;
+    let edits = house.data(&ada, "web", 1).await;
+    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    let first = house.submit(&ada, (proposal, version)).await;
+    let not_approved = no(409, "not_approved");
+
+    house.refuses(&ada, first, &not_approved, "nobody looked at it").await;
+    for way in INTERFACES {
+        assert_eq!(
+            house.give_verdict_via(way, &ada, first, "approve").await,
+            no(403, "author"),
+            "{way:?}"
+        );
+        assert_eq!(
+            house.give_verdict_via(way, &eve, first, "approve").await,
+            no(403, "not_a_reviewer"),
+            "{way:?}"
+        );
+        assert_eq!(
+            house.give_verdict_via(way, "", first, "approve").await,
+            no(401, "signed_out"),
+            "{way:?}"
+        );
+        assert_eq!(
+            house.give_verdict_via(way, &bo, first + 7, "approve").await,
+            no(404, "not_found"),
+            "{way:?}"
+        );
+    }
+    house.refuses(&ada, first, &not_approved, "only its author did").await;
+    for (way, kind) in INTERFACES.into_iter().zip(["reject", "request_changes"]) {
+        house.give_verdict_via(way, &bo, first, "approve").await;
+        house.give_verdict_via(way, &bo, first, kind).await;
+        house.refuses(&ada, first, &not_approved, kind).await;
+    }
+    house.give_verdict_via(Way::Rest, &bo, first, "approve").await;
+    house.refuses(&eve, first, &no(403, "forbidden"), "a viewer commits").await;
+    house.refuses("", first, &no(401, "signed_out"), "nobody commits").await;
+    house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await;
+    house.refuses(&ada, first, &not_approved, "bo reviews no more").await;
+    house
+        .sql("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'")
+        .await;
+    house.refuses(&ada, first, &not_approved, "bo is disabled").await;
+    house.sql("UPDATE person SET disabled = false WHERE name = 'bo'").await;
+    house.refuses(&ada, first, &not_approved, "what bo approved before stays void").await;
+
+    let more = house.data(&ada, "web", 2).await;
+    let version = house.append(&ada, proposal, version, more).await;
+    house.refuses(&ada, first, &no(409, "not_newest"), "it was edited").await;
+    let second = house.submit(&ada, (proposal, version)).await;
+    house.refuses(&ada, second, &not_approved, "the approval was of the first").await;
+    house.give_verdict_via(Way::Page, &bo, second, "approve").await;
+
+    let other = "INSERT INTO proposal (deployment_id, kind, created_by)
+                 SELECT deployment_id, 'autopilot', created_by FROM proposal RETURNING id";
+    let other: i64 =
+        sqlx::query_scalar(other).fetch_one(house.db.owner()).await.expect("a proposal");
+    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+    let node =
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
+    let sooner = house.append(&ada, other, 0, edits).await;
+    let sooner = house.submit(&ada, (other, sooner)).await;
+    house.give_verdict_via(Way::Page, &bo, sooner, "approve").await;
+    assert_eq!(house.commit_via(Way::Page, &ada, sooner).await.0, 200);
+    house.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
+    house.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
+    assert_eq!(
+        house.give_verdict_via(Way::Rest, &bo, second, "approve").await,
+        no(409, "not_newest"),
+        "nor is it approved"
+    );
+
+    let review = house.send_get(&format!("/api/v1/submissions/{second}"), &bo).await.json();
+    // The same documents change, but a new node now re-runs a step, which is another risk. So the
+    // author must check and submit again.
+    assert_eq!((&review["state"], &review["became"]["after"]), (&json!("sent_back"), &Value::Null));
+    let third = house.submit(&ada, (proposal, version + 1)).await;
+    let review = house.send_get(&format!("/api/v1/submissions/{third}"), &bo).await.json();
+    assert_eq!(
+        (&review["came_from"]["before"], &review["came_from"]["dropped"]),
+        (&json!(second), &json!(["bo (approved)"]))
+    );
+    assert_eq!(review["authors"], json!(["ada"]));
+    house.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
+    let version = version + 1;
+    house.give_verdict_via(Way::Rest, &bo, third, "approve").await;
+    house.sql("UPDATE head SET epoch = epoch + 1").await;
+    house.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
+    let fourth = house.submit(&ada, (proposal, version)).await;
+    house.give_verdict_via(Way::Rest, &bo, fourth, "approve").await;
+    let path = format!("/api/v1/proposals/{proposal}/discard");
+    house.tell(&path, &ada, json!({"version": version + 1})).await.json();
+    house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
+    assert_eq!(house.count("blueprint").await, 2);
+    // The audit records each rejected person and reason once per minute, no matter which interface was
+    // used.
+    let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'review.commit.refused') AS noted";
+    assert_eq!(house.count(noted).await, 9);
+}
+
+#[tokio::test]
+async fn parameters_never_widen_an_approval() {
+    let house = TestServer::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let edits = house.data(&ada, "web", 1).await;
+    let web = house.draft(&ada, "web", edits).await;
+    let approved = house.submit(&ada, web).await;
+    let edits = house.data(&ada, "edge", 1).await;
+    let edge = house.draft(&ada, "edge", edits).await;
+    let other = house.submit(&ada, edge).await;
+    house.give_verdict_via(Way::Rest, &bo, approved, "approve").await;
+
+    let path = format!("/api/v1/submissions/{other}");
+    let forced =
+        json!({"submission": approved, "override": true, "force": true, "approvals_needed": 0});
+    assert_eq!(
+        outcome(&house.tell(&format!("{path}/commit?force=true"), &ada, forced).await),
+        no(400, "invalid")
+    );
+    let named = json!({"name": "edge"});
+    let asked = house.tell(&format!("{path}/commit?force=true"), &ada, named.clone()).await;
+    assert_eq!(outcome(&asked), no(400, "invalid"));
+    let named = house.tell(&format!("{path}/commit"), &ada, named).await;
+    assert_eq!(outcome(&named), no(409, "not_approved"), "a typed name is no approval");
+    let forced = format!("submission={other}&override=true&force=1&approvals_needed=0");
+    assert_eq!(
+        outcome(&house.post_form("/call/commit?force=true", &ada, &forced).await),
+        no(409, "not_approved")
+    );
+    for twice in [
+        format!("submission={approved}&submission={other}"),
+        format!("submission[]={other}"),
+        String::new(),
+    ] {
+        let answer = house.post_form("/call/commit", &ada, &twice).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{twice}: {}", answer.text());
+    }
+    let verdicts = house.count("verdict").await;
+    for more in [
+        json!({"kind": "approve", "person": "bo"}),
+        json!({"kind": "override"}),
+        json!({"kind": ["approve"]}),
+    ] {
+        let answer = house.tell(&format!("{path}/verdicts"), &ada, more.clone()).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{more}");
+    }
+    let as_bo = format!("submission={other}&kind=approve&reason=&person=bo&actor=bo");
+    assert_eq!(outcome(&house.post_form("/call/judge", &ada, &as_bo).await), no(403, "author"));
+    for name in ["x-forwarded-user", "x-remote-user", "x-http-method-override"] {
+        let mut request =
+            house.post_json(&format!("{path}/verdicts"), &ada, r#"{"kind":"approve"}"#);
+        request.headers_mut().insert(name, axum::http::HeaderValue::from_static("bo"));
+        assert_eq!(outcome(&house.ask(request).await), no(403, "author"), "{name}");
+    }
+    // An edit outside of its proposal's scope.
+    let beyond = json!({"version": edge.1, "edits": house.data(&ada, "web", 2).await});
+    let beyond = house.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
+    assert_eq!(outcome(&beyond), no(422, "edit_refused"));
+    assert_eq!((house.count("verdict").await, house.count("blueprint").await), (verdicts, 1));
+    assert_eq!(house.commit_via(Way::Rest, &ada, approved).await.0, 201);
+}
+
+#[tokio::test]
+async fn crafted_ids_return_404() {
+    let house = TestServer::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let edits = house.data(&ada, "web", 1).await;
+    let web = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, web).await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let verdicts = house.count("verdict").await;
+    let near = [".0", "e0", "%20", "%00", ";", ",1", "%2f..%2f1", "'", "%EF%BC%91"]
+        .map(|end| format!("{id}{end}"));
+    let far = ["0", "-1", "0x1", "9223372036854775808", "%", "%ff", "%F0%9F%98%80", ""]
+        .map(str::to_owned);
+    for crafted in near.into_iter().chain(far) {
+        for (what, body) in [("commit", "{}"), ("verdicts", r#"{"kind":"reject","reason":"x"}"#)] {
+            let path = format!("/api/v1/submissions/{crafted}/{what}");
+            let answer = house.ask(house.post_json(&path, &bo, body)).await;
+            assert!(
+                matches!(answer.status.as_u16(), 400 | 404),
+                "{path}: {} {}",
+                answer.status,
+                answer.text()
+            );
+            answer.problem();
+        }
+        for (call, more) in [("commit", ""), ("judge", "&kind=reject&reason=x")] {
+            let answer = house
+                .post_form(&format!("/call/{call}"), &bo, &format!("submission={crafted}{more}"))
+                .await;
+            assert!(
+                matches!(answer.status.as_u16(), 400 | 404),
+                "{call} {crafted}: {}",
+                answer.text()
+            );
+        }
+    }
+    assert_eq!((house.count("blueprint").await, house.count("verdict").await), (1, verdicts));
+    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
+}
+
+#[tokio::test]
+async fn cross_site_verdict_and_commit_are_rejected() {
+    let house = TestServer::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let edits = house.data(&ada, "web", 1).await;
+    let web = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, web).await;
+    let rest = format!("/api/v1/submissions/{id}");
+    let commands = [
+        (format!("{rest}/verdicts"), "application/json", r#"{"kind":"approve"}"#.to_owned()),
+        (format!("{rest}/verdicts"), "text/plain", r#"{"kind":"approve"}"#.to_owned()),
+        (format!("{rest}/commit"), "application/json", "{}".to_owned()),
+        (
+            "/call/judge".to_owned(),
+            "application/x-www-form-urlencoded",
+            format!("submission={id}&kind=approve&reason="),
+        ),
+        (
+            "/call/commit".to_owned(),
+            "application/x-www-form-urlencoded",
+            format!("submission={id}"),
+        ),
+    ];
+    let froms: [&[(&str, &str)]; 5] = [
+        &[],
+        &[("sec-fetch-site", "cross-site")],
+        &[("sec-fetch-site", "same-site"), ("x-gantry", "1")],
+        &[("origin", "http://evil.example"), ("x-gantry", "1")],
+        &[("origin", "null"), ("sec-fetch-site", "same-origin")],
+    ];
+    for (path, kind, body) in &commands {
+        for from in froms {
+            let mut request =
+                Request::post(path).header(header::HOST, NEAR).header(header::COOKIE, &bo);
+            for (name, value) in from {
+                request = request.header(*name, *value);
+            }
+            let request =
+                request.header(header::CONTENT_TYPE, *kind).body(Body::from(body.clone()));
+            let answer = house.ask(request.expect("a request")).await;
+            assert_eq!(answer.problem()["code"], "other_origin", "{path} {kind} {from:?}");
+        }
+        let query = if body.starts_with('{') { "" } else { body };
+        let read = house.send_get(&format!("{path}?{query}"), &bo).await;
+        assert!(matches!(read.status.as_u16(), 400 | 404 | 405), "{path}: {}", read.status);
+    }
+    let own = house.post(&format!("{rest}/verdicts")).header(header::COOKIE, &bo);
+    let own =
+        own.header(header::CONTENT_TYPE, "text/plain").body(Body::from(r#"{"kind":"approve"}"#));
+    assert_eq!(house.ask(own.expect("a request")).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!((house.count("blueprint").await, house.count("verdict").await), (1, 0));
+}
+
+#[tokio::test]
+async fn commit_after_lost_permission_is_rejected() {
+    let rhythm = live::Rhythm {
+        heartbeat: Duration::from_millis(40),
+        session_check: Duration::from_millis(100),
+    };
+    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let edits = house.data(&ada, "web", 1).await;
+    let web = house.draft(&ada, "web", edits).await;
+    let id = house.submit(&ada, web).await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let mut tab = StreamClient::open(&house, &ada, "", "").await;
+
+    house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
+    house.refuses(&ada, id, &no(403, "forbidden"), "with the page still open").await;
+    house.sql("UPDATE person SET permissions = '{operator}' WHERE name = 'ada'").await;
+    house.people.disable(None, house.ada).await.expect("to disable");
+    let ends = async { while tab.next().await.is_some() {} };
+    tokio::time::timeout(Duration::from_secs(20), ends).await.expect("the stream ends");
+    house.refuses(&ada, id, &no(401, "signed_out"), "with the stream cut").await;
+    house.sql("UPDATE person SET disabled = false WHERE name = 'ada'").await;
+    house.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
+    let again = house.cookie().await;
+    assert_eq!(house.commit_via(Way::Rest, &again, id).await.0, 201);
+}
+
+#[tokio::test]
+async fn irreversible_commit_requires_the_name() {
+    let house = TestServer::new().await;
+    let bo = house.furnish().await;
+    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let node =
+        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+    let bind = json!([{"edit": "bind", "deployment": web, "node": node, "role": "app"}]);
+    let draft = house.draft(&ada, "web", bind).await;
+    let id = house.submit(&ada, draft).await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    assert_eq!(house.commit_via(Way::Rest, &ada, id).await.0, 201);
+    let draft = house
+        .draft(&ada, "web", json!([{"edit": "unbind", "node": node, "noderole": "app"}]))
+        .await;
+    let id = house.submit(&ada, draft).await;
+    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let path = format!("/api/v1/submissions/{id}");
+    assert_eq!(house.send_get(&path, &ada).await.json()["type_to_commit"], "web");
+    house.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
+    let empty = house
+        .post(&format!("{path}/commit"))
+        .header(header::COOKIE, &ada)
+        .body(Body::empty())
+        .expect("a request");
+    assert_eq!(outcome(&house.ask(empty).await), no(422, "name_not_typed"), "no body is no name");
+    let wrong =
+        house.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
+    assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));
+    let wrong = house.post_form("/call/commit", &ada, &format!("submission={id}&name=edge")).await;
+    assert_eq!(outcome(&wrong), no(422, "name_not_typed"));
+    let right = house.post_form("/call/commit", &ada, &format!("submission={id}&name=web")).await;
+    assert_eq!(outcome(&right).0, 200, "{}", right.text());
+}
