@@ -64,15 +64,16 @@ fn split(compiled: &Path, folder: &Path, name: &str) -> anyhow::Result<()> {
     let bytes = serde_json::json!({ "parts": parts, "lent": lent });
     std::fs::write(folder.join("cut.json"), serde_json::to_vec_pretty(&bytes)?)?;
 
-    bind(Bindgen::new().input_path(&main).remove_name_section(true), folder, name)
+    bind(Bindgen::new().input_path(&main), folder, name)
         .with_context(|| compiled.display().to_string())?;
     std::fs::remove_file(&main).with_context(|| main.display().to_string())
 }
 
-/// Writes a module in one file, with function names for stack traces.
+/// Writes a module in one file. Function names would double its size, so stack traces have none.
 fn whole(compiled: &Path, folder: &Path, name: &str) -> anyhow::Result<()> {
     let mut module = ModuleConfig::new()
         .strict_validate(false) // the linker's output is valid
+        .generate_name_section(false)
         .generate_producers_section(false)
         .parse_file(compiled)
         .with_context(|| compiled.display().to_string())?;
@@ -90,6 +91,7 @@ fn bind(bindgen: &mut Bindgen, folder: &Path, name: &str) -> anyhow::Result<()> 
         // Parts are named by the linker's symbol names.
         .keep_lld_exports(true)
         .demangle(false)
+        .remove_name_section(true)
         .remove_producers_section(true)
         .generate(folder)
         .context("wasm-bindgen failed")
