@@ -2,14 +2,14 @@
 #
 #     make run      set up, build and start Gantry; prints a URL and two one-time sign-in links;
 #                   Ctrl-C stops everything
-#     make build    the program (target/debug/gantry) and the browser files (target/site)
+#     make build    all programs (target/debug) and the browser files (target/site), unoptimized
 #     make release  one optimized file with the embedded site: target/release/gantry
 #     make testbed  N local SSH servers as test nodes of a running Gantry: make testbed N=8
 #     make test     all checks and tests, with the time of each part
 #     make chaos    random faults, then a checker: make chaos SEED=1 MINUTES=10
 #     make lint     format, clippy, licences, the book and its links, the container file
 #     make docs     the book, from docs/ into target/book
-#     make pictures the screenshots of the README and the book, from a new demo
+#     make pictures the screenshots of the book, from a new demo
 #     make bench    the optimized benchmarks, also in the browser
 #     make clean    delete build results in this tree, but not the cache (docs/developing.md)
 #     make setup    only install the requirements of `make test`
@@ -33,14 +33,17 @@ MINUTES ?= 10
 
 run:
 	@scripts/setup run
-	@env -u DATABASE_URL cargo build --locked
-	@cargo xtask site
+	@echo "gantry: building the program. The first build takes about 6 minutes."
+	@env -u DATABASE_URL cargo build --locked --package cli
+	@echo "gantry: building the browser files. The first build takes about 5 minutes."
+	@cargo xtask site --dev
+	@echo 'gantry: to use the command line, run in another terminal: export PATH="$(CURDIR)/target/debug:$$PATH"'
 	@GANTRY_SITE="$(CURDIR)/target/site" exec target/debug/gantry up $(UP)
 
 build:
 	@scripts/setup build
 	@env -u DATABASE_URL cargo build --locked
-	@cargo xtask site
+	@cargo xtask site --dev
 
 release:
 	@scripts/setup build
@@ -73,7 +76,7 @@ docs:
 pictures:
 	@scripts/setup test
 	@env -u DATABASE_URL cargo build --locked
-	@cargo xtask site
+	@cargo xtask site --dev
 	@node end2end/pictures.mjs
 
 bench:

@@ -35,7 +35,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Build the browser files into target/site
-    Site,
+    Site {
+        /// Build quickly for development: one large, unoptimized module
+        #[arg(long)]
+        dev: bool,
+    },
     /// Run all checks and tests, and report the time of each part
     Test {
         /// Parts to run, in their fixed order. Earlier parts must have been built already
@@ -51,7 +55,8 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = Tree::here().and_then(|tree| match Arguments::parse().task {
-        Task::Site => site::build(&tree),
+        Task::Site { dev: true } => site::build_for_development(&tree),
+        Task::Site { dev: false } => site::build(&tree),
         Task::Test { parts } => test::run(&tree, &parts),
         Task::Lint => lint::all(&tree),
         Task::Licences => licences::check(&tree),

@@ -173,12 +173,13 @@ pub(super) fn load_error() -> AnyView {
 
 /// Adds the preload links of a chunk to the page's head. The mechanism of leptos does not work
 /// here: another thread provides it while the page is already being built, so every second page
-/// would miss it.
+/// would miss it. A module in one file has no chunks.
 #[cfg(feature = "ssr")]
 pub(super) fn preload_in_head(part: &str) {
     let Some(split) = use_context::<leptos::WasmSplitManifest>() else { return };
     let (folder, parts, loader) = split.0.get_value();
-    for file in parts.get(part).into_iter().flatten() {
+    let Some(files) = parts.get(part) else { return };
+    for file in files {
         let href = format!("{folder}/{file}.wasm");
         // A tag for the head registers itself and renders nothing in place.
         _ = view! { <Link rel="preload" href as_="fetch" type_="application/wasm" crossorigin="anonymous"/> }.to_html();

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use authenticator::Authenticator;
 use control::people::{NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment};
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, PersonId, RoleName};
-use passkeys::authenticator::Authenticator;
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;

@@ -8,9 +8,6 @@
 //! A credential is stored as the library's JSON without nulls. The audit stores rows without nulls,
 //! and a passkey's digest must be the same in both.
 
-#[cfg(any(test, feature = "authenticator"))]
-pub mod authenticator;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::Hash;
@@ -214,8 +211,8 @@ fn without_nulls(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::authenticator::Authenticator;
     use super::*;
+    use authenticator::Authenticator;
     use engine::ids::PasskeyId;
     use uuid::Uuid;
 

@@ -881,6 +881,14 @@ async fn page_links_files_of_its_build() {
 }
 
 #[tokio::test]
+async fn page_without_chunks_links_no_loader() {
+    let house = TestServer::new().await;
+    let page = house.visit("/nodes", &house.cookie().await).await;
+    let head = page.text().split("</head>").next().expect("a head");
+    assert!(head.contains("gantry.wasm") && !head.contains("split.js"), "{head}");
+}
+
+#[tokio::test]
 async fn client_request_id_is_ignored() {
     let house = TestServer::new().await;
     let request =

@@ -1,6 +1,6 @@
 //! Passkeys and signed verdicts over REST, with a software authenticator.
 
-use ::passkeys::authenticator::Authenticator;
+use authenticator::Authenticator;
 use axum::http::Method;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! The second factor over HTTP: the paths that are allowed without it, its operations, and the form
 //! without scripts.
 
-use ::passkeys::authenticator::Authenticator;
+use authenticator::Authenticator;
 use axum::http::Method;
 use serde_json::json;
 use totp_rs::{Builder, Secret};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use authenticator::Authenticator;
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
 use engine::blueprint::{change_hash, changes, project};
@@ -23,7 +24,6 @@ use engine::ids::{
 };
 use engine::plan::base::written;
 use passkeys::RelyingParty;
-use passkeys::authenticator::Authenticator;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 use store::intent::{self, NewNode, NewSubmission, NewTarget};

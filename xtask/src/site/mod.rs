@@ -12,6 +12,9 @@
 //! differ. A running server sees either complete site, and unchanged files keep their modification
 //! times, which browsers use to revalidate. If the compiler's output is unchanged, the slow
 //! processing of the module is skipped.
+//!
+//! For development, the module is one file, neither optimized nor split, and `site.json` has no
+//! parts. Both kinds of build replace the same folder, but each keeps its own intermediate files.
 
 mod module;
 mod pack;
@@ -27,14 +30,35 @@ use anyhow::Context as _;
 
 use crate::tree::Tree;
 
-/// Builds the site.
+/// How the module is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Quickly, as one large file.
+    Development,
+    /// Optimized, in parts.
+    Release,
+}
+
+/// Builds the site with an optimized module.
+///
+/// # Errors
+/// If a tool is missing, a source file is invalid, a page is too heavy, or an I/O operation fails.
+pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
+    build_kind(tree, Kind::Release)
+}
+
+/// Builds the site quickly, with a large module.
 ///
 /// # Errors
 /// If a tool is missing, a source file is invalid, or an I/O operation fails.
-pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
+pub(crate) fn build_for_development(tree: &Tree) -> anyhow::Result<()> {
+    build_kind(tree, Kind::Development)
+}
+
+fn build_kind(tree: &Tree, kind: Kind) -> anyhow::Result<()> {
     let _lock = alone(tree)?;
     let packages = PathBuf::from(tree.script("npm-packages", &["xtask"])?);
-    let module = module::build(tree, &packages)?;
+    let module = module::build(tree, &packages, kind)?;
 
     let next = tree.target().join("site.next");
     let _ = fs::remove_dir_all(&next);
@@ -52,9 +76,11 @@ pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
     style::copy_fonts(&css, &packages, &next.join("fonts"))?;
     copy_assets(&tree.path("style/assets"), &next)?;
 
-    let weighed = weight::of(&pkg, &module.parts)?;
-    print!("\n{weighed}");
-    weighed.judge()?;
+    if kind == Kind::Release {
+        let weighed = weight::of(&pkg, &module.parts)?;
+        print!("\n{weighed}");
+        weighed.judge()?;
+    }
     let changed = replace(&tree.site(), &next)?;
     println!("\n{}: {}", tree.site().display(), if changed { "built" } else { "nothing changed" });
     println!(

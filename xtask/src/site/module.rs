@@ -14,6 +14,8 @@
 //! **Parts.** `xtask/browser-module` splits the module into a main file, a part for each page, and
 //! shared files, which [`super::parts`] merges.
 //!
+//! A module for development is neither split nor optimized.
+//!
 //! **Optimization.** wasm-opt comes from npm, because Debian's silently breaks the page. Each file
 //! is optimized separately. They are connected only by imports and exports, which wasm-opt keeps.
 
@@ -26,13 +28,23 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
+use super::Kind;
 use super::pack;
 use super::parts::{self, Parts, SplitOutput};
 use crate::command::Step;
 use crate::tree::Tree;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-const PROFILE: &str = "wasm";
+
+impl Kind {
+    /// The cargo profile, and the name of the folder of intermediate files.
+    const fn profile(self) -> &'static str {
+        match self {
+            Self::Development => "wasm-dev",
+            Self::Release => "wasm",
+        }
+    }
+}
 
 /// Our own crates in the module.
 const OUR_CRATES: [&str; 4] = ["api", "app", "browser", "engine"];
@@ -66,9 +78,9 @@ pub(super) struct Module {
     pub(super) parts: Parts,
 }
 
-pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
-    let compiled = compile(tree)?;
-    let build = tree.target().join("site-build");
+pub(super) fn build(tree: &Tree, packages: &Path, kind: Kind) -> anyhow::Result<Module> {
+    let compiled = compile(tree, kind)?;
+    let build = tree.target().join("site-build").join(kind.profile());
     let folder = build.join("module");
     let bindgen_folder = build.join("bound");
     let made = build.join("made-of");
@@ -89,12 +101,19 @@ pub(super) fn build(tree: &Tree, packages: &Path) -> anyhow::Result<Module> {
             let _ = fs::remove_dir_all(old);
         }
         fs::create_dir_all(&bindgen_folder)?;
+        let command = match kind {
+            Kind::Development => "whole",
+            Kind::Release => "split",
+        };
         Step::cargo(tree)
-            .args(["run", "--quiet", "--locked", "--package", "browser-module", "--"])
+            .args(["run", "--quiet", "--locked", "--package", "browser-module", "--", command])
             .args([&compiled, &bindgen_folder, Path::new("gantry")])
             .run()?;
         let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
-        let parts_by_name = assemble(&tools, &bindgen_folder, &folder)?;
+        let parts_by_name = match kind {
+            Kind::Development => copy_whole(&bindgen_folder, &folder)?,
+            Kind::Release => assemble(&tools, &bindgen_folder, &folder)?,
+        };
         fs::write(&parts, serde_json::to_vec(&parts_by_name)?)?;
         fs::write(&made, fingerprint)?;
     }
@@ -157,16 +176,29 @@ fn assemble(tools: &Binaryen<'_>, bindgen_folder: &Path, to: &Path) -> anyhow::R
     tools.optimize(&file("gantry_bg"), &to.join("gantry.wasm"))?;
 
     pack::write(&to.join("split.js"), parts::loader(&split_output, &made).as_bytes())?;
+    copy_scripts(bindgen_folder, to)?;
+    Ok(made)
+}
+
+/// Copies the one file of a module for development. It has no parts.
+fn copy_whole(bindgen_folder: &Path, to: &Path) -> anyhow::Result<Parts> {
+    copy_scripts(bindgen_folder, to)?;
+    let wasm = fs::read(bindgen_folder.join("gantry_bg.wasm"))?;
+    pack::write_quickly(&to.join("gantry.wasm"), &wasm)?;
+    Ok(Parts::new())
+}
+
+fn copy_scripts(bindgen_folder: &Path, to: &Path) -> anyhow::Result<()> {
     pack::write(&to.join("gantry.js"), &fs::read(bindgen_folder.join("gantry.js"))?)?;
     // gantry.js imports the snippets of wasm-bindgen.
     if bindgen_folder.join("snippets").is_dir() {
         super::copy_assets(&bindgen_folder.join("snippets"), &to.join("snippets"))?;
     }
-    Ok(made)
+    Ok(())
 }
 
 /// Compiles `crates/browser` and returns the path of the output.
-fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
+fn compile(tree: &Tree, kind: Kind) -> anyhow::Result<PathBuf> {
     let toolchain = tree.script("wasm-toolchain", &[])?;
     let name =
         Path::new(&toolchain).file_name().context("scripts/wasm-toolchain names no toolchain")?;
@@ -176,11 +208,11 @@ fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     let cargo = |arguments: &[&str]| {
         compiler(tree, &toolchain)
             .args(arguments)
-            .args(["--locked", "--target", TARGET, "--profile", PROFILE, "--target-dir"])
+            .args(["--locked", "--target", TARGET, "--profile", kind.profile(), "--target-dir"])
             .arg(&target_dir)
     };
     let clone = clone_id(tree)?;
-    let last = target_dir.join("last-clone");
+    let last = target_dir.join(format!("last-clone-{}", kind.profile()));
     if fs::read_to_string(&last).is_ok_and(|id| id != clone) {
         let own_packages = OUR_CRATES.iter().flat_map(|name| ["--package", name]);
         let clean: Vec<&str> = std::iter::once("clean").chain(own_packages).collect();
@@ -188,7 +220,7 @@ fn compile(tree: &Tree) -> anyhow::Result<PathBuf> {
     }
     fs::write(&last, clone)?;
     cargo(&["build", "--package", "browser", "--lib"]).run()?;
-    Ok(target_dir.join(TARGET).join(PROFILE).join("browser.wasm"))
+    Ok(target_dir.join(TARGET).join(kind.profile()).join("browser.wasm"))
 }
 
 /// The cargo of a toolchain that `scripts/wasm-toolchain` selected.

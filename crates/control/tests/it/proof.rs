@@ -2,11 +2,11 @@
 
 use api::audit::ChainWanted;
 use api::people::{PasskeyRequest, Signature};
+use authenticator::Authenticator;
 use engine::audit::Broken;
 use engine::audit::export::{Check, End, Line, Totals, Verification, verify};
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use passkeys::RelyingParty;
-use passkeys::authenticator::Authenticator;
 use serde_json::json;
 use store::reading::Stage;
 

@@ -3,9 +3,9 @@
 use api::Problem;
 use api::people::{Password, PasswordRequest};
 use api::second_factor::{Code, FactorRequest};
+use authenticator::Authenticator;
 use control::people::{Actor, ClientInfo, People, Permission};
 use engine::gate::{Policy, VerdictKind};
-use passkeys::authenticator::Authenticator;
 use passkeys::{RelyingParty, register, registration};
 use serde_json::{Value, json};
 use store::passkeys::NewPasskey;

@@ -2,12 +2,12 @@
 
 use api::Problem;
 use api::people::{PasskeyRequest, Signature};
+use authenticator::Authenticator;
 use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use engine::ids::{PasskeyId, ReviewId};
 use engine::plan::{Edit, edit};
 use passkeys::RelyingParty;
-use passkeys::authenticator::Authenticator;
 
 use crate::house::House;
 
