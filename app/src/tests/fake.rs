@@ -62,6 +62,7 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
+use engine::plan::lift::{Brought, DropPreview, IllegalNode, RoleDropPreview};
 use engine::plan::{Edit, Refusal, edit};
 use passkeys::RelyingParty;
 use serde_json::{Value, json};
