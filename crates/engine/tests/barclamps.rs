@@ -299,19 +299,23 @@ fn remove_scripts_are_in_their_folder() {
 
 #[test]
 fn invalid_actions_are_reported() {
-    let text = "barclamp: {name: demo, version: '1'}
-roles:
-  - {name: app, jig: script, actions: [remove]}
-  - {name: milestone, jig: noop, actions: [remove]}
-  - {name: typo, jig: test, actions: [remov]}
-";
     let files = files(&[("scripts/app/10-a", "#!/bin/sh\n")]);
-    let said = complaint(import_one("demo.yml", text.as_bytes(), &files));
-    for part in [
-        "Role \"app\" declares the action remove, which has no scripts. Add some to scripts/app/remove/",
-        "Role \"milestone\" declares the action remove, but its jig \"noop\" runs nothing",
-        "Key `actions` of role \"typo\" has \"remov\". It must be run or remove. Did you mean \"remove\"?",
+    for (role, part) in [
+        (
+            "name: app, jig: script, actions: [remove]",
+            "Role \"app\" declares the action remove, which has no scripts. Add some to scripts/app/remove/",
+        ),
+        (
+            "name: milestone, jig: noop, actions: [remove]",
+            "Role \"milestone\" declares the action remove, but its jig \"noop\" runs nothing",
+        ),
+        (
+            "name: typo, jig: test, actions: [remov]",
+            "Key `actions` of role \"typo\" has \"remov\". It must be run or remove. Did you mean \"remove\"?",
+        ),
     ] {
+        let text = format!("barclamp: {{name: demo, version: '1'}}\nroles: [{{{role}}}]\n");
+        let said = complaint(import_one("demo.yml", text.as_bytes(), &files));
         assert!(said.contains(part), "{part}\n{said}");
     }
     let undeclared = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";

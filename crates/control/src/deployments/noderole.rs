@@ -43,7 +43,7 @@ impl Control {
             _ => "",
         };
         Ok(Problem::not_found(format!(
-            "Noderole {} on {} was removed by target {}.{progress} Its runs are in the list of \
+            "Noderole {} on {} was removed by blueprint {}.{progress} Its runs are in the list of \
              runs.",
             row.noderole.role, row.node.fqdn, row.step.generation
         )))

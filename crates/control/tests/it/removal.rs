@@ -365,7 +365,9 @@ async fn deployment_is_unbound_then_removed() {
     let id =
         house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
     let review = house.control.review(&house.bo, id).await.unwrap();
-    assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1."]);
+    let stays = "Nothing is run on the node for: app on n1 and runtime on n1. Their files and services \
+         stay on it.";
+    assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1.", stays]);
     let listed = house.listed(&house.bo, ReviewStateFilter::Open).await;
     assert_eq!(listed[0].summary, "Removes app from n1. And 1 more change.");
     assert_eq!(review.risks, [Risk::Removal]);
