@@ -79,7 +79,7 @@ pub enum Refusal {
     /// A row differs from its document, so it was edited by hand.
     #[error(
         "Rejected, because a row differs from its document: {table}.{field} of {key} is {row}, but \
-         target {target} has {document}."
+         blueprint {target} has {document}."
     )]
     Row {
         table: &'static str,
@@ -337,7 +337,7 @@ impl Preparing {
         }
         if facts.generation > facts.target {
             return Err(broken(format!(
-                "the generation {} of the run is newer than its target {}",
+                "the generation {} of the run is newer than its blueprint {}",
                 facts.generation, facts.target
             )));
         }
@@ -347,7 +347,7 @@ impl Preparing {
         self.check_approval(facts.reviewed, approvals.reviewed).await?;
         if facts.target_root != facts.reviewed_root {
             return Err(broken(format!(
-                "target {} differs from target {}, although it only switched execution",
+                "blueprint {} differs from blueprint {}, although it only switched execution",
                 facts.target, facts.reviewed
             )));
         }
@@ -362,7 +362,7 @@ impl Preparing {
         let now = self.meant(facts, facts.target_root, &key).await?;
         if now.noderole.role != facts.role_hash {
             return Err(broken(format!(
-                "target {} has {} as the content of {key}, but the row of the noderole has {}",
+                "blueprint {} has {} as the content of {key}, but the row of the noderole has {}",
                 facts.target, now.noderole.role, facts.role_hash
             )));
         }
@@ -370,7 +370,7 @@ impl Preparing {
         let ledger = at_generation.content(&facts.action)?;
         if facts.content != ledger && facts.content != now.content(&facts.action)? {
             return Err(broken(format!(
-                "its content {} belongs neither to generation {} nor to target {}",
+                "its content {} belongs neither to generation {} nor to blueprint {}",
                 facts.content, facts.generation, facts.target
             )));
         }
@@ -391,10 +391,10 @@ impl Preparing {
         ] {
             let root = self.objects.root(root).await?;
             let node = root.nodes.get(&facts.node).ok_or_else(|| {
-                broken(format!("the root of target {target} has no document of the run's node"))
+                broken(format!("the root of blueprint {target} has no document of the run's node"))
             })?;
             if self.objects.node(*node).await?.noderoles.contains_key(key) {
-                return Err(broken(format!("target {target} does not remove {key}")));
+                return Err(broken(format!("blueprint {target} does not remove {key}")));
             }
         }
         let meant = self.meant(facts, before, key).await?;
@@ -407,7 +407,7 @@ impl Preparing {
         let ledger = meant.content(&facts.action)?;
         if facts.content != ledger {
             return Err(broken(format!(
-                "its content {} does not belong to the {key} that target {} removes",
+                "its content {} does not belong to the {key} that blueprint {} removes",
                 facts.content, facts.generation
             )));
         }
@@ -429,7 +429,7 @@ impl Preparing {
     ) -> Result<Meant, Refusal> {
         let root = self.objects.root(root).await?;
         let lacks =
-            |what: &str| broken(format!("the root of target {} has no {what}", facts.target));
+            |what: &str| broken(format!("the root of blueprint {} has no {what}", facts.target));
         let node =
             root.nodes.get(&facts.node).ok_or_else(|| lacks("document of the run's node"))?;
         let node = self.objects.node(*node).await?;
@@ -469,7 +469,7 @@ impl Preparing {
             let Some(parent) = deployment.parent else { return Ok(deployment) };
             next = root.deployments.get(&parent);
         }
-        Err(broken(format!("the root of target {} has no document of system", facts.head)))
+        Err(broken(format!("the root of blueprint {} has no document of system", facts.head)))
     }
 
     /// Checks the rows of the run's noderole against the documents in force when they were read. A
@@ -568,16 +568,19 @@ impl Preparing {
         target: BlueprintNumber,
         approval: Option<Approval>,
     ) -> Result<(), Refusal> {
-        let approval = approval.ok_or_else(|| broken(format!("target {target} does not exist")))?;
+        let approval =
+            approval.ok_or_else(|| broken(format!("blueprint {target} does not exist")))?;
         match (approval.kind.as_str(), approval.needed) {
             ("genesis", _) => return Ok(()),
             ("change", Some(_)) => {}
-            (kind, _) => return Err(broken(format!("target {target} ({kind}) changes no step"))),
+            (kind, _) => {
+                return Err(broken(format!("blueprint {target} ({kind}) changes no step")));
+            }
         }
         let needed = required_approvals(&self.objects, &approval).await?;
         if approval.objecting > 0 || approval.approving < i64::from(needed) {
             return Err(broken(format!(
-                "review {} of target {target} has {} of {}, and {}",
+                "review {} of blueprint {target} has {} of {}, and {}",
                 approval.review.unwrap_or_default(),
                 approval.approving,
                 many(i64::from(needed), "approval"),

@@ -147,7 +147,7 @@ impl SignatureVerifier {
 
 fn refused(target: &SignedTarget, reason: &str) -> Refusal {
     Refusal::Chain(format!(
-        "Target {} (review {}) must not run: {reason}. Nothing runs on it or on later targets. \
+        "Blueprint {} (review {}) must not run: {reason}. Nothing runs on it or on later blueprints. \
          Find out who committed it (`gantry audit list`), and restore a backup from before it (see \
          docs/operating.md).",
         target.number, target.submission

@@ -29,7 +29,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         0 => Ok(()),
         n => {
             bail!(
-                "{n} rows differ from the documents and the audit log of target {}. Report this \
+                "{n} rows differ from the documents and the audit log of blueprint {}. Report this \
                  with the output.",
                 verified.target
             )
@@ -58,6 +58,6 @@ fn print(verified: &Verified) {
     }
     if verified.discrepancies.is_empty() {
         let steps = many(verified.steps, "step");
-        println!("Target {}: all rows of {steps} match its documents.", verified.target);
+        println!("Blueprint {}: all rows of {steps} match its documents.", verified.target);
     }
 }

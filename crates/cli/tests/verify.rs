@@ -41,7 +41,7 @@ async fn rows_unlike_their_documents_are_named() {
     Control::new(Store::over(database.app().clone())).ensure_genesis(&policy, &demo).await.unwrap();
     let good = verify(database.app_url(), &[]);
     assert_eq!((good.status.code(), err(&good).as_str()), (Some(0), ""));
-    assert_eq!(out(&good), "Target 1: all rows of 0 steps match its documents.\n");
+    assert_eq!(out(&good), "Blueprint 1: all rows of 0 steps match its documents.\n");
     let good = verify(database.app_url(), &["--json"]);
     let told: Value = serde_json::from_str(&out(&good)).unwrap();
     assert_eq!(told, json!({"target": 1, "steps": 0, "discrepancies": []}));
@@ -61,7 +61,7 @@ async fn rows_unlike_their_documents_are_named() {
         "{}",
         out(&bad)
     );
-    assert!(err(&bad).contains("audit log of target 1. Report this"), "{}", err(&bad));
+    assert!(err(&bad).contains("audit log of blueprint 1. Report this"), "{}", err(&bad));
     let bad = verify(database.app_url(), &["--json"]);
     let told: Value = serde_json::from_str(&out(&bad)).unwrap();
     assert_eq!(

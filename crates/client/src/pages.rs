@@ -560,7 +560,7 @@ mod tests {
         );
         view["status"] = json!({"alive": false, "alive_since": null, "seen": null, "contradicting": 0, "threshold": 3, "maintenance": null,
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
-        view["progress"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
+        view["connection"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
         view["record"] = json!(true);
         let text = node(&view, Paper::new(false));
         for line in [

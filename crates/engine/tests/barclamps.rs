@@ -180,7 +180,7 @@ roles:
     template: {app: {port: 8080}}
     metadata: {owner: ada}
     documentation: long
-    lane: {name: doors, max-running: 1, mode: chunk}
+    concurrency-group: {name: doors, max-running: 1, mode: chunk}
     retries: 3
     backoff: "90s"
     timeout: 5m

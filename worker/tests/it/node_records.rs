@@ -132,7 +132,7 @@ async fn jig_row_unlike_document_stops_the_run() {
     worker.stop().await;
     let error = cluster.error(0, "app").await.expect("a reason");
     assert!(
-        error.contains(&format!("jig.active of script is true, but target {target} has false")),
+        error.contains(&format!("jig.active of script is true, but blueprint {target} has false")),
         "{error}"
     );
     assert!(!cluster.nodes[0].root.join("ran").exists());

@@ -157,7 +157,7 @@ async fn removal_with_other_content_is_refused() {
     cluster.removal_reaches(0, "base", "error").await;
     let (_, error) = cluster.removal_state(0, "base").await.expect("a removal");
     let error = error.expect("a reason");
-    assert!(error.contains("does not belong to the base that target 3 removes"), "{error}");
+    assert!(error.contains("does not belong to the base that blueprint 3 removes"), "{error}");
     assert!(!text(&cluster.nodes[0].root.join("ran")).contains("remove"));
     worker.stop().await;
 }

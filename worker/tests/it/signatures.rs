@@ -27,12 +27,12 @@ async fn forged_signature_stops_its_target_and_later_ones() {
     // The database counts the signature but can't verify it.
     cluster.forge(true);
     let forged = cluster.commit(&[bind(1, "right")]).await;
-    cluster.refuses(1, &format!("Target {forged} (review ")).await;
+    cluster.refuses(1, &format!("Blueprint {forged} (review ")).await;
     cluster.refuses(1, "it has 0 of 1 signed approval").await;
     // An honest change contains the documents of the forged one.
     cluster.forge(false);
     cluster.commit(&[bind(2, "right")]).await;
-    cluster.refuses(2, &format!("Target {forged} (review ")).await;
+    cluster.refuses(2, &format!("Blueprint {forged} (review ")).await;
     worker.stop().await;
 }
 

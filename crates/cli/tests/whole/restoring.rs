@@ -133,7 +133,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     assert!(said.contains("The database is now in epoch 2. Submit open changes again."), "{said}");
     let said = house.as_application(&["verify"]).ok();
     assert!(
-        said.starts_with("Target 2: all rows of ") && said.contains("match its documents"),
+        said.starts_with("Blueprint 2: all rows of ") && said.contains("match its documents"),
         "{said}"
     );
     house.start_server();

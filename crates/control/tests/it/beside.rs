@@ -8,7 +8,6 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,7 @@ use serde_json::json;
 use store::{Connecting, Store};
 use tokio::time::timeout;
 
-use crate::house::{House, role};
+use crate::house::{self, House, role};
 
 /// Extra time for each call, in addition to several times its measured duration.
 const SOON: Duration = Duration::from_millis(150);
@@ -246,38 +245,32 @@ async fn plain_reads_need_no_permit() {
 /// within a transaction.
 #[test]
 fn computing_functions_take_no_connection() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut computing = 0;
-    for folder in [sources.clone(), sources.join("people"), sources.join("board")] {
-        for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if file.extension().is_none_or(|extension| extension != "rs") {
+    for file in house::sources() {
+        let source = std::fs::read_to_string(&file).unwrap();
+        let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for function in code.split("async fn ").skip(1) {
+            if let Some((_, within)) = function.split_once(".begin()") {
+                let waits = [
+                    ".work(",
+                    "plan_on_pool(",
+                    "edit_errors_on_pool(",
+                    ".check_edits(",
+                    ".check_edit_data(",
+                    ".plan_review(",
+                    ".stands(",
+                    ".present()",
+                ];
+                let waits = waits.into_iter().find(|call| within.contains(call));
+                assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
+            }
+            let begins = function.split(" {\n").next().unwrap_or_default();
+            if !begins.contains(": &Beside") {
                 continue;
             }
-            let source = std::fs::read_to_string(&file).unwrap();
-            let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-            for function in code.split("async fn ").skip(1) {
-                if let Some((_, within)) = function.split_once(".begin()") {
-                    let waits = [
-                        ".work(",
-                        "plan_on_pool(",
-                        "edit_errors_on_pool(",
-                        ".check_edits(",
-                        ".check_edit_data(",
-                        ".plan_review(",
-                        ".stands(",
-                        ".present()",
-                    ];
-                    let waits = waits.into_iter().find(|call| within.contains(call));
-                    assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
-                }
-                let begins = function.split(" {\n").next().unwrap_or_default();
-                if !begins.contains(": &Beside") {
-                    continue;
-                }
-                computing += 1;
-                assert!(!begins.contains("PgConnection"), "{}: {begins}", file.display());
-                assert!(!function.contains(".begin()"), "{}: {begins}", file.display());
-            }
+            computing += 1;
+            assert!(!begins.contains("PgConnection"), "{}: {begins}", file.display());
+            assert!(!function.contains(".begin()"), "{}: {begins}", file.display());
         }
     }
     assert!(

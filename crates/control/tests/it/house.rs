@@ -256,3 +256,20 @@ pub fn role(name: &str) -> RoleName {
 pub fn fqdn(n: usize) -> Fqdn {
     Fqdn::parse(&format!("n{n}.house.example.com")).unwrap()
 }
+
+/// All source files of the crate.
+pub fn sources() -> Vec<std::path::PathBuf> {
+    let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                files.push(entry);
+            }
+        }
+    }
+    files.sort();
+    files
+}

@@ -383,7 +383,7 @@ async fn open_proposals_are_sorted_and_filtered_by_scope() {
     };
     assert_eq!(page("", "deployment").await, [system, web]);
     assert_eq!(page("", "-deployment").await, [web, system]);
-    assert_eq!(page("", "opened").await, [web, system]);
+    assert_eq!(page("", "created").await, [web, system]);
     assert_eq!(page("WE", "").await, [web]);
     assert!(page("nowhere", "").await.is_empty());
 }
@@ -403,7 +403,7 @@ async fn worker_pages_have_no_duplicates_during_updates() {
             assert!(!page.workers.is_empty() && page.workers.len() <= PAGE_SIZE, "{sort}");
             // The last worker of the page reports before the next page is requested. If the list is
             // sorted by that time, the worker may appear twice.
-            if sort != "heard" {
+            if sort != "heartbeat" {
                 let last = page.workers.last().unwrap();
                 let sql = "UPDATE worker SET lease_until = now() + interval '1 hour' WHERE id = $1";
                 sqlx::query(sql).bind(last.id).execute(house.database.owner()).await.unwrap();

@@ -1,7 +1,6 @@
 //! Actors that lose their access during a request: every write loads the actor again.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use api::Problem;
 use api::nodes::NodeChange;
@@ -20,7 +19,7 @@ use serde_json::json;
 use store::running;
 use uuid::Uuid;
 
-use crate::house::{House, role};
+use crate::house::{self, House, role};
 
 /// The objects for the tests.
 struct Things {
@@ -354,28 +353,22 @@ fn writes(text: &str) -> bool {
 /// check the permissions that follow.
 #[test]
 fn every_write_reloads_the_actor() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let asks =
         [".still(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
     let (mut excused, mut asked) = (BTreeSet::new(), 0);
-    for folder in [sources.clone(), sources.join("people"), sources.join("board")] {
-        for file in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if file.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
-                let looks_up = asks.iter().any(|call| text.contains(call));
-                match BY_NOBODY.iter().find(|(excuse, _)| *excuse == name) {
-                    _ if !writes(&text) => {}
-                    Some((excuse, _)) => drop(excused.insert(*excuse)),
-                    None => {
-                        assert!(
-                            looks_up,
-                            "{name} in {} writes, and does not ask Actor::still",
-                            file.display()
-                        );
-                        asked += 1;
-                    }
+    for file in house::sources() {
+        for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
+            let looks_up = asks.iter().any(|call| text.contains(call));
+            match BY_NOBODY.iter().find(|(excuse, _)| *excuse == name) {
+                _ if !writes(&text) => {}
+                Some((excuse, _)) => drop(excused.insert(*excuse)),
+                None => {
+                    assert!(
+                        looks_up,
+                        "{name} in {} writes, and does not ask Actor::still",
+                        file.display()
+                    );
+                    asked += 1;
                 }
             }
         }

@@ -209,7 +209,7 @@ impl Refused {
                 format!("Step {called} needs no run: it becomes active by itself.")
             }
             Self::StaleGeneration { generation, asked, .. } => format!(
-                "Step {called} is at generation {generation}, so target {asked} cannot re-run it. \
+                "Step {called} is at generation {generation}, so blueprint {asked} cannot re-run it. \
                  Plan the change again on the current target."
             ),
             Self::Unasked { .. } => format!(

@@ -978,7 +978,7 @@ impl Check {
                     .and_then(|hash| self.deployments.get(hash))
                     .and_then(|deployment| deployment.roles.get(&key.role));
                 let content = projection::content(noderole, role, &action)
-                    .map_err(|error| wrong(format!("target {number}"), error.to_string()))?;
+                    .map_err(|error| wrong(format!("blueprint {number}"), error.to_string()))?;
                 self.removals.insert(StepId::of(key.id(*id), &action), (number, content));
             }
         }

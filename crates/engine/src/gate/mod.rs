@@ -719,9 +719,9 @@ fn base(facts: &Facts) -> RuleResult {
 
 /// Everything that changed since planning, each name once, with the reason.
 pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -> Vec<String> {
-    let deployments = base.iter().map(|(name, target)| format!("{name} (target {target})"));
+    let deployments = base.iter().map(|(name, target)| format!("{name} (blueprint {target})"));
     let others = documents.iter().filter(|name| !base.iter().any(|(known, _)| known == *name));
-    let others = others.map(|name| format!("{name} (changed by another target)"));
+    let others = others.map(|name| format!("{name} (changed by another blueprint)"));
     deployments
         .chain(others)
         .chain(records.iter().map(|name| format!("the record of node {name}")))
@@ -844,7 +844,7 @@ mod tests {
             ..facts()
         };
         let text = base(&both).text;
-        let named = "web (target 4), n1 (changed by another target) and the record of node n2 changed \
+        let named = "web (blueprint 4), n1 (changed by another blueprint) and the record of node n2 changed \
              since.";
         assert!(text.contains(named), "{text}");
     }

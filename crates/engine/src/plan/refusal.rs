@@ -99,7 +99,7 @@ pub enum EditError {
     OneIdForTwo(String),
     /// A node without a document is deleted without a review.
     #[error(
-        "Node {0} is not part of any target, so it can be removed without a review. Remove it from \
+        "Node {0} is not part of any blueprint, so it can be removed without a review. Remove it from \
          the list of nodes"
     )]
     OnlyARecord(Fqdn),
