@@ -563,7 +563,7 @@ fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
         layer: layer.into(),
         source: format!("{layer} of gateway on {}", fqdn(4)),
         noderole: Some(id),
-        run: (layer == "wall").then_some(RunId(1001)),
+        run: (layer == "output").then_some(RunId(1001)),
         edit: (layer == "user").then(|| SetBy {
             proposal: ProposalId(6),
             seq: 2,
@@ -572,7 +572,7 @@ fn values(id: NoderoleId, run: Option<RunId>) -> ValuesView {
             blueprint: BlueprintNumber(120),
         }),
     };
-    let values = vec![value("/app/key", "(secret)", "user"), value("/app/pid", "4242", "wall")];
+    let values = vec![value("/app/key", "(secret)", "user"), value("/app/pid", "4242", "output")];
     let page = ValuePage { values, all: 412, matching: 2, next: Some("/app/pid".into()) };
     let surroundings = run.map(|_| json!({"results": [{"run": 1000, "outcome": "failed"}]}));
     let name = format!("gateway on {}", fqdn(4));
@@ -1659,7 +1659,9 @@ impl Fake {
     ) -> Result<Comparison, Problem> {
         known(deployment)?;
         match [from, to].contains(&Point::Number(BlueprintNumber(9))) {
-            true => Err(Problem::not_found("Target 9 does not exist. Use a number from 1 to 3.")),
+            true => {
+                Err(Problem::not_found("Blueprint 9 does not exist. Use a number from 1 to 3."))
+            }
             false => self.read(|world| world.comparison.clone()),
         }
     }

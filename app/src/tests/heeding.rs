@@ -89,9 +89,9 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     page.says(&[
         line,
         "Only blueprint 1 has deployment web. It does not exist in blueprint 2.",
-        "/graph/web?target=1",
+        "/graph/web?blueprint=1",
     ]);
-    page.says_not(&["Restoring opens a proposal", "Restore…", "/graph/web?target=2"]);
+    page.says_not(&["Restoring opens a proposal", "Restore…", "/graph/web?blueprint=2"]);
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
         world.comparison.note = Some(
@@ -108,12 +108,12 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
     page.says(&[
         "is not the same deployment as web at blueprint 2.",
-        "/graph/web?target=1",
-        "/graph/web?target=2",
+        "/graph/web?blueprint=1",
+        "/graph/web?blueprint=2",
     ]);
     let chosen = get(&fake, "/blueprints?deployment=shop").await;
     chosen.says(&["value=\"shop\"", "Blueprints that changed shop"]);
-    let graph = get(&fake, "/graph/web?target=1").await;
+    let graph = get(&fake, "/graph/web?blueprint=1").await;
     graph.says(&[
         "Graph of web at blueprint 1<",
         "This is deployment web at blueprint 1",

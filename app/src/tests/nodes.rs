@@ -164,7 +164,7 @@ async fn truncated_lists_link_to_complete_lists() {
     noderole.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-"]);
     noderole.says(&[
         "Show all in the graph",
-        &format!("href=\"/graph/web?focus={id}&amp;way=down&amp;steps=1\""),
+        &format!("href=\"/graph/web?focus={id}&amp;direction=down&amp;steps=1\""),
     ]);
     get(&Fake::new(|_| {}), &format!("/noderoles/{id}"))
         .await
@@ -266,11 +266,12 @@ async fn node_is_changed_without_javascript() {
     let told = fake.0.lock().expect("no test died here").told.clone();
     let way = r#"{"addresses":["10.0.3.8","10.0.3.9"],"port":2222}"#;
     let first = format!(
-        r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"way":{way}}}"#
+        r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"connection":{way}}}"#
     );
     assert_eq!(told[0], first);
     assert!(
-        told[1].contains(r#""description":"x","macs":[]"#) && told[1].contains(r#""way":null"#),
+        told[1].contains(r#""description":"x","macs":[]"#)
+            && told[1].contains(r#""connection":null"#),
         "{}",
         told[1]
     );

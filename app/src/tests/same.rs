@@ -114,7 +114,7 @@ async fn lists_show_equivalent_commands() {
     says(
         &fake,
         "/reviews?whose=mine&text=it's",
-        &["gantry review list --whose mine --fate open --text 'it'\\''s'"],
+        &["gantry review list --whose mine --state open --text 'it'\\''s'"],
     )
     .await;
     says(
@@ -141,10 +141,10 @@ async fn graph_page_shows_equivalent_command() {
     )
     .await;
     // Display options of a page are not part of the API request.
-    let path = "/graph/web?focus=web%3Aapp&way=up&steps=2&colour=wave&as=table&at=web%3Aapp";
+    let path = "/graph/web?focus=web%3Aapp&direction=up&steps=2&colour=wave&as=table&at=web%3Aapp";
     let lines = [
-        "gantry deployment graph web --focus web:app --way up --steps 2",
-        "/api/v1/deployments/web/graph?focus=web%3Aapp&way=up&steps=2\"",
+        "gantry deployment graph web --focus web:app --direction up --steps 2",
+        "/api/v1/deployments/web/graph?focus=web%3Aapp&direction=up&steps=2\"",
     ];
     says(&fake, path, &lines).await;
 }
@@ -185,7 +185,7 @@ async fn node_and_run_actions_show_commands() {
     says(
         &restorable,
         path,
-        &["gantry deployment restore web --blueprint 1", "{\"partial\":false,\"blueprint\":1}"],
+        &["gantry deployment restore web --blueprint 1", "{\"blueprint\":1,\"partial\":false}"],
     )
     .await;
 }

@@ -816,7 +816,7 @@ async fn connection_in_a_blueprint_is_proposed() {
     assert!(shown.contains("connection, root: ") && shown.contains("-> /srv/elsewhere"), "{shown}");
     house.committed(&review, &[]);
     assert_eq!(
-        house.gantry(&["node", "show", "n1", "--json"]).json()["progress"]["root"],
+        house.gantry(&["node", "show", "n1", "--json"]).json()["connection"]["root"],
         "/srv/elsewhere"
     );
 }
@@ -1009,7 +1009,7 @@ async fn watched_lists_are_paged_and_updated() {
         "a page like all others: {sessions}"
     );
     let tokens =
-        house.gantry(&["token", "list", "--holds", "true", "--sort", "name", "--json"]).json();
+        house.gantry(&["token", "list", "--valid", "true", "--sort", "name", "--json"]).json();
     assert!(
         tokens["tokens"].is_array() && tokens["next"].is_null(),
         "a page like all others: {tokens}"

@@ -8,6 +8,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use api::deployments::DeploymentSummary;
+use api::overview::{BlueprintView, DeploymentProgress, Progress};
+use api::reviews::ReviewState;
+use api::runs::{LogFound, LogPart, RunState, RunView, StateCounts};
+use api::waiting::PendingPage;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::counting::many;
@@ -15,18 +20,12 @@ use engine::ids::{ReviewId, RunId};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use api::deployments::DeploymentSummary;
-use api::overview::{BlueprintView, DeploymentProgress, Progress};
-use api::reviews::ReviewState;
-use api::runs::{LogFound, LogPart, RunState, RunView, StateCounts};
-use api::waiting::PendingPage;
-
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
 use crate::lists::Client;
 use crate::names;
 use crate::output::{note, plain, steps};
-use crate::overview::pending_text;
+use crate::pages::pending_text;
 use crate::server::{EventStream, Server, parse_answer};
 use crate::terminal::ControlFilter;
 use crate::when::duration;

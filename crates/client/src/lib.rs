@@ -14,6 +14,7 @@
 
 mod address;
 mod apply;
+mod args;
 mod context_commands;
 mod contexts;
 mod declare;

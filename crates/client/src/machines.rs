@@ -15,13 +15,12 @@ use ureq::http::Method;
 
 use crate::address::{Query, part};
 use crate::apply::{json_of, text_of};
+use crate::args::{Between, ExpectedVersion, ReasonArgs};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Client, ListOptions, WatchOption};
-use crate::names;
 use crate::output::{Paper, Table, moment, note, outline, plain, said, sanitize_lines};
-use crate::pages;
-use crate::plans::{ExpectedVersion, ReasonArgs};
 use crate::server::{RequestOptions, taken};
+use crate::{names, pages};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Node {
@@ -613,23 +612,6 @@ pub(crate) enum Run {
         /// Number of the run
         id: RunId,
     },
-}
-
-/// A period.
-#[derive(Debug, Args)]
-pub(crate) struct Between {
-    /// Start of the period: a time such as 2026-09-22T14:00:00Z, or an age: 90s, 30m, 2h, 7d
-    #[arg(long, value_name = "WHEN", value_parser = crate::when::moment)]
-    since: Option<i64>,
-    /// End of the period, in the same form
-    #[arg(long, value_name = "WHEN", value_parser = crate::when::moment)]
-    until: Option<i64>,
-}
-
-impl Between {
-    pub(crate) fn words(&self, query: Query) -> Query {
-        query.with("since", self.since).with("until", self.until)
-    }
 }
 
 pub(crate) fn run(client: &Client, command: &Run) -> Outcome {

@@ -4,23 +4,20 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 
+use api::audit::ChainView;
+use api::waiting::PendingPage;
 use clap::{Args, Subcommand};
 use engine::counting::either;
 use serde_json::{Value, json};
 
-use api::audit::ChainView;
-use api::waiting::PendingPage;
-
 use crate::address::Query;
+use crate::args::{Between, OnOff};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Client, ListOptions, WatchOption};
-use crate::machines::Between;
-use crate::names;
-use crate::output::{Paper, Table, moment_of, note, outline, plain, said};
-use crate::pages;
-use crate::plans::OnOff;
+use crate::output::{Paper, note, outline, plain, said};
+use crate::pages::pending_text;
 use crate::server::{parse_answer, taken};
-use crate::terminal;
+use crate::{names, pages, terminal};
 
 /// A resource that `--watch` can repeat.
 #[derive(Debug, Args)]
@@ -131,37 +128,6 @@ fn pending_with_reason(mut page: PendingPage, output: Paper) -> String {
 fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>> {
     let groups = page.get_mut("groups")?.as_array_mut()?;
     groups.iter_mut().find(|group| group["reason"] == reason)?.get_mut("steps")?.as_array_mut()
-}
-
-/// Pending steps by reason, each with the action that resolves it.
-pub(crate) fn pending_text(page: &PendingPage, output: Paper) -> String {
-    let mut text = String::new();
-    for group in &page.groups {
-        let count = group
-            .count
-            .map(|count| format!(" ({count}{})", if group.more { "+" } else { "" }))
-            .unwrap_or_default();
-        text += &format!(
-            "{}{count} - resolved by {}\n",
-            output.heading(&plain(&group.heading)),
-            plain(&group.resolution)
-        );
-        let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "REASON"]);
-        for step in &group.steps {
-            table.row([
-                format!("  {}", step.role),
-                step.fqdn.clone(),
-                step.deployment.to_string(),
-                step.state.word().to_owned(),
-                moment_of(step.since.0),
-                step.reasons.join(" "),
-            ]);
-        }
-        if !group.steps.is_empty() {
-            text += &table.text(output);
-        }
-    }
-    text
 }
 
 /// Audit commands that need a server.

@@ -22,7 +22,6 @@ use engine::counting::many;
 use engine::ids::actor_name;
 
 use crate::output::{Paper, Table, facts, moment_of, outline, plain, steps};
-use crate::overview::pending_text;
 
 /// Maximum number of items of a list that are printed.
 const FIRST: usize = 10;
@@ -475,6 +474,37 @@ fn attempts(runs: &[RunSummary]) -> Table {
         ]);
     }
     table
+}
+
+/// Pending steps by reason, each with the action that resolves it.
+pub(crate) fn pending_text(page: &PendingPage, output: Paper) -> String {
+    let mut text = String::new();
+    for group in &page.groups {
+        let count = group
+            .count
+            .map(|count| format!(" ({count}{})", if group.more { "+" } else { "" }))
+            .unwrap_or_default();
+        text += &format!(
+            "{}{count} - resolved by {}\n",
+            output.heading(&plain(&group.heading)),
+            plain(&group.resolution)
+        );
+        let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "REASON"]);
+        for step in &group.steps {
+            table.row([
+                format!("  {}", step.role),
+                step.fqdn.clone(),
+                step.deployment.to_string(),
+                step.state.word().to_owned(),
+                moment_of(step.since.0),
+                step.reasons.join(" "),
+            ]);
+        }
+        if !group.steps.is_empty() {
+            text += &table.text(output);
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -10,13 +10,13 @@ use ureq::http::Method;
 use uuid::Uuid;
 
 use crate::address::{Address, Query, part};
+use crate::args::ExpectedVersion;
 use crate::contexts::{Contexts, Key, default_path};
 use crate::exit::{Failure, Outcome};
 use crate::lists::{self, Client, ListOptions, WatchOption};
 use crate::machines::print_new_token;
 use crate::names;
 use crate::output::{note, outline, said};
-use crate::plans::ExpectedVersion;
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]

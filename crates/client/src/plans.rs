@@ -2,7 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use clap::{Args, Subcommand, ValueEnum};
+use api::blueprints::Comparison;
+use api::proposals::Replanned;
+use api::reviews::{ChangesSinceView, Discussion, ViewedChanges};
+use api::views::board::{Board, RoleNoderoles};
+use clap::{Args, Subcommand};
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
@@ -13,20 +17,15 @@ use engine::ids::{BlueprintNumber, CommentId, ProposalId, ReviewId, actor_name};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use api::blueprints::Comparison;
-use api::proposals::Replanned;
-use api::reviews::{ChangesSinceView, Discussion, ViewedChanges};
-use api::views::board::{Board, RoleNoderoles};
-
 use crate::address::{Query, part};
 use crate::apply::read_edits;
+use crate::args::{ExpectedVersion, ReasonArgs};
 use crate::exit::{Failure, Outcome};
 use crate::graphs::{self, GraphArgs};
 use crate::lists::{self, Client, ListOptions, WatchOption};
-use crate::names;
 use crate::output::{Paper, Table, moment_of, outline, plain, said, sanitize_lines, steps};
-use crate::pages;
 use crate::server::{RequestOptions, Server, taken};
+use crate::{names, pages};
 
 /// Valid priorities of a deployment.
 const PRIORITY_RANGE: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
@@ -113,13 +112,6 @@ pub(crate) enum Deployment {
         #[arg(long)]
         partial: bool,
     },
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ReasonArgs {
-    /// Reason, which everyone can read
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) reason: String,
 }
 
 pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
@@ -384,20 +376,6 @@ pub(crate) enum Proposal {
         /// Number of the proposal
         id: ProposalId,
     },
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct ExpectedVersion {
-    /// Expected version, from show; fails if there is a newer one [default: the newest]
-    #[arg(long, value_name = "N")]
-    version: Option<i32>,
-}
-
-impl ExpectedVersion {
-    /// The version as an `If-Match` header, if one was given.
-    pub(crate) fn tag(self) -> Option<String> {
-        self.version.map(|version| format!("\"{version}\""))
-    }
 }
 
 #[derive(Debug, Args)]
@@ -1275,14 +1253,6 @@ pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
         Ok(value) => client.output.json(&value),
         Err(_) => client.output.write(&text),
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnOff {
-    /// Steps start
-    On,
-    /// No steps start in any deployment
-    Off,
 }
 
 #[cfg(test)]

@@ -53,9 +53,9 @@ fn meanings_of_422_are_documented() {
 fn number_schemas_have_bounds() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     for (schema, field, least, most) in [
-        ("Prioritising", "priority", -100, 100),
-        ("TokenWish", "days", 1, 365),
-        ("Minting", "days", 1, 366),
+        ("PriorityRequest", "priority", -100, 100),
+        ("TokenRequest", "days", 1, 365),
+        ("NodeTokenRequest", "days", 1, 366),
     ] {
         let said = &document["components"]["schemas"][schema]["properties"][field];
         assert_eq!(
@@ -161,7 +161,7 @@ const WITHOUT_LOCATION: [&str; 8] = [
     "replyToThread",
     "addNodes",
     "importBarclamps",
-    "makeLink",
+    "createLink",
     "registerPasskey",
     "startTotp",
 ];
@@ -368,12 +368,12 @@ async fn lists_filter_by_parameters() {
             .collect::<Vec<_>>()
     };
     assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
-    assert_eq!(names(&of("deployments?state=held").await), [""; 0]);
+    assert_eq!(names(&of("deployments?state=on_hold").await), [""; 0]);
     house
         .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": true, "reason": "a while"}))
         .await
         .json();
-    assert_eq!(names(&of("deployments?state=held").await), ["web"]);
+    assert_eq!(names(&of("deployments?state=on_hold").await), ["web"]);
     house.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
     assert_eq!(names(&of("deployments?state=proposed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=idle").await), ["system"]);

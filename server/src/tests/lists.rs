@@ -21,7 +21,7 @@ async fn unknown_sort_order_is_rejected() {
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
         ("pending", "since, -since"),
-        ("tokens", "holds, -holds, made, -made, name, -name"),
+        ("tokens", "valid, -valid, created, -created, name, -name"),
         ("me/sessions", "since, -since, seen, -seen"),
         ("nodes/n1.house.example.com/health-checks", "at, -at"),
         ("nodes/n1.house.example.com/results", "run, -run"),
@@ -70,7 +70,7 @@ async fn cursor_of_other_sort_order_is_rejected() {
         ("nodes?after=zzz.example.com", "nodes?after=%F0%9F%98%80"),
         ("nodes?after=n1.house.example.com", "nodes?sort=-name&after=n1.house.example.com"),
         ("runs?before=7", "runs?sort=took&before=7"),
-        ("submissions?sort=title&before=title~-a~-7", "submissions?before=title~-a~-7"),
+        ("reviews?sort=title&before=title~-a~-7", "reviews?before=title~-a~-7"),
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
@@ -91,8 +91,8 @@ async fn cursor_of_other_sort_order_is_rejected() {
             "nodes/n1.house.example.com/noderoles?after=order~-0~-x",
         ),
         (
-            "waiting?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",
-            "waiting?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",
+            "pending?reason=failed&sort=-since&after=-since~-7~-00000000-0000-0000-0000-000000000001",
+            "pending?reason=failed&after=-since~-7~-00000000-0000-0000-0000-000000000001",
         ),
     ] {
         assert_eq!(

@@ -343,7 +343,7 @@ async fn workers_are_filtered_and_sorted() {
     };
     assert_eq!(names("").await, ["alps", "alpha", "beta"]);
     assert_eq!(names("sort=name").await, ["alpha", "alps", "beta"]);
-    assert_eq!(names("sort=-heard").await, ["beta", "alpha", "alps"]);
+    assert_eq!(names("sort=-heartbeat").await, ["beta", "alpha", "alps"]);
     assert_eq!(names("name=alp").await, ["alps", "alpha"]);
     let behind = |name: &str| format!("sort=name&before=name~-{name}");
     assert_eq!(names(&behind("alpha")).await, ["alps", "beta"]);
@@ -434,7 +434,7 @@ async fn first_steps_reflect_actual_events() {
     let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
-        let place = (steps.remove("deployment"), steps.remove("submission"));
+        let place = (steps.remove("deployment"), steps.remove("review"));
         (Value::Object(steps), place)
     };
     let nothing = is(false, false, false, false, false, false);

@@ -61,16 +61,13 @@ async fn node_proposal_is_opened_and_listed() {
         (list.as_array().expect("a list").len(), page["next"].clone())
     };
     let none = (0, Value::Null);
-    assert_eq!(
-        found("submissions?whose=for_me&deployment=system&text=BOOT").await,
-        (1, Value::Null)
-    );
-    assert_eq!(found("submissions?whose=mine&fate=any").await, none);
-    assert_eq!(found("submissions?fate=committed").await, none);
-    assert_eq!(found("submissions?before=1").await, none);
+    assert_eq!(found("reviews?whose=for_me&deployment=system&text=BOOT").await, (1, Value::Null));
+    assert_eq!(found("reviews?whose=mine&state=any").await, none);
+    assert_eq!(found("reviews?state=committed").await, none);
+    assert_eq!(found("reviews?before=1").await, none);
     assert_eq!(found("proposals?drafts=true").await, (1, Value::Null), "the one on web");
     assert_eq!(found("proposals?mine=true").await, none);
-    for wrong in ["submissions?whose=nobody", "submissions?of=web", "proposals?before=x"] {
+    for wrong in ["reviews?whose=nobody", "reviews?of=web", "proposals?before=x"] {
         assert_eq!(
             house.send_get(&format!("/api/v1/{wrong}"), &bo).await.status,
             StatusCode::BAD_REQUEST,

@@ -17,7 +17,7 @@ async fn each_value_names_its_source() {
             .clone();
     let noderole = noderole.as_str().expect("an id").to_owned();
     let given = json!({"data": {"app": {"port": 8080, "key": {"$secret": "db", "version": 1}}}, "sources": {
-        "/app/port": {"step": house.step(&noderole).await, "layer": "wall", "run": run},
+        "/app/port": {"step": house.step(&noderole).await, "layer": "output", "run": run},
         "/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}}});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{\"results\": []}' WHERE id = $2")
         .bind(&given)

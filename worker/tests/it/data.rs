@@ -289,7 +289,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
         (&json!("collects"), &json!({"volume": format!("v-{first}")}))
     );
     assert_eq!(
-        seen["left_out"],
+        seen["omitted"],
         json!({"results": 0, "nodes": 0, "data": 0, "facts": false, "hints": false})
     );
 
@@ -308,7 +308,7 @@ async fn surroundings_are_right(cluster: &Cluster, addresses: [Value; 3]) {
         (&given["peer"]["port"], &input["sources"]["/peer/port"]["layer"]),
         (&json!(80), &json!("user"))
     );
-    assert_eq!(input["sources"]["/peer/pid"]["layer"], "wall");
+    assert_eq!(input["sources"]["/peer/pid"]["layer"], "output");
     let walls = [cluster.runs(0, "peer").await[0].id, cluster.runs(1, "peer").await[0].id];
     let run = input["sources"]["/peer/pid"]["run"].as_i64().expect("a wall says whose it is");
     assert!(walls.contains(&run));

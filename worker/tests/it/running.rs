@@ -33,7 +33,7 @@ async fn steps_run_in_order_with_new_outputs() {
     let input = runs[0].input.clone().expect("the input is kept");
     assert_eq!(input["data"]["found"], 7, "a child sees its parent's wall");
     let source = &input["sources"]["/found"];
-    assert_eq!(source["layer"], "wall");
+    assert_eq!(source["layer"], "output");
     let first = &cluster.runs(0, "first").await[0];
     assert_eq!(first.outcome.as_deref(), Some("succeeded"));
     assert_eq!(cluster.log(engine::ids::RunId(first.id)).await, "hello\n");

@@ -266,7 +266,6 @@ pub(crate) fn layer_name(layer: &Value) -> String {
         Value::String(word) => match word.as_str() {
             "template" => "role template".into(),
             "deployment_role" => "deployment role".into(),
-            "wall" => "output".into(),
             other => other.to_owned(),
         },
         Value::Object(map) => map

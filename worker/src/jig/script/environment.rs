@@ -6,9 +6,9 @@
 //! `MAX_TOTAL` bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's
 //! order wins.
 
+use super::ssh::quoted_word;
 use std::collections::BTreeMap;
 
-use api::calls::shell::quoted;
 use serde_json::Value;
 
 /// Maximum length of a value in bytes.
@@ -68,7 +68,10 @@ fn to_upper_name(key: &str) -> String {
 
 /// Formats the variables as lines for a POSIX shell.
 pub fn to_shell(variables: &BTreeMap<String, String>) -> String {
-    variables.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect()
+    variables
+        .iter()
+        .map(|(name, value)| format!("export {name}={}\n", quoted_word(value)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use api::calls::shell;
 use api::nodes::TriedAddress;
 use engine::data::secret::{self, SecretRef};
 use futures::StreamExt;
@@ -685,9 +684,13 @@ async fn pass(into: &mut DuplexStream, data: &[u8]) {
     let _ = into.write_all(data).await;
 }
 
-/// Quotes words for a POSIX shell.
+/// Quotes words for a POSIX shell, also plain ones, so that all commands to nodes look alike.
 pub fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    words.into_iter().map(shell::quoted).collect::<Vec<_>>().join(" ")
+    words.into_iter().map(quoted_word).collect::<Vec<_>>().join(" ")
+}
+
+pub fn quoted_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
