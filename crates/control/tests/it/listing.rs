@@ -651,8 +651,7 @@ async fn reviews_are_paged_in_every_order() {
         .flat_map(|order| [(order, ReviewStateFilter::Open), (order, ReviewStateFilter::Any)])
     {
         let all = walked(async |before| {
-            let wanted =
-                ReviewsWanted { sort: order, state: state, before, ..ReviewsWanted::default() };
+            let wanted = ReviewsWanted { sort: order, state, before, ..ReviewsWanted::default() };
             let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
             (page.reviews, page.next)
         })

@@ -778,15 +778,15 @@ struct Gathered<'a> {
     after: BTreeMap<(&'a RoleName, DeploymentId), u32>,
 }
 
+/// Whether the steps are immediate, their role, deployment and action.
+type GroupKey<'a> = (bool, &'a RoleName, DeploymentId, &'a ActionName);
+
 fn waves(planned: &Planned<'_>) -> Vec<Wave> {
     let names = Named(planned);
     let placed = order(planned.projection);
     let by_id: BTreeMap<StepId, &StepIntent> =
         ordered(planned.projection).map(|step| (step.id, step)).collect();
-    let mut waves: BTreeMap<
-        u32,
-        BTreeMap<(bool, &RoleName, DeploymentId, &ActionName), Gathered<'_>>,
-    > = BTreeMap::new();
+    let mut waves: BTreeMap<u32, BTreeMap<GroupKey<'_>, Gathered<'_>>> = BTreeMap::new();
     for step in ordered(planned.projection) {
         let Some((place, deployment)) = placed.get(&step.id).zip(names.deployment(step.deployment))
         else {
