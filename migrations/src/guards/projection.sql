@@ -173,8 +173,8 @@ SET jit = off AS $$
       THEN greatest((r.b #>> '{run,join,need,at_least}')::bigint, 1) END,
     coalesce(r.b #>> '{run,join,after}', 'success'),
     coalesce((r.b #>> '{run,priority}')::int, 0),
-    coalesce(r.b #>> '{run,lane,name}', r.b ->> 'name'), (r.b #>> '{run,lane,max_running}')::bigint,
-    coalesce(r.b #>> '{run,lane,mode}', 'rolling'),
+    coalesce(r.b #>> '{run,concurrency_group,name}', r.b ->> 'name'), (r.b #>> '{run,concurrency_group,max_running}')::bigint,
+    coalesce(r.b #>> '{run,concurrency_group,mode}', 'rolling'),
       r.b #>> '{run,on_change}' IS NOT DISTINCT FROM 'keep'
   FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS b FROM object o WHERE o.hash = role_hash
     AND o.kind = 'role') r

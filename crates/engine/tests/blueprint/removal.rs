@@ -113,8 +113,11 @@ fn review_names_removals_and_noderoles_left_on_nodes() {
     );
 }
 
+/// The parents of each noderole, and two properties of each.
+type Graph = (Vec<Vec<(usize, bool)>>, Vec<bool>, Vec<bool>);
+
 /// A random graph on three nodes, of which a part is removed.
-fn graphs() -> impl Strategy<Value = (Vec<Vec<(usize, bool)>>, Vec<bool>, Vec<bool>)> {
+fn graphs() -> impl Strategy<Value = Graph> {
     (2_usize..14).prop_flat_map(|n| {
         let parents = prop::collection::vec(
             prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..4),
