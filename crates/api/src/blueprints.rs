@@ -1,4 +1,4 @@
-//! Blueprints: the history of targets, and the comparison of any two.
+//! Blueprints: their history, and the comparison of any two.
 
 use engine::Hash;
 use engine::blueprint::difference::Sides;

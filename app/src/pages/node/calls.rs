@@ -70,7 +70,7 @@ pub async fn change_node(
     host_key: Option<String>,
 ) -> ServerResult<i32> {
     let connection =
-        way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
+        parse_connection(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
     let hints = hints.as_deref().map(parse_hints).transpose().map_err(refuse)?;
     // The form always contains these three fields. Decoding cannot tell an empty field from a
     // missing one.
@@ -101,7 +101,7 @@ pub async fn propose_change(
     host_key: Option<String>,
 ) -> ServerResult<ProposalId> {
     let connection =
-        way_of(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
+        parse_connection(root, address, port, user, key, key_version, host_key).map_err(refuse)?;
     let hints = hints.as_deref().map(parse_hints).transpose().map_err(refuse)?;
     let (request, actor) = signed_in()?;
     let now = answer(request.control.node(&actor, &node.to_string()).await).await?;
@@ -122,7 +122,7 @@ pub async fn propose_change(
 }
 
 #[cfg(feature = "ssr")]
-fn way_of(
+fn parse_connection(
     root: Option<String>,
     address: Option<String>,
     port: Option<String>,

@@ -1,4 +1,4 @@
-//! Proposals: opening, editing and submitting for review.
+//! Proposals: opening, editing and planning. [`crate::reviews::submit`] submits them for review.
 //!
 //! Planning is pure and runs outside of transactions. The write that follows names the planned
 //! version of the proposal, so it fails if another edit came in between.
