@@ -15,6 +15,7 @@
 pub mod access;
 pub mod accounts;
 pub mod api_tokens;
+pub mod background_tasks;
 mod connect;
 mod entity;
 pub mod housekeeping;
