@@ -64,6 +64,7 @@ const COMMANDS: [(&str, &[&str]); 98] = [
     ("holdDeployment", &["deployment hold", "deployment release"]),
     ("importBarclamps", &["barclamp import"]),
     ("listAudit", &["audit list"]),
+    ("listBackgroundTasks", &["background-tasks"]),
     ("listBarclamps", &["barclamp list"]),
     ("listBlueprints", &["blueprint list"]),
     ("listDeployments", &["deployment list"]),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};
+use api::background_tasks::BackgroundTasks;
 use api::overview::{BlueprintView, BlueprintWanted, Overview, PolicyView};
 use api::search::{Found, SearchWanted};
 use api::workers::{WorkerPage, WorkerView, WorkersWanted};
@@ -41,6 +42,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
         ))
         .get("/workers", workers, op("listWorkers", "List workers"))
         .get("/workers/{id}", worker, op("getWorker", "Get a worker and its runs"))
+        .get("/background-tasks", background_tasks, op("listBackgroundTasks", "List background tasks").about(
+            "The periodic work of each server and worker, with the result of its last run. A \
+             process reports a change within 5 seconds. Tasks of a process that ended without \
+             notice are listed for another minute.",
+        ))
         .get("/policy", policy, op("getPolicy", "Get the policy in force").about(
             "A proposal changes the policy, like all other desired state. The ETag begins with the \
              number of the policy.",
@@ -78,6 +84,13 @@ async fn worker(
     Place(id): Place<Uuid>,
 ) -> Answer<WorkerView> {
     Ok(Json(state.control.worker(&actor, id).await?))
+}
+
+async fn background_tasks(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+) -> Answer<BackgroundTasks> {
+    Ok(Json(state.control.background_tasks(&actor).await?))
 }
 
 async fn search(
