@@ -5,6 +5,7 @@
 //! ([`crate::http::guard`]). Errors are problem details (RFC 9457).
 
 mod audit;
+mod background_tasks;
 mod blueprints;
 mod catalog;
 mod deployments;
