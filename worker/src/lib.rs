@@ -54,7 +54,7 @@ use node::Nodes;
 use node::connection::Dialer;
 use queue::backend::{QueueSettings, RunQueue};
 use queue::leases::Leases;
-use run::prepare::Preparing;
+use run::prepare::Preparer;
 use run::runner::{self, Runner};
 use secrets::{SecretFolder, SecretSource};
 use tasks::annealer::{ClaimSteps, EndLostRuns};
@@ -141,7 +141,7 @@ pub async fn run(
     let dialer = Dialer::for_pool(&pool, config.local_nodes);
     let nodes = Arc::new(Nodes::new(secrets.clone(), dialer, config.folder.join("on-behalf")));
     let runner = Arc::new(Runner {
-        preparer: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
+        preparer: Preparer::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(objects.clone(), nodes.clone()),
     });
     let claiming = CancellationToken::new();

@@ -13,16 +13,17 @@ use serde_json::Value;
 use sqlx::PgPool;
 use store::running::{RunEnd, append_log};
 
+use super::prepare::{PreparedRun, Preparer};
+use super::refusal::Refusal;
 use crate::database::backoff::Backoff;
 use crate::jig::{Jig, Jigs};
 use crate::job::log::{Chunk, Log, LogStore, Stream};
 use crate::job::{Ended, Job, Object, Stop, StopReason, shorten};
 use crate::queue::backend::{LeasedRun, Report};
-use crate::run::prepare::{Preparing, Refusal};
 use crate::secrets::Secrets;
 
 pub struct Runner {
-    pub preparer: Preparing,
+    pub preparer: Preparer,
     pub jigs: Jigs,
 }
 
@@ -79,7 +80,7 @@ impl Runner {
         end
     }
 
-    async fn prepare(&self, run: RunId) -> Result<crate::run::prepare::PreparedRun, Refusal> {
+    async fn prepare(&self, run: RunId) -> Result<PreparedRun, Refusal> {
         let begun = tokio::time::Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         loop {

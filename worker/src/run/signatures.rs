@@ -28,14 +28,15 @@ use store::running::{self, Approval, SignedTarget};
 use store::{StoreError, intent, passkeys as rows};
 use tokio::sync::Mutex;
 
+use super::approvals::required_approvals;
+use super::refusal::Refusal;
 use crate::database::objects::Objects;
-use crate::run::prepare::{Refusal, required_approvals};
 
 /// Targets verified in one round of queries.
 const BATCH: i64 = 200;
 
 /// The targets that this worker has verified.
-pub(crate) struct SignatureVerifier {
+pub(super) struct SignatureVerifier {
     pool: PgPool,
     objects: Arc<Objects>,
     /// The epoch, and the last verified target of the history.
@@ -45,7 +46,7 @@ pub(crate) struct SignatureVerifier {
 }
 
 impl SignatureVerifier {
-    pub(crate) fn of(pool: PgPool, objects: Arc<Objects>) -> Self {
+    pub(super) fn of(pool: PgPool, objects: Arc<Objects>) -> Self {
         let verified = Mutex::new((0, BlueprintNumber(0)));
         Self { pool, objects, verified, fast: (AtomicI64::new(0), AtomicI64::new(0)) }
     }
@@ -54,7 +55,7 @@ impl SignatureVerifier {
     ///
     /// # Errors
     /// The first target that lacks signed approvals, or a database error.
-    pub(crate) async fn check(&self, epoch: i64, up_to: BlueprintNumber) -> Result<(), Refusal> {
+    pub(super) async fn check(&self, epoch: i64, up_to: BlueprintNumber) -> Result<(), Refusal> {
         if self.fast.0.load(Ordering::Acquire) == epoch
             && self.fast.1.load(Ordering::Acquire) >= up_to.0
         {
