@@ -47,7 +47,7 @@ pub struct ProcessView {
 pub struct BackgroundTaskView {
     /// Name of the task. Unique in its process.
     pub name: String,
-    /// What the task does.
+    /// Purpose of the task.
     pub purpose: String,
     pub process: ProcessView,
     /// Time from the start of one run to the start of the next, in milliseconds.
@@ -60,9 +60,9 @@ pub struct BackgroundTaskView {
     pub ended: Option<At>,
     /// Duration of that run, in milliseconds.
     pub took_ms: Option<u64>,
-    /// What that run did. Null if it failed.
+    /// Result of that run. Null if it failed.
     pub outcome: Option<String>,
-    /// Why that run failed.
+    /// Reason of its failure. Null if it succeeded.
     pub error: Option<String>,
     /// Number of failed runs since the last success.
     pub failures: u32,

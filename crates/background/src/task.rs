@@ -9,7 +9,7 @@ pub trait Task: Send + 'static {
     /// Unique name in the process: a verb and its object, with hyphens.
     fn name(&self) -> &'static str;
 
-    /// What the task does and why, in one sentence for operators.
+    /// Purpose of the task, in one sentence for operators.
     fn purpose(&self) -> &'static str;
 
     /// Time from the start of one run to the start of the next.
@@ -27,7 +27,7 @@ pub trait Task: Send + 'static {
 
 pub type TaskResult = Result<Outcome, Failure>;
 
-/// What a run did, in one short sentence for operators.
+/// The result of a successful run, in one short sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome(Cow<'static, str>);
 

@@ -22,7 +22,7 @@ use crate::node::Nodes;
 use crate::node::connection::record;
 use crate::node::wrapper::LostRun;
 
-/// Maximum overdue runs that one pass of the janitor ends.
+/// Maximum overdue runs that one run of the task ends.
 const OVERDUE_BATCH: u32 = 100;
 
 /// Time to ask a node whether a lost destructive run started. After that, the run counts as
