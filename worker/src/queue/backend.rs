@@ -13,7 +13,8 @@
 //! * **An error from `poll_next` ends the worker and drops its running tasks.** A database failure
 //!   therefore never becomes an error here. The polled future retries the query.
 //! * **Heartbeats must not depend on polling**: a backend whose slots are all taken is not polled
-//!   until one is free. A separate task ([`crate::tasks::heartbeat`]) renews the leases in the register.
+//!   until one is free. A separate task ([`crate::tasks::heartbeat`]) renews the leases in the
+//!   register.
 //! * **Acknowledging is a tower layer** (`AcknowledgeLayer`). It is the outermost layer, so it also
 //!   sees the results of the timeout and the panic catcher. apalis would only log its error. So
 //!   [`Finish`] retries until the run is finished or no longer leased here.
