@@ -30,6 +30,7 @@ roles:
   - {name: wipe, jig: noop, flags: [destructive]}
   - {name: lonely, jig: noop, conflicts: [app]}
   - {name: still, jig: noop, on-change: keep}
+  - {name: door, jig: noop, concurrency-group: {name: doors, max-running: 2, mode: chunk}}
 ";
 
 pub struct House {
@@ -62,7 +63,7 @@ impl House {
             (Control::new(store.clone()), People::over(store).with_owner(owner));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
-        let roles = ["app", "runtime", "wipe", "lonely", "still"].map(role).to_vec();
+        let roles = ["app", "runtime", "wipe", "lonely", "still", "door"].map(role).to_vec();
         let deployment = |name: &str| DemoDeployment {
             name: DeploymentName::parse(name).unwrap(),
             roles: roles.clone(),
