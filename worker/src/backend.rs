@@ -46,7 +46,8 @@ use engine::ids::RunId;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use sqlx::PgPool;
-use store::running::{self, Finished, RunEnd, WorkerId};
+use store::runs::{Finished, RunEnd};
+use store::workers::WorkerId;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -90,8 +91,8 @@ pub fn ends(pool: PgPool, worker: WorkerId) -> RunEndBatcher {
         let pool = pool.clone();
         async move {
             match ends.as_slice() {
-                [(run, end)] => Ok(vec![running::finish_run(&pool, *run, worker, end).await?]),
-                _ => running::finish_runs(&pool, worker, &ends).await,
+                [(run, end)] => Ok(vec![store::runs::finish_run(&pool, *run, worker, end).await?]),
+                _ => store::runs::finish_runs(&pool, worker, &ends).await,
             }
         }
         .boxed()
@@ -144,9 +145,14 @@ impl Inner {
         let since = Instant::now();
         let limit = u32::try_from(free_slots).unwrap_or(u32::MAX);
         let asking = &self.asking;
-        let leased =
-            running::lease_runs(&self.pool, asking.worker, &Jigs::classes(), limit, asking.lease)
-                .await?;
+        let leased = store::runs::lease_runs(
+            &self.pool,
+            asking.worker,
+            &Jigs::classes(),
+            limit,
+            asking.lease,
+        )
+        .await?;
         let held = leased.into_iter().map(|leased| LeasedRun {
             run: leased.run,
             stop: self.held.take(leased.run, since, asking.lease),
@@ -158,7 +164,8 @@ impl Inner {
     async fn return_runs(&self, runs: impl IntoIterator<Item = LeasedRun>) {
         for LeasedRun { run, .. } in runs {
             let result =
-                running::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted).await;
+                store::runs::finish_run(&self.pool, run, self.asking.worker, &RunEnd::Unstarted)
+                    .await;
             if let Err(error) = result {
                 tracing::warn!(%run, %error, "cannot return a run to the queue, so its lease will \
                     expire");

@@ -29,7 +29,7 @@ use apalis::prelude::{Monitor, WorkerBuilder};
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use engine::anneal::Limits;
 use sqlx::PgPool;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -204,7 +204,7 @@ pub async fn run(
         result = monitor.run_with_signal(signal) => result,
         never = forced_stop => never,
     };
-    if let Err(error) = running::end_worker(&pool, hello.id, "stopped").await {
+    if let Err(error) = store::workers::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(result?)
@@ -220,7 +220,7 @@ async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, in
             move || folder.known()
         });
         if let Ok(known) = known.await {
-            match running::report_secrets(&pool, worker, &known).await {
+            match store::workers::report_secrets(&pool, worker, &known).await {
                 Ok(true) => pause = interval,
                 // The worker's row does not exist yet. The heartbeat inserts it.
                 Ok(false) => {}

@@ -18,7 +18,7 @@ use engine::audit::export::{End, Header, Line, Totals};
 use engine::ids::BlueprintNumber;
 use futures::Stream;
 use serde::Serialize;
-use store::reading::Stage;
+use store::audit::Stage;
 use uuid::Uuid;
 
 use crate::AppState;
