@@ -248,10 +248,10 @@ mod tests {
             let query = node_query(NodeFilter::default(), &page(after));
             query.build(DbBackend::Postgres).to_string()
         };
-        assert!(!sql(None).contains("false AND") && !sql(None).contains("AND (false)"));
+        assert!(!sql(None).contains("(false)"), "{}", sql(None));
         for keys in [vec![], vec![Key::from(1)], vec![Key::from("1"), Key::from("x")]] {
             let sql = sql(Some(keys));
-            assert!(sql.contains("AND (false)") || sql.contains("AND false"), "{sql}");
+            assert!(sql.contains("WHERE (false) AND"), "{sql}");
         }
     }
 }
