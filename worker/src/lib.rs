@@ -31,7 +31,7 @@ use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use sqlx::PgPool;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -194,7 +194,7 @@ pub async fn run(
         result = monitor.run_with_signal(signal) => result,
         never = forced_stop => never,
     };
-    if let Err(error) = running::end_worker(&pool, hello.id, "stopped").await {
+    if let Err(error) = store::workers::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(result?)

@@ -161,7 +161,7 @@ async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem
 impl Control {
     /// The current position in the journal.
     pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
-        store::journal::cursor(on).await.map_err(from_store)
+        store::events::cursor(on).await.map_err(from_store)
     }
 
     /// Like [`Self::cursor`], on a connection of its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::Control;
-use store::{housekeeping, idempotency, people};
+use store::{housekeeping, idempotency};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +67,7 @@ async fn delete_expired_keys(control: &Control, metrics: &Metrics) {
 /// Deletes expired sessions. A person's own are deleted at their next sign-in; these belong to
 /// people who don't return.
 async fn delete_expired_sessions(control: &Control, metrics: &Metrics) {
-    let gone = people::delete_expired_sessions(control.store().pool()).await;
+    let gone = store::people::delete_expired_sessions(control.store().pool()).await;
     metrics.count_task_round("forget_sessions", gone.is_ok());
     match gone {
         Ok(0) => {}

@@ -15,7 +15,7 @@ use engine::ids::{RunId, StepId};
 use serde_json::Value;
 use sqlx::PgPool;
 use store::housekeeping::run_housekeeping;
-use store::running::{self, Finished, Overdue, OverdueRun};
+use store::runs::{Finished, Overdue, OverdueRun};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -88,7 +88,7 @@ impl Annealer {
     }
 
     async fn claim(&self) {
-        match running::claim_runs(&self.pool, self.limits).await {
+        match store::runs::claim_runs(&self.pool, self.limits).await {
             Ok(claimed) if claimed.runs.is_empty() => {}
             Ok(claimed) => tracing::debug!(runs = claimed.runs.len(), "claimed"),
             Err(error) => tracing::warn!(%error, "cannot claim steps, retrying"),
@@ -98,7 +98,7 @@ impl Annealer {
     /// Ends runs with expired leases, and repairs the state that a crash left between two batches.
     /// It logs and skips errors, so one broken row does not block the others.
     async fn clean_up(&self) {
-        match running::settle_leftovers(&self.pool).await {
+        match store::runs::settle_leftovers(&self.pool).await {
             Ok(0) => {}
             // The ended runs may have freed capacity. The sweep would notice this too, but later.
             Ok(_) => self.todo.notify_one(),
@@ -107,7 +107,7 @@ impl Annealer {
             }
         }
         let overdue =
-            running::overdue_runs(&self.pool, OVERDUE_BATCH).await.unwrap_or_else(|error| {
+            store::runs::overdue_runs(&self.pool, OVERDUE_BATCH).await.unwrap_or_else(|error| {
                 tracing::warn!(%error, "cannot look for lost runs, retrying");
                 Vec::new()
             });
@@ -118,7 +118,7 @@ impl Annealer {
                 true if self.proves_unstarted(&overdue).await => Overdue::NeverStarted,
                 true => Overdue::Lost,
             };
-            match running::end_overdue_run(&self.pool, run, finding).await {
+            match store::runs::end_overdue_run(&self.pool, run, finding).await {
                 Ok(Finished::Applied) => tracing::warn!(%run, ?finding, "ended a lost run"),
                 Ok(Finished::Late) => {
                     tracing::info!(%run, ?finding, "a run that seemed lost is still running or has \

@@ -16,7 +16,7 @@ use std::time::Duration;
 use engine::ids::NodeId;
 use serde_json::Value;
 use sqlx::PgPool;
-use store::running::{self, DueNode, Looked};
+use store::nodes::{DueNode, Looked};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 
@@ -74,7 +74,7 @@ impl HealthChecks {
             if free_slots == 0 {
                 continue;
             }
-            match running::due_nodes(&checker.pool, checker.every, free_slots).await {
+            match store::nodes::due_nodes(&checker.pool, checker.every, free_slots).await {
                 Ok(due) => {
                     for node in due {
                         let Some(busy) = Busy::with(&busy, node.id) else { continue };
@@ -112,7 +112,7 @@ impl HealthChecks {
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
         let result = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
-        match running::record_health_check(&self.pool, node.id, &result).await {
+        match store::nodes::record_health_check(&self.pool, node.id, &result).await {
             Ok(true) => {
                 tracing::info!(node = %node.fqdn, alive = result.came.is_ok(), "the state of a \
                     node changed")
@@ -133,7 +133,7 @@ impl HealthChecks {
             return false;
         }
         let known_addresses =
-            running::reached_addresses(&self.pool, node.id, node.as_of.connection_no)
+            store::nodes::reached_addresses(&self.pool, node.id, node.as_of.connection_no)
                 .await
                 .unwrap_or_else(|error| {
                     // If this conceals too much, the next check corrects it.
@@ -164,7 +164,7 @@ impl HealthChecks {
         };
         let result = timeout(SURVEY_TIMEOUT, async {
             let attempts = self.nodes.running_attempts(connection).await?;
-            let orphans = running::orphaned_attempts(&self.pool, node.id, &attempts)
+            let orphans = store::nodes::orphaned_attempts(&self.pool, node.id, &attempts)
                 .await
                 .map_err(|error| error.to_string())?;
             for (run, step, epoch) in orphans {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use store::running::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
+use store::events::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
 use tokio::sync::Notify;
 
 use crate::database::backoff::Backoff;

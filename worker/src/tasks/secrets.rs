@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
-use store::running::{self, WorkerId};
+use store::workers::{self, WorkerId};
 
 use crate::secrets::SecretFolder;
 
@@ -22,7 +22,7 @@ pub(crate) async fn report_secrets(
             move || folder.known()
         });
         if let Ok(known) = known.await {
-            match running::report_secrets(&pool, worker, &known).await {
+            match workers::report_secrets(&pool, worker, &known).await {
                 Ok(true) => pause = interval,
                 // The worker's row does not exist yet. The heartbeat inserts it.
                 Ok(false) => {}

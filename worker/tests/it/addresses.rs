@@ -89,7 +89,7 @@ impl Bed {
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
-            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
+            store::nodes::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
                 .await
                 .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
