@@ -130,19 +130,15 @@ impl House {
     }
 
     /// Commits like the page does: with the typed name, if the change requires one.
-    pub async fn commit(
-        &self,
-        by: &Actor,
-        submission: ReviewId,
-    ) -> Result<BlueprintNumber, Problem> {
+    pub async fn commit(&self, by: &Actor, review: ReviewId) -> Result<BlueprintNumber, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM review s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
         let typed = sqlx::query_scalar(sql)
-            .bind(submission.0)
+            .bind(review.0)
             .fetch_optional(self.database.owner())
             .await
             .unwrap();
-        self.control.commit(by, ToCommit { submission, typed, cancel: false }).await
+        self.control.commit(by, ToCommit { review, typed, cancel: false }).await
     }
 
     /// A binding, from the proposal to the target.

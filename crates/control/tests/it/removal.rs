@@ -20,8 +20,8 @@ use serde_json::{Map, json};
 use store::running::{self, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
 
+use crate::arbitrary_blueprints::Line;
 use crate::house::{House, fqdn, role};
-use crate::line::Line;
 
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
