@@ -28,11 +28,13 @@ use std::time::Duration;
 use apalis::layers::WorkerBuilderExt;
 use apalis::prelude::{Monitor, WorkerBuilder};
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
+use background::{Driver, Process, ProcessKind};
 use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use sqlx::PgPool;
 use store::workers::{NewWorker, WorkerId};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -55,11 +57,12 @@ use queue::leases::Leases;
 use run::prepare::Preparer;
 use run::runner::{self, Runner};
 use secrets::{SecretFolder, SecretSource};
-use tasks::annealer::Annealer;
-use tasks::health::HealthChecks;
-use tasks::heartbeat::Heartbeat;
+use tasks::annealer::{ClaimSteps, EndLostRuns};
+use tasks::health::CheckNodes;
+use tasks::heartbeat::{RenewLeases, StopExpiredRuns};
+use tasks::housekeeping::MaintainTables;
 use tasks::listen::Notifiers;
-use tasks::secrets::report_secrets;
+use tasks::secrets::ReportSecrets;
 
 /// Settings of a worker process.
 #[derive(Debug, Clone)]
@@ -132,8 +135,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), WorkerError> {
     let hello = hello(&config);
-    let (leases, todo, cancelled) =
-        (Arc::new(Leases::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let leases = Arc::new(Leases::default());
     let objects = Arc::new(Objects::of(pool.clone()));
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
     let dialer = Dialer::for_pool(&pool, config.local_nodes);
@@ -142,38 +144,10 @@ pub async fn run(
         preparer: Preparer::new(pool.clone(), hello.id, objects.clone(), secrets),
         jigs: Jigs::new(objects.clone(), nodes.clone()),
     });
-    let notifiers =
-        Notifiers { leases: leases.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
-    let limits =
-        Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let health_checks = HealthChecks::new(
-        pool.clone(),
-        objects.clone(),
-        nodes.clone(),
-        config.health_check_interval,
-        hello.name.clone(),
-    );
-    let annealer =
-        Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, nodes };
-    let heartbeat = Heartbeat {
-        pool: pool.clone(),
-        hello: hello.clone(),
-        lease: config.lease,
-        leases: leases.clone(),
-        cancelled,
-    };
-    let reporting = report_secrets(
-        pool.clone(),
-        hello.id,
-        SecretFolder(config.secrets.clone()),
-        config.lease / 3,
-    );
-
+    let claiming = CancellationToken::new();
+    let (driver, notifiers) =
+        start_tasks(&config, &pool, &hello, objects, nodes, &leases, &claiming);
     let _listener = AbortOnDropHandle::new(tokio::spawn(notifiers.run(pool.clone())));
-    let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.run()));
-    let _reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
-    let _health_checks = AbortOnDropHandle::new(tokio::spawn(health_checks.run()));
-    let annealing = AbortOnDropHandle::new(tokio::spawn(annealer.run()));
     tracing::info!(worker = %hello.name, capacity = config.capacity, "worker started");
 
     let monitor = monitor(&config, &pool, &hello, &leases, &runner);
@@ -186,7 +160,7 @@ pub async fn run(
     };
     let forced_stop = async {
         shutdown_begun.notified().await;
-        annealing.abort();
+        claiming.cancel();
         stop_after_grace(&config, &leases).await;
         std::future::pending().await
     };
@@ -194,10 +168,69 @@ pub async fn run(
         result = monitor.run_with_signal(signal) => result,
         never = forced_stop => never,
     };
+    // A renewal after the end would make the worker appear alive.
+    driver.stop().await;
     if let Err(error) = store::workers::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(result?)
+}
+
+/// Starts the background tasks. Those that claim or end runs stop with `claiming`, the others with
+/// the driver.
+fn start_tasks(
+    config: &Config,
+    pool: &PgPool,
+    hello: &NewWorker,
+    objects: Arc<Objects>,
+    nodes: Arc<Nodes>,
+    leases: &Arc<Leases>,
+    claiming: &CancellationToken,
+) -> (Driver, Notifiers) {
+    let mut driver = Driver::new(background::Metrics::default(), CancellationToken::new());
+    let renewals = driver.add(RenewLeases {
+        pool: pool.clone(),
+        hello: hello.clone(),
+        lease: config.lease,
+        leases: leases.clone(),
+    });
+    driver.add(StopExpiredRuns { lease: config.lease, leases: leases.clone() });
+    driver.add(ReportSecrets {
+        pool: pool.clone(),
+        worker: hello.id,
+        folder: SecretFolder(config.secrets.clone()),
+        period: config.lease / 3,
+    });
+    driver.add(CheckNodes::new(
+        pool.clone(),
+        objects.clone(),
+        nodes.clone(),
+        config.health_check_interval,
+        hello.name.clone(),
+    ));
+    let batch = Limits::default().batch.max(config.capacity);
+    let claims = driver.add_until(
+        claiming.clone(),
+        ClaimSteps {
+            pool: pool.clone(),
+            limits: Limits { running: config.max_running, batch },
+            sweep: config.sweep,
+        },
+    );
+    driver.add_until(
+        claiming.clone(),
+        EndLostRuns {
+            pool: pool.clone(),
+            objects,
+            sweep: config.sweep,
+            claims: claims.clone(),
+            nodes,
+        },
+    );
+    driver.add_until(claiming.clone(), MaintainTables(pool.clone()));
+    let process = Process { kind: ProcessKind::Worker, id: hello.id.0, name: hello.name.clone() };
+    driver.report(pool.clone(), process);
+    (driver, Notifiers { leases: leases.clone(), claims, renewals })
 }
 
 /// Ends the remaining runs after the grace period.

@@ -21,6 +21,7 @@
 //! * No response contains the text of a database error.
 
 pub mod audit;
+mod background_tasks;
 mod blueprints;
 mod catalog;
 mod compute;

@@ -1,132 +1,132 @@
 //! The annealer claims runnable steps and ends lost runs.
 //!
 //! Every worker process runs an annealer. A database lock lets one claim at a time. A notification
-//! wakes it when a step may have become admissible. It also sweeps every few seconds, because
+//! activates it when a step may have become admissible. It also sweeps every few seconds, because
 //! notifications get lost and time passes (backoffs end, leases expire). It keeps no state between
-//! two passes.
+//! two runs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use background::{Activator, Failure, Outcome, Task, TaskResult};
 use engine::Hash;
 use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use engine::ids::{RunId, StepId};
 use serde_json::Value;
 use sqlx::PgPool;
-use store::housekeeping::run_housekeeping;
-use store::runs::{Finished, Overdue, OverdueRun};
-use tokio::sync::Notify;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use store::runs::{self, Finished, Overdue, OverdueRun};
 
 use crate::database::objects::Objects;
 use crate::node::Nodes;
 use crate::node::connection::record;
 use crate::node::wrapper::LostRun;
 
-/// Maximum overdue runs that one pass of the janitor ends.
+/// Maximum overdue runs that one run of the task ends.
 const OVERDUE_BATCH: u32 = 100;
-
-/// Interval at which the janitor seals the audit chain, trims logs and deletes old events.
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Time to ask a node whether a lost destructive run started. After that, the run counts as
 /// started.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct Annealer {
+/// Claims the steps that may start.
+pub struct ClaimSteps {
     pub pool: PgPool,
-    /// Cache of node documents.
-    pub objects: Arc<Objects>,
     /// Limits on concurrent runs over all workers.
     pub limits: Limits,
     /// Interval of the sweep that makes up for lost notifications.
     pub sweep: Duration,
-    /// Notified when a step may have become admissible.
-    pub todo: Arc<Notify>,
+}
+
+impl Task for ClaimSteps {
+    fn name(&self) -> &'static str {
+        "claim-steps"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "Queues runs for the steps that may start. A notification starts it, too."
+    }
+
+    fn period(&self) -> Duration {
+        self.sweep
+    }
+
+    async fn run(&mut self) -> TaskResult {
+        let claimed = runs::claim_runs(&self.pool, self.limits).await;
+        let runs = claimed.map_err(|error| Failure::logged("Cannot claim steps", error))?.runs;
+        Ok(Outcome::counted(runs.len() as u64, "Claimed", "step", "steps", "No step may start."))
+    }
+}
+
+/// Ends runs with expired leases, and repairs the state that a crash left between two batches. It
+/// is a task of its own, because claiming must not wait for nodes.
+pub struct EndLostRuns {
+    pub pool: PgPool,
+    /// Cache of node documents.
+    pub objects: Arc<Objects>,
+    /// Interval of the sweep.
+    pub sweep: Duration,
+    /// Activated when ended runs may have freed capacity.
+    pub claims: Activator,
     /// Asks nodes whether a lost run started.
     pub nodes: Arc<Nodes>,
 }
 
-impl Annealer {
-    /// Runs until it is dropped. Claiming does not wait for the janitor, which may have to wait for
-    /// nodes.
-    pub async fn run(self) {
-        tokio::join!(self.claim_loop(), self.cleanup_loop());
+impl Task for EndLostRuns {
+    fn name(&self) -> &'static str {
+        "end-lost-runs"
     }
 
-    async fn claim_loop(&self) {
-        let mut sweep = self.sweeps();
-        loop {
-            tokio::select! {
-                () = self.todo.notified() => {}
-                _ = sweep.tick() => {}
-            }
-            self.claim().await;
+    fn purpose(&self) -> &'static str {
+        "Ends runs whose worker no longer renews their lease."
+    }
+
+    fn period(&self) -> Duration {
+        self.sweep
+    }
+
+    /// One broken run does not block the others: its error is logged and skipped.
+    async fn run(&mut self) -> TaskResult {
+        // The sweep of claims would notice freed capacity too, but later.
+        let settled = runs::settle_leftovers(&self.pool).await;
+        if !matches!(settled, Ok(0) | Err(_)) {
+            self.claims.activate();
         }
-    }
-
-    async fn cleanup_loop(&self) {
-        let mut sweep = self.sweeps();
-        let mut last_housekeeping = None;
-        loop {
-            sweep.tick().await;
-            self.clean_up().await;
-            if last_housekeeping.is_none_or(|at: Instant| at.elapsed() >= HOUSEKEEPING_INTERVAL) {
-                last_housekeeping = Some(Instant::now());
-                if let Err(error) = run_housekeeping(&self.pool).await {
-                    tracing::warn!(%error, "maintenance of the queue failed, retrying");
-                }
-            }
-        }
-    }
-
-    fn sweeps(&self) -> Interval {
-        let mut sweep = tokio::time::interval(self.sweep);
-        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        sweep
-    }
-
-    async fn claim(&self) {
-        match store::runs::claim_runs(&self.pool, self.limits).await {
-            Ok(claimed) if claimed.runs.is_empty() => {}
-            Ok(claimed) => tracing::debug!(runs = claimed.runs.len(), "claimed"),
-            Err(error) => tracing::warn!(%error, "cannot claim steps, retrying"),
-        }
-    }
-
-    /// Ends runs with expired leases, and repairs the state that a crash left between two batches.
-    /// It logs and skips errors, so one broken row does not block the others.
-    async fn clean_up(&self) {
-        match store::runs::settle_leftovers(&self.pool).await {
-            Ok(0) => {}
-            // The ended runs may have freed capacity. The sweep would notice this too, but later.
-            Ok(_) => self.todo.notify_one(),
-            Err(error) => {
-                tracing::warn!(%error, "cannot settle the claims of a crashed process, retrying")
-            }
-        }
-        let overdue =
-            store::runs::overdue_runs(&self.pool, OVERDUE_BATCH).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "cannot look for lost runs, retrying");
-                Vec::new()
-            });
+        let overdue = runs::overdue_runs(&self.pool, OVERDUE_BATCH).await;
+        let overdue = overdue.map_err(|error| Failure::logged("Cannot find lost runs", error))?;
+        let mut ended = 0;
         for overdue in overdue {
-            let run = RunId(overdue.run);
-            let finding = match overdue.leased {
-                false => Overdue::Queued,
-                true if self.proves_unstarted(&overdue).await => Overdue::NeverStarted,
-                true => Overdue::Lost,
-            };
-            match store::runs::end_overdue_run(&self.pool, run, finding).await {
-                Ok(Finished::Applied) => tracing::warn!(%run, ?finding, "ended a lost run"),
-                Ok(Finished::Late) => {
-                    tracing::info!(%run, ?finding, "a run that seemed lost is still running or has \
-                        ended")
-                }
-                Err(error) => {
-                    tracing::error!(%run, %error, "cannot end a lost run, retrying")
-                }
+            ended += u64::from(self.end(&overdue).await);
+        }
+        settled.map_err(|error| {
+            Failure::logged("Cannot settle the claims of a crashed process", error)
+        })?;
+        Ok(Outcome::counted(ended, "Ended", "lost run", "lost runs", "No run is lost."))
+    }
+}
+
+impl EndLostRuns {
+    /// Returns whether the run was lost and is ended.
+    async fn end(&self, overdue: &OverdueRun) -> bool {
+        let run = RunId(overdue.run);
+        let finding = match overdue.leased {
+            false => Overdue::Queued,
+            true if self.proves_unstarted(overdue).await => Overdue::NeverStarted,
+            true => Overdue::Lost,
+        };
+        match runs::end_overdue_run(&self.pool, run, finding).await {
+            Ok(Finished::Applied) => {
+                tracing::warn!(%run, ?finding, "ended a lost run");
+                true
+            }
+            Ok(Finished::Late) => {
+                tracing::info!(%run, ?finding, "a run that seemed lost is still running or has \
+                    ended");
+                false
+            }
+            Err(error) => {
+                tracing::error!(%run, %error, "cannot end a lost run, retrying");
+                false
             }
         }
     }

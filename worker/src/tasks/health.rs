@@ -13,12 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use background::{Failure, Outcome, Task, TaskResult};
 use engine::ids::NodeId;
 use serde_json::Value;
 use sqlx::PgPool;
 use store::nodes::{DueNode, Looked};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::database::objects::Objects;
 use crate::node::Nodes;
@@ -31,20 +32,26 @@ const MAX_CONCURRENT: usize = 64;
 /// Timeout for finding out which attempts run on a node.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs the health checks.
-pub struct HealthChecks {
-    pub pool: PgPool,
-    pub objects: Arc<Objects>,
-    pub nodes: Arc<Nodes>,
+/// Starts the health checks that are due. Checks of a run continue during the next ones.
+pub struct CheckNodes {
+    checker: Arc<Checker>,
+    checks: JoinSet<()>,
+    busy: Arc<Mutex<BTreeSet<NodeId>>>,
+}
+
+struct Checker {
+    pool: PgPool,
+    objects: Arc<Objects>,
+    nodes: Arc<Nodes>,
     /// Health check interval of each node.
-    pub every: Duration,
+    every: Duration,
     /// Name of the worker that checks.
-    pub by: String,
+    by: String,
     /// Last logged result of each node whose details are not recorded.
     logged: Mutex<BTreeMap<NodeId, String>>,
 }
 
-impl HealthChecks {
+impl CheckNodes {
     pub fn new(
         pool: PgPool,
         objects: Arc<Objects>,
@@ -52,46 +59,49 @@ impl HealthChecks {
         every: Duration,
         by: String,
     ) -> Self {
-        Self { pool, objects, nodes, every, by, logged: Mutex::default() }
+        let checker = Checker { pool, objects, nodes, every, by, logged: Mutex::default() };
+        Self { checker: Arc::new(checker), checks: JoinSet::new(), busy: Arc::default() }
+    }
+}
+
+impl Task for CheckNodes {
+    fn name(&self) -> &'static str {
+        "check-nodes"
     }
 
-    /// Runs until it is dropped.
-    pub async fn run(self) {
-        let checker = Arc::new(self);
-        let mut checks = JoinSet::new();
-        let busy = Arc::new(Mutex::new(BTreeSet::new()));
-        let mut ticks = tokio::time::interval(
-            (checker.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1)),
-        );
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                Some(_) = checks.join_next() => continue,
-            }
-            let free_slots =
-                u32::try_from(MAX_CONCURRENT.saturating_sub(checks.len())).unwrap_or_default();
-            if free_slots == 0 {
-                continue;
-            }
-            match store::nodes::due_nodes(&checker.pool, checker.every, free_slots).await {
-                Ok(due) => {
-                    for node in due {
-                        let Some(busy) = Busy::with(&busy, node.id) else { continue };
-                        let check = Arc::clone(&checker).check_node(node);
-                        checks.spawn(async move {
-                            check.await;
-                            drop(busy);
-                        });
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot list the nodes for health checks, retrying")
-                }
-            }
+    fn purpose(&self) -> &'static str {
+        "Starts the health checks of nodes that are due."
+    }
+
+    /// Shorter than the interval of each node, so a check starts in time.
+    fn period(&self) -> Duration {
+        (self.checker.every / 5).clamp(Duration::from_millis(50), Duration::from_secs(1))
+    }
+
+    async fn run(&mut self) -> TaskResult {
+        while self.checks.try_join_next().is_some() {}
+        let free_slots =
+            u32::try_from(MAX_CONCURRENT.saturating_sub(self.checks.len())).unwrap_or_default();
+        if free_slots == 0 {
+            return Ok(Outcome::from(format!("{MAX_CONCURRENT} checks are in progress.")));
         }
+        let due = store::nodes::due_nodes(&self.checker.pool, self.checker.every, free_slots).await;
+        let failed = "Cannot list the nodes for health checks";
+        let mut started = 0;
+        for node in due.map_err(|error| Failure::logged(failed, error))? {
+            let Some(busy) = Busy::with(&self.busy, node.id) else { continue };
+            let check = Arc::clone(&self.checker).check_node(node);
+            started += 1;
+            self.checks.spawn(async move {
+                check.await;
+                drop(busy);
+            });
+        }
+        Ok(Outcome::counted(started, "Started", "check", "checks", "No check is due."))
     }
+}
 
+impl Checker {
     async fn check_node(self: Arc<Self>, node: DueNode) {
         let begun = Instant::now();
         let connection = record::load_connection(&self.objects, node.doc, &node.connection).await;

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use background::{Failure, Outcome, Task, TaskResult};
 use engine::ids::RunId;
 use sqlx::PgPool;
 use store::StoreError;
 use store::workers::{NewWorker, Phase};
-use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
 use crate::job::StopReason;
 use crate::queue::leases::Leases;
@@ -24,7 +24,8 @@ fn margin(lease: Duration) -> Duration {
     lease / 6
 }
 
-pub struct Heartbeat {
+/// Renews the leases of the worker and of its runs.
+pub struct RenewLeases {
     pub pool: PgPool,
     /// This worker's registration. Sent again if the worker's row has been deleted.
     pub hello: NewWorker,
@@ -32,51 +33,43 @@ pub struct Heartbeat {
     pub lease: Duration,
     /// Runs that this worker leases.
     pub leases: Arc<Leases>,
-    /// Notified when a user cancels a run.
-    pub cancelled: Arc<Notify>,
 }
 
-impl Heartbeat {
-    /// Runs until it is dropped.
-    pub async fn run(self) {
-        let mut ticks = tokio::time::interval(self.lease / 3);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Expiry is checked more often than leases are renewed. A lease must not expire unnoticed
-        // while a statement hangs.
-        let mut clock = tokio::time::interval((self.lease / 12).max(Duration::from_millis(20)));
-        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // One renewal at a time, never canceled midway. A partial registration is worse than a late
-        // one.
-        let mut beating = Box::pin(self.renew());
-        let mut idle = false;
-        let mut due = false;
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => due = true,
-                () = self.cancelled.notified() => due = true,
-                _ = clock.tick() => self.stop_expired(),
-                result = &mut beating, if !idle => {
-                    idle = true;
-                    if let Err(error) = result {
-                        tracing::warn!(%error, "cannot renew leases, retrying");
-                    }
-                }
-            }
-            if idle && due {
-                (idle, due) = (false, false);
-                beating.set(self.renew());
-            }
-        }
+impl Task for RenewLeases {
+    fn name(&self) -> &'static str {
+        "renew-leases"
     }
 
-    fn stop_expired(&self) {
-        for run in self.leases.stop_expired(Instant::now() + margin(self.lease)) {
-            tracing::warn!(%run, "a lease was not renewed in time, so the run is ended here \
-                because other workers may have it");
-        }
+    fn purpose(&self) -> &'static str {
+        "Renews the leases of this worker and its runs. Without it, other workers take over."
     }
 
-    async fn renew(&self) -> Result<(), StoreError> {
+    fn period(&self) -> Duration {
+        self.lease / 3
+    }
+
+    /// A lease must not expire because of a delay.
+    fn backs_off(&self) -> bool {
+        false
+    }
+
+    async fn run(&mut self) -> TaskResult {
+        let renewed = self.renew().await;
+        let runs = renewed.map_err(|error| Failure::logged("Cannot renew leases", error))?;
+        let none = "Renewed the lease of the worker.";
+        Ok(Outcome::counted(
+            runs as u64,
+            "Renewed the leases of the worker and",
+            "run",
+            "runs",
+            none,
+        ))
+    }
+}
+
+impl RenewLeases {
+    /// Returns the number of renewed runs.
+    async fn renew(&self) -> Result<usize, StoreError> {
         let since = Instant::now();
         match store::workers::renew_worker(&self.pool, self.hello.id, self.lease).await? {
             Some(Phase::Confirmed) => {}
@@ -88,7 +81,7 @@ impl Heartbeat {
         }
         let run_ids = self.leases.ids();
         if run_ids.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let renewed =
             store::runs::renew_runs(&self.pool, self.hello.id, &run_ids, self.lease).await?;
@@ -104,6 +97,39 @@ impl Heartbeat {
             // database took away.
             self.leases.stop(*run, StopReason::LeaseLost);
         }
-        Ok(())
+        Ok(renewed.len())
+    }
+}
+
+/// Ends runs whose lease is about to expire. Runs more often than leases are renewed, and while a
+/// statement of a renewal hangs.
+pub struct StopExpiredRuns {
+    /// Duration of a lease.
+    pub lease: Duration,
+    /// Runs that this worker leases.
+    pub leases: Arc<Leases>,
+}
+
+impl Task for StopExpiredRuns {
+    fn name(&self) -> &'static str {
+        "stop-expired-runs"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "Ends runs on this worker shortly before their lease expires unrenewed."
+    }
+
+    fn period(&self) -> Duration {
+        (self.lease / 12).max(Duration::from_millis(20))
+    }
+
+    async fn run(&mut self) -> TaskResult {
+        let expired = self.leases.stop_expired(Instant::now() + margin(self.lease));
+        for run in &expired {
+            tracing::warn!(%run, "a lease was not renewed in time, so the run is ended here \
+                because other workers may have it");
+        }
+        let none = "No lease is about to expire.";
+        Ok(Outcome::counted(expired.len() as u64, "Ended", "run", "runs", none))
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! PostgreSQL notifications are hints: they are lost while the connection is down. All receivers
 //! therefore also sweep, and every new connection wakes all of them.
+//!
+//! This is a stream and not a background task: it has no period, and it ends with its connection.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use background::Activator;
 use sqlx::PgPool;
 use store::events::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
-use tokio::sync::Notify;
 
 use crate::database::backoff::Backoff;
 use crate::queue::leases::Leases;
@@ -18,23 +20,23 @@ pub struct Notifiers {
     /// The queue: runs were queued.
     pub leases: Arc<Leases>,
     /// The annealer: something may have become admissible.
-    pub todo: Arc<Notify>,
+    pub claims: Activator,
     /// The heartbeat: a run was canceled.
-    pub cancelled: Arc<Notify>,
+    pub renewals: Activator,
 }
 
 impl Notifiers {
     fn notify_all(&self) {
         self.leases.wake.notify_one();
-        self.todo.notify_one();
-        self.cancelled.notify_one();
+        self.claims.activate();
+        self.renewals.activate();
     }
 
     fn notify(&self, channel: &str) {
         match channel {
             CHANNEL_RUN => self.leases.wake.notify_one(),
-            CHANNEL_TODO => self.todo.notify_one(),
-            CHANNEL_CANCEL => self.cancelled.notify_one(),
+            CHANNEL_TODO => self.claims.activate(),
+            CHANNEL_CANCEL => self.renewals.activate(),
             _ => {}
         }
     }

@@ -16,16 +16,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use background::{Failure, Outcome, Task, TaskResult};
 use control::Control;
 use control::audit::checkpoints::SigningKey;
 use engine::audit::checkpoint::Checkpoint;
 use tokio::task::spawn_blocking;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
-
-use crate::http::metrics::Metrics;
 
 /// Timeout of the URL.
 const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
@@ -64,39 +61,50 @@ pub struct Checkpoints {
     pub every: Duration,
 }
 
-/// Writes checkpoints until the server stops.
-pub(crate) async fn run(
+/// Writes a checkpoint if the chain has grown.
+pub(crate) struct WriteCheckpoint {
     control: Arc<Control>,
-    metrics: Metrics,
-    checkpoints: Checkpoints,
-    stopping: CancellationToken,
-) {
-    let Checkpoints { key, to, every } = checkpoints;
-    let mut ticks = tokio::time::interval(every.max(Duration::from_millis(10)));
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let writing = async {
-        let mut last = None;
-        loop {
-            ticks.tick().await;
-            let written = round(&control, &key, &to, &mut last).await;
-            metrics.count_task_round("checkpoint", written.is_ok());
-            if let Err(error) = written {
-                tracing::error!("cannot write an audit checkpoint: {error}");
-            }
-        }
-    };
-    tokio::select! {
-        () = stopping.cancelled() => {}
-        () = writing => {}
+    settings: Checkpoints,
+    /// The last written checkpoint. `None`: it must be read back first.
+    last: Option<Checkpoint>,
+}
+
+impl WriteCheckpoint {
+    pub(crate) fn new(control: Arc<Control>, settings: Checkpoints) -> Self {
+        Self { control, settings, last: None }
     }
 }
 
+impl Task for WriteCheckpoint {
+    fn name(&self) -> &'static str {
+        "write-audit-checkpoint"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "Signs the end of the audit chain and stores it outside of the database."
+    }
+
+    fn period(&self) -> Duration {
+        self.settings.every.max(Duration::from_millis(10))
+    }
+
+    async fn run(&mut self) -> TaskResult {
+        let Checkpoints { key, to, .. } = &self.settings;
+        match round(&self.control, key, to, &mut self.last).await {
+            Ok(true) => Ok(Outcome::from("Wrote a checkpoint.")),
+            Ok(false) => Ok(Outcome::from("The audit chain has not grown.")),
+            Err(error) => Err(Failure::new("Cannot write an audit checkpoint", error)),
+        }
+    }
+}
+
+/// Returns whether a checkpoint was written.
 async fn round(
     control: &Control,
     key: &SigningKey,
     to: &Destination,
     last: &mut Option<Checkpoint>,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let known = match last.take() {
         None => {
             let to = to.clone();
@@ -106,7 +114,7 @@ async fn round(
     };
     let next = control.checkpoint(key, known.as_ref()).await;
     *last = known;
-    let Some(next) = next.map_err(|problem| problem.detail)? else { return Ok(()) };
+    let Some(next) = next.map_err(|problem| problem.detail)? else { return Ok(false) };
     let line = serde_json::to_string(&next).map_err(|error| error.to_string())?;
     match to {
         Destination::File(path) => {
@@ -119,7 +127,7 @@ async fn round(
         }
     }
     *last = Some(next);
-    Ok(())
+    Ok(true)
 }
 
 async fn blocking<T: Send + 'static>(
@@ -223,12 +231,14 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::mpsc;
 
+    use background::{Driver, Metrics};
     use control::audit::checkpoints::VerifyingKey;
     use store::Store;
     use tempfile::TempDir;
     use testdb::TestDatabase;
+    use tokio_util::sync::CancellationToken;
 
-    use crate::background::checkpoints::*;
+    use crate::background_tasks::checkpoints::*;
 
     /// Part of each URL. No error may contain it.
     const SECRET: &str = "canary-4718";
@@ -257,14 +267,13 @@ mod tests {
             }
         }
 
-        fn start(&self, to: Destination) -> CancellationToken {
-            let stopping = CancellationToken::new();
+        fn start(&self, to: Destination) -> Driver {
             let key = SigningKey::read(&self.pem).unwrap();
             let checkpoints =
                 Checkpoints { key: Arc::new(key), to, every: Duration::from_millis(20) };
-            let metrics = Metrics::default();
-            tokio::spawn(run(Arc::clone(&self.control), metrics, checkpoints, stopping.clone()));
-            stopping
+            let mut driver = Driver::new(Metrics::default(), CancellationToken::new());
+            driver.add(WriteCheckpoint::new(Arc::clone(&self.control), checkpoints));
+            driver
         }
 
         fn file(&self) -> PathBuf {
@@ -295,7 +304,7 @@ mod tests {
         world.written(1).await;
         tokio::time::sleep(Duration::from_millis(60)).await;
         assert_eq!(world.written(1).await.len(), 1, "the chain did not grow");
-        first.cancel();
+        first.stop().await;
         world.grow().await;
         // A restarted server continues after the last line.
         let second = world.start(file);
@@ -315,7 +324,7 @@ mod tests {
             );
         }
         assert!(checkpoints[0].link.seq < checkpoints[1].link.seq);
-        second.cancel();
+        second.stop().await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -392,13 +401,13 @@ mod tests {
         let world = World::new().await;
         world.grow().await;
         let (url, received) = url(ok(""), &["503 Service Unavailable"]);
-        let stopping = world.start(Destination::Url(url));
+        let driver = world.start(Destination::Url(url));
         let posted = spawn_blocking(move || {
             let take = || received.recv_timeout(Duration::from_secs(10)).unwrap();
             [take(), take()]
         });
         let [first, second] = posted.await.unwrap();
-        stopping.cancel();
+        driver.stop().await;
         assert!(world.public.signed(&first) && world.public.signed(&second));
         assert_eq!(first.link.hash, second.link.hash, "the same end is sent again");
     }
