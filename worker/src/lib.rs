@@ -32,7 +32,7 @@ use background::{Driver, Process, ProcessKind};
 use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use sqlx::PgPool;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -170,7 +170,7 @@ pub async fn run(
     };
     // A renewal after the end would make the worker appear alive.
     driver.stop().await;
-    if let Err(error) = running::end_worker(&pool, hello.id, "stopped").await {
+    if let Err(error) = store::workers::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(result?)

@@ -465,8 +465,7 @@ async fn listen(requested: Option<SocketAddr>) -> Result<TcpListener> {
 /// Nodes of the demo: those with folders in the data folder.
 async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
     let mut connection = store.pool().acquire().await?;
-    let (ours, more) =
-        store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
+    let (ours, more) = store::nodes::local_nodes(&mut connection, &data.to_string_lossy()).await?;
     if more {
         tracing::warn!(
             looked_at = ours.len(),

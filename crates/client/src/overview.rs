@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use api::audit::ChainView;
 use api::background_tasks::MAX_TASKS;
-use api::waiting::PendingPage;
+use api::pending::PendingPage;
 use clap::{Args, Subcommand};
 use engine::counting::either;
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// REST operations by the commands that use them.
-const COMMANDS: [(&str, &[&str]); 98] = [
+const COMMANDS: [(&str, &[&str]); 99] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),

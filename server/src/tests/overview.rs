@@ -7,7 +7,7 @@ use engine::Hash;
 use engine::ids::{Fqdn, RoleName};
 use serde_json::json;
 use store::background_tasks;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 use super::*;
@@ -90,7 +90,7 @@ async fn overview_shows_current_state() {
         pid: 12,
         version: "0.1.0".into(),
     };
-    running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+    store::workers::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
         .await
         .expect("hello");
     let view = house.send_get("/api/v1/overview", &ada).await.json();
@@ -104,7 +104,7 @@ async fn overview_shows_current_state() {
     assert_eq!(view["commits"][0]["number"], 2);
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
 
-    running::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
+    store::workers::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
     let view = house.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
     let workers = house.send_get("/api/v1/workers?alive=true", &ada).await.json();
@@ -372,7 +372,7 @@ async fn workers_are_filtered_and_sorted() {
             pid: 12,
             version: "0.1.0".into(),
         };
-        running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+        store::workers::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
             .await
             .expect("hello");
         let later =

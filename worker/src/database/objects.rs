@@ -15,7 +15,7 @@ use engine::gate::Policy;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::object_body;
+use store::catalog::object_body;
 
 /// Maximum number of cached objects.
 const KEPT: usize = 4_096;

@@ -160,8 +160,8 @@ impl Lines {
 
     /// Ends the stream and returns its last non-empty line.
     pub fn finish(mut self) -> String {
-        let held = self.mask.finish();
-        self.open.extend(held);
+        let rest = self.mask.finish();
+        self.open.extend(rest);
         if !self.open.is_empty() {
             self.open.push(b'\n');
             self.flush_unfinished();
@@ -228,17 +228,17 @@ async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use futures::FutureExt;
     use std::sync::Mutex;
 
     /// Keeps a log in memory.
     #[derive(Debug, Default)]
-    pub(crate) struct Kept(pub Mutex<Vec<(u64, Chunk)>>);
+    struct MemoryStore(Mutex<Vec<(u64, Chunk)>>);
 
-    impl Kept {
-        pub(crate) fn text(&self) -> String {
+    impl MemoryStore {
+        fn text(&self) -> String {
             let chunks = self.0.lock().expect("no test panics while it holds this");
             chunks
                 .iter()
@@ -247,7 +247,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl LogStore for Kept {
+    impl LogStore for MemoryStore {
         fn append<'a>(
             &'a self,
             offset: u64,
@@ -264,8 +264,8 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn streams_never_mix_and_offsets_are_continuous() {
-        let kept = Arc::new(Kept::default());
-        let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
+        let store = Arc::new(MemoryStore::default());
+        let (log, writer) = Log::into_store(store.clone(), Secrets::default());
         let (mut out, mut err) = (log.lines(Stream::Stdout), log.lines(Stream::Err));
         out.push(b"one");
         err.push(b"bad\n\n  ");
@@ -275,9 +275,9 @@ pub(crate) mod tests {
         log.write(Stream::Stdout, vec![b'x'; CHUNK_SIZE]);
         drop(log);
         writer.await.expect("the writer ends");
-        let text = kept.text();
+        let text = store.text();
         assert!(text.starts_with("bad\n\none two\n  \nthree\n"), "{text:?}");
-        let chunks = kept.0.lock().expect("no panic");
+        let chunks = store.0.lock().expect("no panic");
         let mut expected = 0;
         for (offset, chunk) in chunks.iter() {
             assert_eq!(*offset, expected);
@@ -287,15 +287,15 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn output_beyond_the_limit_is_dropped_with_notice() {
-        let kept = Arc::new(Kept::default());
-        let (log, writer) = Log::into_store(kept.clone(), Secrets::default());
+        let store = Arc::new(MemoryStore::default());
+        let (log, writer) = Log::into_store(store.clone(), Secrets::default());
         for _ in 0..(MAX_LOG / (1 << 20)) + 2 {
             log.write(Stream::Stdout, vec![b'y'; 1 << 20]);
         }
         log.line(Stream::Gantry, "ended");
         drop(log);
         writer.await.expect("the writer ends");
-        let text = kept.text();
+        let text = store.text();
         assert!((text.len() as u64) < MAX_LOG + 200);
         assert_eq!(text.matches("the rest is not stored").count(), 1);
         assert!(text.ends_with("ended\n"));

@@ -53,7 +53,7 @@ impl LocalNode {
 /// A script or service of a node that failed to start or stop.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {what}: {reason}", node.fqdn)]
-pub struct Trouble {
+pub struct ServiceError {
     pub node: LocalNode,
     /// The script or the service.
     pub what: String,
@@ -61,13 +61,13 @@ pub struct Trouble {
 }
 
 /// Starts the services of these nodes. A failing node does not stop the others from starting.
-pub async fn boot(nodes: &[LocalNode]) -> Vec<Trouble> {
+pub async fn boot(nodes: &[LocalNode]) -> Vec<ServiceError> {
     let all = nodes.iter().map(|node| async move {
         let mut errors = Vec::new();
         for script in scripts(&node.root.join("etc/boot.d")).await {
             if let Err(reason) = run(node, &script).await {
                 let what = script.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                errors.push(Trouble { node: node.clone(), what, reason });
+                errors.push(ServiceError { node: node.clone(), what, reason });
             }
         }
         errors
@@ -76,7 +76,7 @@ pub async fn boot(nodes: &[LocalNode]) -> Vec<Trouble> {
 }
 
 /// Stops the services of these nodes. Kills those that still run after five seconds.
-pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
+pub async fn halt(nodes: &[LocalNode]) -> Vec<ServiceError> {
     let mut running = Vec::new();
     for node in nodes {
         for service in services(&node.root.join("run")).await {
@@ -87,7 +87,7 @@ pub async fn halt(nodes: &[LocalNode]) -> Vec<Trouble> {
     for (node, service) in &running {
         if let Err(error) = service.signal(Signal::SIGTERM) {
             let what = service.name.clone();
-            errors.push(Trouble { node: (*node).clone(), what, reason: error.to_string() });
+            errors.push(ServiceError { node: (*node).clone(), what, reason: error.to_string() });
         }
     }
     let deadline = Instant::now() + HALT_TIMEOUT;
@@ -254,12 +254,12 @@ while [ ! -s "$GANTRY_ROOT/run/svc.pid" ]; do sleep 0.02; done
         script(&node, "20-bad", "#!/bin/sh\necho no such disk >&2\nexit 3\n");
         let errors = boot(std::slice::from_ref(&node)).await;
         assert_eq!(errors.len(), 1);
-        let told = errors[0].to_string();
+        let error = errors[0].to_string();
         assert!(
-            told.contains("n1.demo.test")
-                && told.contains("20-bad")
-                && told.contains("no such disk"),
-            "{told}"
+            error.contains("n1.demo.test")
+                && error.contains("20-bad")
+                && error.contains("no such disk"),
+            "{error}"
         );
 
         let running = services(&node.root.join("run")).await;

@@ -1,4 +1,4 @@
-//! Health check of one node: does it accept a connection, and which boot is it?
+//! The health check of one node: whether it accepts a connection, and the id of its boot.
 //!
 //! Every reader sees the recorded result, and the author of a node record chooses its addresses.
 //! The checks must not become a port scanner. Until an address has let a worker in, the record does

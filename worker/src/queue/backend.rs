@@ -13,7 +13,8 @@
 //! * **An error from `poll_next` ends the worker and drops its running tasks.** A database failure
 //!   therefore never becomes an error here. The polled future retries the query.
 //! * **Heartbeats must not depend on polling**: a backend whose slots are all taken is not polled
-//!   until one is free. A separate task ([`crate::tasks::heartbeat`]) renews the leases in the register.
+//!   until one is free. A separate task ([`crate::tasks::heartbeat`]) renews the leases in the
+//!   register.
 //! * **Acknowledging is a tower layer** (`AcknowledgeLayer`). It is the outermost layer, so it also
 //!   sees the results of the timeout and the panic catcher. apalis would only log its error. So
 //!   [`Finish`] retries until the run is finished or no longer leased here.
@@ -47,7 +48,8 @@ use engine::ids::RunId;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use sqlx::PgPool;
-use store::running::{self, Finished, RunEnd, WorkerId};
+use store::runs::{Finished, RunEnd};
+use store::workers::WorkerId;
 use tokio::time::Instant;
 
 use super::leases::Leases;
@@ -94,8 +96,8 @@ pub fn ends(pool: PgPool, worker: WorkerId) -> RunEndBatcher {
         let pool = pool.clone();
         async move {
             match ends.as_slice() {
-                [(run, end)] => Ok(vec![running::finish_run(&pool, *run, worker, end).await?]),
-                _ => running::finish_runs(&pool, worker, &ends).await,
+                [(run, end)] => Ok(vec![store::runs::finish_run(&pool, *run, worker, end).await?]),
+                _ => store::runs::finish_runs(&pool, worker, &ends).await,
             }
         }
         .boxed()
@@ -155,7 +157,8 @@ impl Inner {
         let settings = &self.settings;
         let jigs: Vec<&str> = JigClass::names().collect();
         let leased =
-            running::lease_runs(&self.pool, settings.worker, &jigs, limit, settings.lease).await?;
+            store::runs::lease_runs(&self.pool, settings.worker, &jigs, limit, settings.lease)
+                .await?;
         let leased = leased.into_iter().map(|leased| LeasedRun {
             run: leased.run,
             stop: self.leases.add(leased.run, since, settings.lease),
@@ -167,7 +170,7 @@ impl Inner {
     async fn return_runs(&self, runs: impl IntoIterator<Item = LeasedRun>) {
         for LeasedRun { run, .. } in runs {
             let result =
-                running::finish_run(&self.pool, run, self.settings.worker, &RunEnd::Unstarted)
+                store::runs::finish_run(&self.pool, run, self.settings.worker, &RunEnd::Unstarted)
                     .await;
             if let Err(error) = result {
                 tracing::warn!(%run, %error, "cannot return a run to the queue, so its lease will \

@@ -7,7 +7,7 @@ use engine::counting::many;
 use engine::gate::Risk;
 use engine::ids::BlueprintNumber;
 use serde_json::Value;
-use store::running::Approval;
+use store::runs::Approval;
 
 use super::refusal::{Refusal, broken};
 use crate::database::objects::Objects;

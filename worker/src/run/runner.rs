@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use sqlx::PgPool;
-use store::running::{RunEnd, append_log};
+use store::runs::{RunEnd, append_log};
 
 use super::prepare::{PreparedRun, Preparer};
 use super::refusal::Refusal;

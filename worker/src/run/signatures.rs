@@ -24,8 +24,8 @@ use engine::counting::many;
 use engine::gate::signature::check_verdicts;
 use engine::ids::{BlueprintNumber, ReviewId};
 use sqlx::PgPool;
-use store::running::{self, Approval, SignedTarget};
-use store::{StoreError, intent, passkeys as rows};
+use store::StoreError;
+use store::runs::{Approval, SignedTarget};
 use tokio::sync::Mutex;
 
 use super::approvals::required_approvals;
@@ -70,7 +70,7 @@ impl SignatureVerifier {
         }
         while verified.1 < up_to {
             let blueprints =
-                running::signed_blueprints(&self.pool, verified.1, up_to, BATCH).await?;
+                store::runs::signed_blueprints(&self.pool, verified.1, up_to, BATCH).await?;
             self.check_all(&blueprints).await?;
             let is_full = i64::try_from(blueprints.len()).is_ok_and(|count| count == BATCH);
             verified.1 =
@@ -86,12 +86,13 @@ impl SignatureVerifier {
         }
         let reviews: Vec<ReviewId> = blueprints.iter().map(|target| target.submission).collect();
         let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
-        let signed_reviews = rows::demanded(&mut connection, &reviews).await?;
-        let given = rows::signatures(&mut connection, &reviews).await?;
+        let signed_reviews = store::reviews::demanded(&mut connection, &reviews).await?;
+        let given = store::reviews::signatures(&mut connection, &reviews).await?;
         let passkey_ids = given.iter().map(|signature| signature.passkey).collect();
-        let passkeys = rows::load_with_confirmers(&mut connection, &passkey_ids).await?;
+        let passkeys =
+            store::people::passkeys::load_with_confirmers(&mut connection, &passkey_ids).await?;
         for target in blueprints {
-            let documents = intent::documents(&mut connection, target.submission).await?;
+            let documents = store::reviews::documents(&mut connection, target.submission).await?;
             let hash = change_hash(&documents)
                 .map_err(|error| StoreError::corrupt("review_document", error))?;
             if signed_reviews
@@ -107,7 +108,7 @@ impl SignatureVerifier {
         drop(connection);
         let numbers: BTreeSet<BlueprintNumber> =
             blueprints.iter().map(|target| target.number).collect();
-        let approvals = running::approvals(&self.pool, &numbers).await?;
+        let approvals = store::runs::approvals(&self.pool, &numbers).await?;
         for target in blueprints {
             let is_change = |approval: &&Approval| approval.kind == "change";
             let (Some(approval), Some(signed_reviews)) = (

@@ -15,7 +15,7 @@ use engine::catalog::JigClass;
 use engine::ids::{RunId, StepId};
 use serde_json::Value;
 use sqlx::PgPool;
-use store::running::{self, Finished, Overdue, OverdueRun};
+use store::runs::{self, Finished, Overdue, OverdueRun};
 
 use crate::database::objects::Objects;
 use crate::node::Nodes;
@@ -52,7 +52,7 @@ impl Task for ClaimSteps {
     }
 
     async fn run(&mut self) -> TaskResult {
-        let claimed = running::claim_runs(&self.pool, self.limits).await;
+        let claimed = runs::claim_runs(&self.pool, self.limits).await;
         let runs = claimed.map_err(|error| Failure::logged("Cannot claim steps", error))?.runs;
         Ok(Outcome::counted(runs.len() as u64, "Claimed", "step", "steps", "No step may start."))
     }
@@ -88,11 +88,11 @@ impl Task for EndLostRuns {
     /// One broken run does not block the others: its error is logged and skipped.
     async fn run(&mut self) -> TaskResult {
         // The sweep of claims would notice freed capacity too, but later.
-        let settled = running::settle_leftovers(&self.pool).await;
+        let settled = runs::settle_leftovers(&self.pool).await;
         if !matches!(settled, Ok(0) | Err(_)) {
             self.claims.activate();
         }
-        let overdue = running::overdue_runs(&self.pool, OVERDUE_BATCH).await;
+        let overdue = runs::overdue_runs(&self.pool, OVERDUE_BATCH).await;
         let overdue = overdue.map_err(|error| Failure::logged("Cannot find lost runs", error))?;
         let mut ended = 0;
         for overdue in overdue {
@@ -114,7 +114,7 @@ impl EndLostRuns {
             true if self.proves_unstarted(overdue).await => Overdue::NeverStarted,
             true => Overdue::Lost,
         };
-        match running::end_overdue_run(&self.pool, run, finding).await {
+        match runs::end_overdue_run(&self.pool, run, finding).await {
             Ok(Finished::Applied) => {
                 tracing::warn!(%run, ?finding, "ended a lost run");
                 true

@@ -17,7 +17,7 @@ use background::{Failure, Outcome, Task, TaskResult};
 use engine::ids::NodeId;
 use serde_json::Value;
 use sqlx::PgPool;
-use store::running::{self, DueNode, Looked};
+use store::nodes::{DueNode, Looked};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -85,7 +85,7 @@ impl Task for CheckNodes {
         if free_slots == 0 {
             return Ok(Outcome::from(format!("{MAX_CONCURRENT} checks are in progress.")));
         }
-        let due = running::due_nodes(&self.checker.pool, self.checker.every, free_slots).await;
+        let due = store::nodes::due_nodes(&self.checker.pool, self.checker.every, free_slots).await;
         let failed = "Cannot list the nodes for health checks";
         let mut started = 0;
         for node in due.map_err(|error| Failure::logged(failed, error))? {
@@ -122,7 +122,7 @@ impl Checker {
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
         let result = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
-        match running::record_health_check(&self.pool, node.id, &result).await {
+        match store::nodes::record_health_check(&self.pool, node.id, &result).await {
             Ok(true) => {
                 tracing::info!(node = %node.fqdn, alive = result.came.is_ok(), "the state of a \
                     node changed")
@@ -143,7 +143,7 @@ impl Checker {
             return false;
         }
         let known_addresses =
-            running::reached_addresses(&self.pool, node.id, node.as_of.connection_no)
+            store::nodes::reached_addresses(&self.pool, node.id, node.as_of.connection_no)
                 .await
                 .unwrap_or_else(|error| {
                     // If this conceals too much, the next check corrects it.
@@ -174,7 +174,7 @@ impl Checker {
         };
         let result = timeout(SURVEY_TIMEOUT, async {
             let attempts = self.nodes.running_attempts(connection).await?;
-            let orphans = running::orphaned_attempts(&self.pool, node.id, &attempts)
+            let orphans = store::nodes::orphaned_attempts(&self.pool, node.id, &attempts)
                 .await
                 .map_err(|error| error.to_string())?;
             for (run, step, epoch) in orphans {

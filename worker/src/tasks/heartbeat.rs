@@ -13,7 +13,7 @@ use background::{Failure, Outcome, Task, TaskResult};
 use engine::ids::RunId;
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, NewWorker, Phase};
+use store::workers::{NewWorker, Phase};
 use tokio::time::Instant;
 
 use crate::job::StopReason;
@@ -71,19 +71,20 @@ impl RenewLeases {
     /// Returns the number of renewed runs.
     async fn renew(&self) -> Result<usize, StoreError> {
         let since = Instant::now();
-        match running::renew_worker(&self.pool, self.hello.id, self.lease).await? {
+        match store::workers::renew_worker(&self.pool, self.hello.id, self.lease).await? {
             Some(Phase::Confirmed) => {}
-            Some(Phase::Other) => running::confirm_worker(&self.pool, self.hello.id).await?,
+            Some(Phase::Other) => store::workers::confirm_worker(&self.pool, self.hello.id).await?,
             None => {
-                running::ensure_worker(&self.pool, &self.hello, self.lease).await?;
-                running::confirm_worker(&self.pool, self.hello.id).await?;
+                store::workers::ensure_worker(&self.pool, &self.hello, self.lease).await?;
+                store::workers::confirm_worker(&self.pool, self.hello.id).await?;
             }
         }
         let run_ids = self.leases.ids();
         if run_ids.is_empty() {
             return Ok(0);
         }
-        let renewed = running::renew_runs(&self.pool, self.hello.id, &run_ids, self.lease).await?;
+        let renewed =
+            store::runs::renew_runs(&self.pool, self.hello.id, &run_ids, self.lease).await?;
         for renewed in &renewed {
             self.leases.renewed(renewed.run, since, self.lease);
             if renewed.cancel {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use background::Activator;
 use sqlx::PgPool;
-use store::running::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
+use store::events::{CHANNEL_CANCEL, CHANNEL_RUN, CHANNEL_TODO};
 
 use crate::database::backoff::Backoff;
 use crate::queue::leases::Leases;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use background::{Failure, Outcome, Task, TaskResult};
 use sqlx::PgPool;
-use store::running::{self, WorkerId};
+use store::workers::{self, WorkerId};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -39,7 +39,7 @@ impl Task for ReportSecrets {
             let folder = self.folder.clone();
             let known = spawn_blocking(move || folder.known()).await;
             let known = known.map_err(|error| Failure::logged(failed, error))?;
-            let reported = running::report_secrets(&self.pool, self.worker, &known).await;
+            let reported = workers::report_secrets(&self.pool, self.worker, &known).await;
             if reported.map_err(|error| Failure::logged(failed, error))? {
                 let none = "The worker has no secrets.";
                 let count = known.len() as u64;

@@ -89,7 +89,7 @@ impl Bed {
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
-            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
+            store::nodes::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
                 .await
                 .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
@@ -122,7 +122,7 @@ async fn non_ssh_server_is_identified_in_error() {
             "HTTP/1.1 400 Bad Request\r\n\r\n",
             "no SSH server listens at port 7001 (the answer was \"HTTP/1.1 400 Bad Request\")",
         ),
-        (7002, "", "sessions at port 7002, but closes them without data"),
+        (7002, "", "connections at port 7002, but closes them without data"),
         (7003, "SSH-2.0-x\r\n", "its SSH server closed the connection"),
     ];
     for (port, text, expected) in cases {

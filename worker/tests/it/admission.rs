@@ -383,8 +383,8 @@ async fn waits(cluster: &Cluster, view: &AdmissionView, limits: Limits) -> BTree
 /// The statement's first pending reason for every step.
 async fn told(cluster: &Cluster, limits: Limits) -> BTreeMap<StepId, Wait> {
     let mut on = cluster.server().acquire().await.expect("a connection");
-    let filter = store::reading::WaitingFilter::default();
-    let told = store::reading::waiting(&mut on, limits, &filter, 1_000).await.expect("what waits");
+    let filter = store::runs::WaitingFilter::default();
+    let told = store::runs::waiting(&mut on, limits, &filter, 1_000).await.expect("what waits");
     told.rows
         .iter()
         .map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours")))
@@ -434,7 +434,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
         );
         seen.extend(waiting.values().copied());
         let expected = admit(&before, limits);
-        let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
+        let claimed = store::runs::claim_runs(cluster.pool(), limits).await.expect("a claim");
         let rounds = rounds_of(&cluster, &claimed.runs).await;
         claimed_at_all += claimed.runs.len();
         claims_of_several_rounds += usize::from(rounds.len() > 1);

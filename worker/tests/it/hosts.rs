@@ -157,7 +157,7 @@ async fn script_is_sent_to_a_host_once() {
     let worker = bed.worker();
     for role in ["first", "second", "third"] {
         let step = bed.cluster.step(0, role);
-        store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+        store::runs::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
         bed.cluster.reaches(0, role, "active").await;
     }
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
@@ -168,7 +168,7 @@ async fn script_is_sent_to_a_host_once() {
         .join(Hash::of_bytes(one.as_bytes()).to_string());
     fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
     let step = bed.cluster.step(0, "first");
-    store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+    store::runs::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
     bed.cluster.reaches(0, "first", "active").await;
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (2, 1));
     worker.stop().await;
@@ -217,7 +217,7 @@ async fn canceled_run_ends_with_all_descendants() {
     let root = bed.cluster.nodes[0].root.clone();
     appears(&root.join("leader")).await;
     let run = bed.cluster.running(0, "family").await;
-    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
     assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("cancelled by ada"));
     family_ends(&root).await;

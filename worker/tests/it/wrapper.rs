@@ -1,4 +1,4 @@
-//! The node-side wrapper: what a node refuses, and how it works without some tools.
+//! The wrapper on the node: its refusals, and how it works without some tools.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Key};
-use api::runs::StepState;
-use api::waiting::{
+use api::pending::{
     PAGE, PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver, STEPS_PER_REASON,
 };
+use api::runs::StepState;
 use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
-use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
+use store::runs::{AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
 
 use crate::current::Present;
@@ -42,7 +42,7 @@ struct Facts<'p> {
 
 impl Control {
     /// A page of pending steps.
-    pub async fn waiting(
+    pub async fn pending(
         &self,
         actor: &Actor,
         wanted: &PendingWanted,
@@ -57,7 +57,7 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
-        let found = reading::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
+        let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
         let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
@@ -154,7 +154,8 @@ async fn facts<'p>(
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
     };
     let todo = of(State::Todo.as_str());
-    let view = reading::admission_view_for_steps(connection, &todo).await.map_err(from_store)?;
+    let view =
+        store::runs::admission_view_for_steps(connection, &todo).await.map_err(from_store)?;
     let mut blocking = BTreeSet::new();
     for step in &todo {
         blocking.extend(
@@ -164,9 +165,11 @@ async fn facts<'p>(
         );
     }
     let blocking: Vec<StepId> = blocking.into_iter().collect();
-    let places = reading::steps_with_names(connection, &blocking).await.map_err(from_store)?;
+    let places = store::runs::steps_with_names(connection, &blocking).await.map_err(from_store)?;
     let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
-    for row in reading::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)? {
+    for row in
+        store::runs::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)?
+    {
         above.entry(StepId(row.step)).or_default().push(row);
     }
     let places = places.into_iter().map(|place| (StepId(place.step), place)).collect();

@@ -1,4 +1,4 @@
-//! The result of a run: what its scripts returned, or why they failed.
+//! The result of a run: the object that its scripts returned, or the reason of a failure.
 
 use engine::data::number::{Fidelity, check_numbers};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! How long an attempt is followed, and what ends it when the worker gives up.
+//! The time limit of an attempt, and the end of an attempt that the worker gives up.
 
 use tokio::time::{Instant, sleep_until};
 

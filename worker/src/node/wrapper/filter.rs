@@ -133,12 +133,12 @@ mod tests {
     use super::*;
 
     fn taken(all: &[u8], mark: &Mark, piece: usize) -> (Vec<u8>, Option<Vec<u8>>) {
-        let (mut told, mut output) = (ReportFilter::new(mark), Vec::new());
+        let (mut filter, mut output) = (ReportFilter::new(mark), Vec::new());
         for bytes in all.chunks(piece) {
-            told.take(bytes, |bytes| output.extend_from_slice(bytes));
+            filter.take(bytes, |bytes| output.extend_from_slice(bytes));
         }
-        output.extend(told.withheld());
-        (output, told.report())
+        output.extend(filter.withheld());
+        (output, filter.report())
     }
 
     #[test]
@@ -164,12 +164,12 @@ mod tests {
         let mut all = b"ABAC".to_vec();
         all.extend(std::iter::repeat_n(b'x', 3 * MAX_RESULT));
         all.extend(b"ABAC");
-        let (_, told) = taken(&all, &mark, 16 << 10);
-        let told = told.expect("its end was found");
+        let (_, report) = taken(&all, &mark, 16 << 10);
+        let report = report.expect("its end was found");
         assert!(
-            told.len() > MAX_RESULT && told.len() < MAX_RESULT + 2 * MAX_COMMAND_OUTPUT,
+            report.len() > MAX_RESULT && report.len() < MAX_RESULT + 2 * MAX_COMMAND_OUTPUT,
             "{}",
-            told.len()
+            report.len()
         );
     }
 }

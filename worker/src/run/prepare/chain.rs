@@ -6,7 +6,7 @@ use engine::Hash;
 use engine::blueprint::projection::content;
 use engine::cluster::{DeploymentDoc, DeploymentRoleDoc, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::ids::{ActionName, DeploymentName, RoleName};
-use store::running::RunFacts;
+use store::runs::RunFacts;
 
 use super::{Approvals, Preparer};
 use crate::run::approvals::check_approval;

@@ -37,7 +37,8 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::running::{self, Approval, Given, KeptResult, RunFacts, Seen, WorkerId};
+use store::runs::{Approval, Given, KeptResult, RunFacts, Seen};
+use store::workers::WorkerId;
 
 mod chain;
 mod resolve;
@@ -188,20 +189,20 @@ impl Preparer {
 }
 
 async fn gather(pool: &PgPool, runs: &[RunId]) -> Result<Vec<Option<Gathered>>, StoreError> {
-    let mut facts = running::run_details(pool, runs).await?;
+    let mut facts = store::runs::run_details(pool, runs).await?;
     let of: Vec<(StepId, NodeId)> = facts
         .values()
         .filter(|facts| facts.before.is_none())
         .map(|facts| (facts.step, facts.node))
         .collect();
     let nodes = facts.values().map(|facts| facts.node).collect();
-    let mut seen = running::visible_steps(pool, &of).await?;
+    let mut seen = store::runs::visible_steps(pool, &of).await?;
     let before = facts.values().filter_map(|facts| Some(facts.before.as_ref()?.reviewed));
     let blueprints =
         facts.values().flat_map(|facts| [facts.generation, facts.reviewed]).chain(before).collect();
-    let approvals = running::approvals(pool, &blueprints).await?;
+    let approvals = store::runs::approvals(pool, &blueprints).await?;
     let limit = i64::try_from(surroundings::MAX_RESULTS).unwrap_or(i64::MAX);
-    let results = running::stored_results(pool, &nodes, limit).await?;
+    let results = store::runs::stored_results(pool, &nodes, limit).await?;
     let gathered = runs.iter().map(|run| {
         let facts = Arc::new(facts.remove(run)?);
         Some(Gathered {
@@ -231,6 +232,6 @@ async fn store_inputs(
         input: &stored.input,
         surroundings: &stored.surroundings,
     });
-    let runs = running::record_inputs(pool, worker, &given.collect::<Vec<_>>()).await?;
+    let runs = store::runs::record_inputs(pool, worker, &given.collect::<Vec<_>>()).await?;
     Ok(inputs.iter().map(|stored| runs.contains(&stored.facts.run)).collect())
 }

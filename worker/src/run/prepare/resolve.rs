@@ -6,7 +6,7 @@ use engine::data::Layered;
 use engine::data::secret::{SecretRef, reference};
 use engine::ids::DeploymentName;
 use serde_json::Value;
-use store::running::RunFacts;
+use store::runs::RunFacts;
 
 use super::Preparer;
 use super::visible::own_step;

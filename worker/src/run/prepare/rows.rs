@@ -9,7 +9,7 @@ use engine::cluster::{DeploymentDoc, EdgeKind, NoderoleKey, RootDoc};
 use engine::ids::{BlueprintNumber, JigName, NodeId, NoderoleId, RoleName};
 use serde_json::{Value, json};
 use store::StoreError;
-use store::running::RunFacts;
+use store::runs::RunFacts;
 
 use super::Preparer;
 use super::chain::{Desired, noderole_key};

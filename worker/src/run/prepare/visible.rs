@@ -11,7 +11,7 @@ use engine::ids::{
 };
 use serde_json::Value;
 use store::StoreError;
-use store::running::{KeptResult, RunFacts, Seen, SeenStep};
+use store::runs::{KeptResult, RunFacts, Seen, SeenStep};
 use time::format_description::well_known::Rfc3339;
 
 use super::Preparer;

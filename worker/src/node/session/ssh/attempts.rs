@@ -53,7 +53,7 @@ impl AddressResult {
             Self::Failed(SshError::AuthenticationFailed { .. } | SshError::Refused { .. })
         );
         Attempt {
-            address: TriedAddress { address: address.to_owned(), reached: false, error: error },
+            address: TriedAddress { address: address.to_owned(), reached: false, error },
             reveals,
         }
     }

@@ -27,19 +27,19 @@ pub(super) struct FirstBytes(Arc<Mutex<Vec<u8>>>);
 
 impl FirstBytes {
     fn note(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = MAX_BYTES.saturating_sub(kept.len());
-        kept.extend(bytes.iter().take(free));
+        let mut received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = MAX_BYTES.saturating_sub(received.len());
+        received.extend(bytes.iter().take(free));
     }
 
     /// Returns `Ok` if the peer identified itself as an SSH server. Otherwise returns its first
     /// line, if any.
     fn identified(&self) -> Result<(), Option<String>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"SSH-")) {
+        let received = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if received.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"SSH-")) {
             return Ok(());
         }
-        let text = String::from_utf8_lossy(&kept);
+        let text = String::from_utf8_lossy(&received);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
         Err(line.map(|line| {
             shown(&line.chars().take(MAX_SHOWN_CHARS).collect::<String>()).into_owned()
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn first_line_identifies_the_server() {
-        let told = |text: &[u8]| first_bytes(text).failed(8080, &"Disconnected");
-        assert!(told(b"SSH-2.0-x\r\n").starts_with("its SSH server closed the connection"));
+        let error = |text: &[u8]| first_bytes(text).failed(8080, &"Disconnected");
+        assert!(error(b"SSH-2.0-x\r\n").starts_with("its SSH server closed the connection"));
         assert!(
-            told(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server closed the connection")
+            error(b"welcome\r\nSSH-2.0-x\r\n").starts_with("its SSH server closed the connection")
         );
-        let web = told(b"\r\nHTTP/1.1 400 Bad Request\r\nServer: x\r\n");
+        let web = error(b"\r\nHTTP/1.1 400 Bad Request\r\nServer: x\r\n");
         assert!(
             web.contains(
                 "no SSH server listens at port 8080 (the answer was \"HTTP/1.1 400 Bad \
@@ -156,8 +156,8 @@ mod tests {
             ),
             "{web}"
         );
-        assert!(told(b"").contains("closes them without data"));
-        assert!(told(b"Exceeded MaxStartups\r\n").contains("accepts no logins at the moment"));
+        assert!(error(b"").contains("closes them without data"));
+        assert!(error(b"Exceeded MaxStartups\r\n").contains("accepts no logins at the moment"));
         let late = |text: &[u8]| first_bytes(text).too_late(22, Duration::from_secs(15));
         assert_eq!(late(b"SSH-2.0-x\r\n"), "no login within 15 seconds");
         assert!(late(b"").contains("sends no data within 15 seconds"));
@@ -166,10 +166,10 @@ mod tests {
     #[test]
     fn foreign_greeting_is_cut_and_escaped() {
         let long = first_bytes("\u{202e}x".repeat(10_000).as_bytes());
-        let told = long.failed(22, &"");
+        let error = long.failed(22, &"");
         assert!(
-            told.contains("<U+202E>") && !told.contains('\u{202e}') && told.len() < 1_000,
-            "{told}"
+            error.contains("<U+202E>") && !error.contains('\u{202e}') && error.len() < 1_000,
+            "{error}"
         );
         first_bytes(&[0xff, 0, 0xfe]).failed(22, &"");
     }

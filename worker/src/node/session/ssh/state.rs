@@ -1,4 +1,4 @@
-//! What a worker remembers about one node: its session, and which addresses worked.
+//! The state of one node: its session, and the results of its addresses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::error::SshError;
 /// Time to remember the last good address of a node without a session.
 const MEMORY_TIME: Duration = Duration::from_secs(3600);
 
-/// What a worker remembers about one node.
+/// The state of one node in the memory of a worker.
 #[derive(Default)]
 pub(super) struct NodeState {
     pub(super) connection: Option<SharedSession>,
