@@ -6,8 +6,8 @@
 //! the steps under *paused* start as soon as execution resumes; a step whose node is also dead is
 //! not among them.
 //!
-//! The database computes the same for many steps in one statement (`waiting.sql` in `store`). A
-//! test compares the two over random states.
+//! The database computes the same in SQL: `migrations/src/admission.sql` for TODO steps,
+//! `waiting.sql` in `store` for the others. A test compares the two over random states.
 //!
 //! Two kinds of BLOCKED steps differ. After a failure, nothing happens until a person acts on an
 //! ancestor ([`struck`]). The others only wait for ancestors that are still going to run.
@@ -111,6 +111,10 @@ waits! {
     Lane = "lane", "Concurrency group full", "a run of the concurrency group, when it ends";
     /// An exclusive run is open on the node.
     Exclusive = "exclusive", "Node busy", "the run on the node, when it ends";
+    /// A run of another action of the noderole is open.
+    OtherAction = "other_action", "Another action of the noderole is running", "the run of the \
+                                                                                other action, when \
+                                                                                it ends";
     /// The limit of open runs is reached.
     Room = "room", "Run limit reached", "any run when it ends, or more workers";
     /// The parents of the step have not finished.
@@ -190,6 +194,7 @@ impl Reason {
             Self::NotJoined { .. } => Wait::NotJoined,
             Self::Frozen { .. } => Wait::Frozen,
             Self::Exclusive { .. } => Wait::Exclusive,
+            Self::OtherAction { .. } => Wait::OtherAction,
             Self::Lane { .. } => Wait::Lane,
             Self::Chunk { .. } => Wait::Chunk,
             Self::Budget { .. } => Wait::Budget,

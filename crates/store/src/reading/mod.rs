@@ -17,7 +17,7 @@ mod waiting;
 mod workers;
 
 pub use admins::admins;
-pub use admission::{admission_view, admission_view_for_steps};
+pub use admission::admission_reasons;
 pub use audit::{
     AuditActor, AuditFilter, AuditRow, audit, entry_exists, epoch, last_seal, seal_at, sealed,
     unsealed,
