@@ -55,7 +55,7 @@ use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
 use tracing::{Instrument as _, Level, Span};
 
 use crate::http::metrics::Metrics;
-use crate::http::permits::Places;
+use crate::http::permits::Permits;
 use crate::http::problems::Refusal;
 use crate::http::timeouts::Patience;
 use crate::live::Rhythm;
@@ -79,15 +79,15 @@ pub(crate) struct AppState {
     pub site: Arc<Site>,
     pub feed: Feed,
     /// Permits for live streams.
-    pub streams: Places,
+    pub streams: Permits,
     /// Intervals of live streams.
     pub rhythm: Rhythm,
     /// Permits for downloads.
-    pub downloads: Places,
+    pub downloads: Permits,
     /// Held by a readiness check: one at a time may use the database.
     pub readiness_check: Arc<Mutex<()>>,
     /// Permits for requests that wait for an event.
-    pub waiting: Places,
+    pub waiting: Permits,
     /// Permits for requests. A request keeps its permit until its work ends, whether it was
     /// answered or not.
     pub requests: Arc<Semaphore>,
@@ -205,10 +205,13 @@ fn state(
         address: Arc::new(address),
         proxies: Arc::default(),
         site: Arc::new(site),
-        streams: Places::new(http::limits::MAX_STREAMS, http::limits::MAX_STREAMS_PER_PERSON),
-        downloads: Places::new(http::limits::MAX_DOWNLOADS, http::limits::MAX_DOWNLOADS_PER_PERSON),
+        streams: Permits::new(http::limits::MAX_STREAMS, http::limits::MAX_STREAMS_PER_PERSON),
+        downloads: Permits::new(
+            http::limits::MAX_DOWNLOADS,
+            http::limits::MAX_DOWNLOADS_PER_PERSON,
+        ),
         readiness_check: Arc::default(),
-        waiting: Places::new(http::limits::MAX_WAITING, http::limits::MAX_WAITING_PER_PERSON),
+        waiting: Permits::new(http::limits::MAX_WAITING, http::limits::MAX_WAITING_PER_PERSON),
         requests: Arc::new(Semaphore::new(http::limits::MAX_REQUESTS)),
         patience: Patience::default(),
         metrics: Metrics::default(),

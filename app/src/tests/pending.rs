@@ -1,6 +1,6 @@
 //! The page of pending steps.
 
-use api::waiting::PendingGroup;
+use api::pending::PendingGroup;
 use engine::anneal::Wait;
 
 use super::fake::{Fake, fqdn, noderole};

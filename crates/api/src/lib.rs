@@ -16,6 +16,7 @@ pub mod live;
 pub mod names;
 pub mod nodes;
 pub mod overview;
+pub mod pending;
 pub mod people;
 pub mod problem;
 pub mod proposals;
@@ -25,7 +26,6 @@ pub mod search;
 pub mod second_factor;
 pub mod values;
 pub mod views;
-pub mod waiting;
 pub mod workers;
 
 pub use problem::Problem;

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 
 use api::audit::ChainView;
-use api::waiting::PendingPage;
+use api::pending::PendingPage;
 use clap::{Args, Subcommand};
 use engine::counting::either;
 use serde_json::{Value, json};

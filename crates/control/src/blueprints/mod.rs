@@ -31,7 +31,7 @@ use store::intent;
 use store::reading::{self, TargetRow};
 
 use crate::catalog::version_difference::{self, Side};
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::{Present, load};
 use crate::{Control, cursor};
 
@@ -83,7 +83,7 @@ impl Control {
     ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         let (from, old) = side(self, &by, &present, from).await?;
         let (to, new) = side(self, &by, &present, to).await?;
         let mut connection = self.connection().await?;
@@ -342,7 +342,7 @@ async fn policies(
 /// Loads the requested blueprint. Documents that it shares with the present are reused.
 pub(crate) async fn side(
     control: &Control,
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     point: Point,
 ) -> Result<(ComparedSide, Blueprint), Problem> {

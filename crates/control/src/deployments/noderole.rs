@@ -166,7 +166,7 @@ impl Control {
         };
         let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted =
             planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);

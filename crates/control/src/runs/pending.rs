@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use api::Problem;
 use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Key};
-use api::runs::StepState;
-use api::waiting::{
+use api::pending::{
     PAGE, PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver, STEPS_PER_REASON,
 };
+use api::runs::StepState;
 use engine::anneal::{Limits, Reason, StepState as State, Wait};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
@@ -41,7 +41,7 @@ struct Facts<'p> {
 
 impl Control {
     /// A page of pending steps.
-    pub async fn waiting(
+    pub async fn pending(
         &self,
         actor: &Actor,
         wanted: &PendingWanted,

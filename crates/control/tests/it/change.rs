@@ -392,3 +392,16 @@ async fn board_counts_steps_without_chips() {
     assert_eq!(board.omitted.error, 1);
     assert_eq!(of_chips(&board), all().await);
 }
+
+#[tokio::test]
+async fn commit_of_concurrency_group_passes_guards() {
+    let house = House::new().await;
+    house.bound("web", 1, "door").await;
+    let groups: Vec<(String, Option<i32>, String)> = sqlx::query_as(
+        "SELECT name, max_running, mode FROM concurrency_group WHERE name = 'doors'",
+    )
+    .fetch_all(house.database.owner())
+    .await
+    .unwrap();
+    assert_eq!(groups, [("doors".to_owned(), Some(2), "chunk".to_owned())]);
+}

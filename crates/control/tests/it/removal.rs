@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::nodes::NodesWanted;
+use api::pending::{PendingGroup, PendingWanted};
 use api::reviews::ReviewStateFilter;
 use api::runs::StepState;
 use api::views::graph::GraphOptions;
-use api::waiting::{PendingGroup, PendingWanted};
 use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::anneal::{Limits, Wait};
@@ -21,8 +21,8 @@ use serde_json::{Map, json};
 use store::running::{self, NewWorker, RunEnd, WorkerId};
 use uuid::Uuid;
 
+use crate::arbitrary_blueprints::Line;
 use crate::house::{House, fqdn, role};
-use crate::line::Line;
 
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
@@ -791,7 +791,7 @@ async fn bound_again_step_waits_for_open_removal() {
 
     tools.commits(vec![house.bind("web", 1, "side").await]).await;
     assert_eq!(running::claim_runs(pool, Limits::default()).await.unwrap().runs, []);
-    let page = house.control.waiting(&house.ada, &PendingWanted::default()).await.unwrap();
+    let page = house.control.pending(&house.ada, &PendingWanted::default()).await.unwrap();
     let reasons = |group: &PendingGroup| (group.reason, group.steps[0].reasons.clone());
     let text = "Waits for another action of this noderole, which is running.";
     assert_eq!(

@@ -84,7 +84,7 @@ impl Things {
         let [n1, n4] = self.nodes;
         let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
-        let commit = ToCommit { submission: id, typed: None, cancel: false };
+        let commit = ToCommit { review: id, typed: None, cancel: false };
         let wish = NodeRequest::named("new.house.example.com", "/srv/nodes/new");
         let described = NodeChange { description: Some("mine".into()), ..NodeChange::default() };
         vec![
@@ -104,11 +104,8 @@ impl Things {
             ("reply", control.reply(by, self.thread, "so".into()).await.map(drop)),
             ("reopen a thread", control.resolve_thread(by, self.thread, false).await),
             ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
-            ("look", control.look(by, id).await),
-            (
-                "mark as opened",
-                control.open_changes(by, id, vec![Anchor::Node(n1)]).await.map(drop),
-            ),
+            ("look", control.record_view(by, id).await),
+            ("mark as opened", control.mark_viewed(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
             ("judge", control.judge(by, id, VerdictKind::Approve, String::new()).await),
             ("commit", control.commit(by, commit).await.map(drop)),
             ("retry", control.retry(by, self.noderole, why()).await),
@@ -240,7 +237,7 @@ async fn actor_disabled_during_request_writes_nothing() {
     let (proposal, version) = (things.proposal, things.version);
     control.propose(&root, things.edge).await.unwrap();
     control.edit(&root, proposal, version, vec![things.edit.clone()]).await.unwrap();
-    control.look(&root, things.submission).await.unwrap();
+    control.record_view(&root, things.submission).await.unwrap();
     control.cancel(&root, things.run).await.unwrap();
     house.people.end_other_sessions(&root).await.unwrap();
     assert_ne!(left(&house).await, before);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::house::{House, role};
-use crate::machines::ssh;
+use crate::nodes::ssh;
 
 fn wish(name: &str, root: &str) -> NodeRequest {
     NodeRequest::named(format!("{name}.records.example.com"), root)

@@ -510,9 +510,9 @@ async fn review_shows_changes_of_a_version() {
         })
     };
     let earlier = house.submit(&house.ada, "edge", vec![using(first)]).await;
-    house.control.look(&house.bo, earlier).await.unwrap();
+    house.control.record_view(&house.bo, earlier).await.unwrap();
     let later = house.submit(&house.ada, "edge", vec![using(second)]).await;
-    let since = house.control.since_look(&house.bo, later).await.unwrap();
+    let since = house.control.changes_since_view(&house.bo, later).await.unwrap();
     assert_eq!(
         (since.before, told(&since.pins)),
         (Some(earlier), vec![("tool".to_owned(), own("1"), own("2"))])

@@ -21,22 +21,22 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
     let (one, two) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
     let (proposal, version) = house.propose(&house.ada, "web", vec![one, two]).await;
     let first = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
-    let opened = house.control.opened(&house.bo, first).await.unwrap();
+    let opened = house.control.viewed_changes(&house.bo, first).await.unwrap();
     assert_eq!((opened.all, opened.viewed.len()), (3, 0), "{opened:?}");
     let nodes = [Anchor::Node(house.node(1).await), Anchor::Node(house.node(2).await)];
     for _ in 0..2 {
-        let now = house.control.open_changes(&house.bo, first, nodes.to_vec()).await.unwrap();
+        let now = house.control.mark_viewed(&house.bo, first, nodes.to_vec()).await.unwrap();
         assert_eq!((now.viewed.len(), now.outdated.len()), (2, 0), "twice is once");
     }
     assert!(
-        house.control.opened(&house.cy, first).await.unwrap().viewed.is_empty(),
+        house.control.viewed_changes(&house.cy, first).await.unwrap().viewed.is_empty(),
         "each person's own"
     );
 
     let more = house.bind("web", 1, "wipe").await;
     let version = house.control.edit(&house.ada, proposal, version, vec![more]).await.unwrap();
     let second = house.control.submit(&house.ada, proposal, version, "more".into()).await.unwrap();
-    let now = house.control.opened(&house.bo, second).await.unwrap();
+    let now = house.control.viewed_changes(&house.bo, second).await.unwrap();
     assert!(now.viewed.contains(&nodes[1]) && !now.viewed.contains(&nodes[0]), "{now:?}");
     assert_eq!(now.outdated, [nodes[0].clone()].into());
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM viewed_change")
@@ -60,13 +60,17 @@ async fn only_changed_documents_can_be_viewed() {
         Anchor::Role(house.id("web").await, role("app"), None),
     ] {
         let refused =
-            house.control.open_changes(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
+            house.control.mark_viewed(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
         assert!(refused.detail.contains("does not change"), "{refused:?}");
     }
-    assert!(house.control.opened(&house.bo, id).await.unwrap().viewed.is_empty(), "all or none");
-    let now = house.control.open_changes(&house.bo, id, vec![web]).await.unwrap();
+    assert!(
+        house.control.viewed_changes(&house.bo, id).await.unwrap().viewed.is_empty(),
+        "all or none"
+    );
+    let now = house.control.mark_viewed(&house.bo, id, vec![web]).await.unwrap();
     assert_eq!(now.viewed.len(), now.all);
-    let missing = house.control.opened(&house.bo, engine::ids::ReviewId(999)).await.unwrap_err();
+    let missing =
+        house.control.viewed_changes(&house.bo, engine::ids::ReviewId(999)).await.unwrap_err();
     assert_eq!(missing.status, 404);
 }
 
@@ -85,7 +89,7 @@ async fn policy_change_can_be_viewed_and_discussed() {
         .await
         .unwrap();
     let whole = Anchor::Policy(None);
-    let now = house.control.open_changes(&house.bo, first, vec![whole.clone()]).await.unwrap();
+    let now = house.control.mark_viewed(&house.bo, first, vec![whole.clone()]).await.unwrap();
     assert_eq!((now.all, now.viewed), (1, [whole.clone()].into()));
 
     let removal = Anchor::Policy(Some("/by_risk/removal".into()));
@@ -107,7 +111,7 @@ async fn policy_change_can_be_viewed_and_discussed() {
         .submit(&house.ada, proposal, version, "and two for all".into())
         .await
         .unwrap();
-    let now = house.control.opened(&house.bo, second).await.unwrap();
+    let now = house.control.viewed_changes(&house.bo, second).await.unwrap();
     assert_eq!(
         (now.viewed.len(), now.outdated),
         (0, [whole].into()),

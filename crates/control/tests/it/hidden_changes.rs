@@ -196,9 +196,9 @@ async fn policy_change_since_last_view_is_shown() {
         })
     };
     let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
-    house.control.look(&house.bo, first).await.unwrap();
+    house.control.record_view(&house.bo, first).await.unwrap();
     let second = house.submit(&house.ada, "web", vec![policy(3)]).await;
-    let since = house.control.since_look(&house.bo, second).await.unwrap();
+    let since = house.control.changes_since_view(&house.bo, second).await.unwrap();
     let sides = since.difference.policy.unwrap();
     assert_eq!((sides.old.approvals, sides.new.approvals, since.same_effect), (2, 3, false));
 }

@@ -170,12 +170,8 @@ async fn waiting_for_a_permit_holds_no_connection() {
         leaves_it(store, "lift", control.lift(ada, web, vec![n2])),
         leaves_it(store, "review", control.review(bo, submission)),
         leaves_it(store, "discussion", control.discussion(bo, submission)),
-        leaves_it(store, "opened", control.opened(bo, submission)),
-        leaves_it(
-            store,
-            "open_changes",
-            control.open_changes(bo, submission, vec![anchor.clone()])
-        ),
+        leaves_it(store, "opened", control.viewed_changes(bo, submission)),
+        leaves_it(store, "mark_viewed", control.mark_viewed(bo, submission, vec![anchor.clone()])),
     );
     tokio::join!(
         leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Note)),
@@ -265,7 +261,7 @@ fn computing_functions_take_no_connection() {
                 assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
             }
             let begins = function.split(" {\n").next().unwrap_or_default();
-            if !begins.contains(": &Beside") {
+            if !begins.contains(": &ComputeLimit") {
                 continue;
             }
             computing += 1;

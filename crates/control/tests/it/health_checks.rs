@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::running::{self, AsOf, Looked};
 
 use crate::house::House;
-use crate::machines::{as_of, machine, ssh};
+use crate::nodes::{as_of, machine, ssh};
 
 const NAME: &str = "m1.rack1.example.com";
 const OTHER_KEY: &str =
