@@ -110,8 +110,8 @@ RETURNS TABLE (
   priority int, since timestamptz, rank int, is_exclusive boolean, disruption_budget_ids bigint[],
   node_fits boolean,
   rests boolean, unknown boolean, jig boolean, unserved boolean, node_reasons text[],
-  frozen boolean, held boolean, paused boolean, no_worker boolean, backoff boolean,
-  budget boolean, chunk boolean, lane boolean, exclusive boolean, other_action boolean,
+  frozen boolean, on_hold boolean, paused boolean, no_worker boolean, backoff boolean,
+  budget boolean, chunk boolean, concurrency_group boolean, exclusive boolean, other_action boolean,
   room boolean, reason text)
 LANGUAGE sql STABLE AS $$
   SELECT s.id, s.noderole_id, s.node_id, s.concurrency_group_id, s.state,
@@ -122,13 +122,13 @@ LANGUAGE sql STABLE AS $$
       WHEN f.unserved THEN 'unserved'
       WHEN NOT s.node_fits THEN f.node_reasons[1]
       WHEN f.frozen THEN 'frozen'
-      WHEN f.held THEN 'held'
+      WHEN f.on_hold THEN 'on_hold'
       WHEN f.paused THEN 'paused'
       WHEN f.no_worker THEN 'no_worker'
       WHEN f.backoff THEN 'backoff'
       WHEN f.budget THEN 'budget'
       WHEN f.chunk THEN 'chunk'
-      WHEN f.lane THEN 'lane'
+      WHEN f.concurrency_group THEN 'concurrency_group'
       WHEN f.exclusive THEN 'exclusive'
       WHEN f.other_action THEN 'other_action'
       WHEN f.room THEN 'room'
@@ -153,7 +153,7 @@ LANGUAGE sql STABLE AS $$
       s.node_id IN (
         SELECT e.node_id FROM step e WHERE e.state = 'error' AND e.freezes_node) AS frozen,
       s.concurrency_group_id IN (
-        SELECT g.id FROM concurrency_group_admission() g WHERE g.on_hold) AS held,
+        SELECT g.id FROM concurrency_group_admission() g WHERE g.on_hold) AS on_hold,
       NOT (SELECT r.enabled FROM run_admission(run_limit) r) AS paused,
       0 = (SELECT r.capacity FROM run_admission(run_limit) r) AS no_worker,
       s.not_before > now() AS backoff,
@@ -167,7 +167,7 @@ LANGUAGE sql STABLE AS $$
       s.concurrency_group_id IN (
         SELECT g.id FROM concurrency_group_admission() g WHERE g.chunk) AS chunk,
       s.concurrency_group_id IN (
-        SELECT g.id FROM concurrency_group_admission() g WHERE g.is_full) AS lane,
+        SELECT g.id FROM concurrency_group_admission() g WHERE g.is_full) AS concurrency_group,
       s.exclusive AND s.node_id IN (
         SELECT r.node_id FROM run r WHERE r.exclusive AND r.ended_at IS NULL) AS exclusive,
       -- One action of a noderole at a time. Few steps have another action than run, so they have

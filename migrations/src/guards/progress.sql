@@ -284,7 +284,7 @@ BEGIN
         WHEN a.jig THEN 'its jig is turned off'
         WHEN NOT s.node_fits THEN
           'its node is in maintenance or does not meet the needs of its step'
-        WHEN a.held THEN 'its deployment is on hold'
+        WHEN a.on_hold THEN 'its deployment is on hold'
         WHEN l.max_running < u.open THEN 'its concurrency group is full'
         WHEN a.frozen THEN 'a failed step blocks its node'
         WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)

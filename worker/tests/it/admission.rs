@@ -155,7 +155,7 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
     sql += &format!("UPDATE jig SET active = {active} WHERE name = 'test';");
     sql += "SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE jig ENABLE TRIGGER guard_intent;";
     let jigs = if dice.chance(90) { "'{noop,test,script}'" } else { "'{test}'" };
-    sql += &format!("UPDATE worker SET jigs = {jigs};");
+    sql += &format!("UPDATE worker SET jigs = {jigs}, lease_until = now() + interval '1 hour';");
     let enabled = dice.chance(95);
     sql += &format!("UPDATE head SET enabled = {enabled};");
     for deployment in ["web", "system"] {

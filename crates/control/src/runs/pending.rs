@@ -199,7 +199,7 @@ impl Facts<'_> {
         let mut freed_by = Vec::new();
         for reason in reasons {
             match reason {
-                Reason::Held { deployment, .. } => {
+                Reason::OnHold { deployment, .. } => {
                     freed_by.push(Resolver::Deployment { name: deployment.clone() })
                 }
                 Reason::NodeDead { .. }

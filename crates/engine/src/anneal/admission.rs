@@ -233,7 +233,7 @@ pub enum Reason {
         jig: JigName,
     },
     /// The deployment or an ancestor is on hold.
-    Held {
+    OnHold {
         /// Name of the deployment that is on hold.
         deployment: DeploymentName,
         /// Person who put it on hold.
@@ -279,9 +279,9 @@ pub enum Reason {
         by: StepId,
     },
     /// The concurrency group is full.
-    Lane {
+    ConcurrencyGroup {
         /// Concurrency group, as `deployment/name`.
-        lane: String,
+        group: String,
         /// Number of open runs.
         running: u32,
         /// Maximum number of open runs.
@@ -292,7 +292,7 @@ pub enum Reason {
     /// A chunk of the concurrency group is still running.
     Chunk {
         /// Concurrency group, as `deployment/name`.
-        lane: String,
+        group: String,
         /// Number of open runs.
         running: u32,
         /// The steps of the first open runs.
@@ -321,7 +321,7 @@ impl Reason {
             Self::Frozen { by, .. } | Self::Exclusive { by, .. } | Self::OtherAction { by } => {
                 std::slice::from_ref(by)
             }
-            Self::Lane { by, .. } | Self::Chunk { by, .. } => by,
+            Self::ConcurrencyGroup { by, .. } | Self::Chunk { by, .. } => by,
             _ => &[],
         }
     }
@@ -375,7 +375,7 @@ impl fmt::Display for Reason {
             Self::Unserved { jig } => {
                 write!(f, "No worker supports jig {jig}. Start one that does")
             }
-            Self::Held { deployment, by } => {
+            Self::OnHold { deployment, by } => {
                 write!(f, "Deployment {deployment} was put on hold by {by}")
             }
             Self::Unavailable { node } => {
@@ -400,16 +400,16 @@ impl fmt::Display for Reason {
             Self::OtherAction { by } => {
                 write!(f, "Waits for another action of this noderole: step {by} runs")
             }
-            Self::Lane { lane, running, max_running, .. } => {
+            Self::ConcurrencyGroup { group, running, max_running, .. } => {
                 write!(
                     f,
-                    "Concurrency group {lane} is full: {running} of {max_running} runs are open"
+                    "Concurrency group {group} is full: {running} of {max_running} runs are open"
                 )
             }
-            Self::Chunk { lane, running, .. } => {
+            Self::Chunk { group, running, .. } => {
                 write!(
                     f,
-                    "Waits for the current chunk of concurrency group {lane}: {running} still \
+                    "Waits for the current chunk of concurrency group {group}: {running} still \
                      running"
                 )
             }
@@ -635,7 +635,8 @@ impl<'v> Taken<'v> {
                 return;
             };
             if let Some(by) = &deployment.held_by {
-                reasons.push(Reason::Held { deployment: deployment.name.clone(), by: by.clone() });
+                reasons
+                    .push(Reason::OnHold { deployment: deployment.name.clone(), by: by.clone() });
             }
             next = deployment.parent;
         }
@@ -673,22 +674,22 @@ impl<'v> Taken<'v> {
 
     fn check_concurrency_group(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         let deployment = self.view.deployments.get(&step.lane.deployment);
-        let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
+        let group = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
             + "/"
             + step.lane.name.as_str();
         let Some(limit) = self.view.lanes.get(&step.lane) else {
-            reasons.push(Reason::Unknown { what: format!("concurrency group {lane}") });
+            reasons.push(Reason::Unknown { what: format!("concurrency group {group}") });
             return;
         };
         let open = self.lanes.get(&step.lane).map(Vec::as_slice).unwrap_or_default();
         let running = u32::try_from(open.len()).unwrap_or(u32::MAX);
         let named = || open.iter().copied().take(NAMED_RUNS).collect();
         if limit.mode == ConcurrencyGroupMode::Chunk && self.busy.contains(&step.lane) {
-            reasons.push(Reason::Chunk { lane, running, by: named() });
+            reasons.push(Reason::Chunk { group, running, by: named() });
             return;
         }
         if let Some(max_running) = limit.max_running.filter(|max| running >= *max) {
-            reasons.push(Reason::Lane { lane, running, max_running, by: named() });
+            reasons.push(Reason::ConcurrencyGroup { group, running, max_running, by: named() });
         }
     }
 

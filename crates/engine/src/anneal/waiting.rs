@@ -90,7 +90,7 @@ waits! {
     /// The ERROR of another step freezes the node.
     Frozen = "frozen", "Node frozen by a failure", "a person: retry or change the step that failed on the node";
     /// The deployment or an ancestor is on hold.
-    Held = "held", "Deployment on hold", "an operator: release the deployment";
+    OnHold = "on_hold", "Deployment on hold", "an operator: release the deployment";
     /// Execution is paused.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
     /// No worker is running.
@@ -108,13 +108,13 @@ waits! {
     /// A chunk of the concurrency group is still running.
     Chunk = "chunk", "Chunk in progress", "the last run of the current chunk, when it ends";
     /// The concurrency group is full.
-    Lane = "lane", "Concurrency group full", "a run of the concurrency group, when it ends";
+    ConcurrencyGroup = "concurrency_group", "Concurrency group full", "a run of the group, when it \
+                                                                      ends";
     /// An exclusive run is open on the node.
     Exclusive = "exclusive", "Node busy", "the run on the node, when it ends";
     /// A run of another action of the noderole is open.
-    OtherAction = "other_action", "Another action of the noderole is running", "the run of the \
-                                                                                other action, when \
-                                                                                it ends";
+    OtherAction = "other_action", "Another action is running", "the other action of the noderole, \
+                                                               when it ends";
     /// The limit of open runs is reached.
     Room = "room", "Run limit reached", "any run when it ends, or more workers";
     /// The parents of the step have not finished.
@@ -153,7 +153,7 @@ impl Wait {
                 | Self::Jig
                 | Self::Unavailable
                 | Self::Frozen
-                | Self::Held
+                | Self::OnHold
                 | Self::Paused
         )
     }
@@ -187,7 +187,7 @@ impl Reason {
             Self::Backoff { .. } => Wait::Backoff,
             Self::Jig { .. } => Wait::Jig,
             Self::Unserved { .. } => Wait::Unserved,
-            Self::Held { .. } => Wait::Held,
+            Self::OnHold { .. } => Wait::OnHold,
             Self::Unavailable { .. } => Wait::Unavailable,
             Self::NodeDead { .. } => Wait::NodeDead,
             Self::NodeAlive { .. } => Wait::NodeAlive,
@@ -195,7 +195,7 @@ impl Reason {
             Self::Frozen { .. } => Wait::Frozen,
             Self::Exclusive { .. } => Wait::Exclusive,
             Self::OtherAction { .. } => Wait::OtherAction,
-            Self::Lane { .. } => Wait::Lane,
+            Self::ConcurrencyGroup { .. } => Wait::ConcurrencyGroup,
             Self::Chunk { .. } => Wait::Chunk,
             Self::Budget { .. } => Wait::Budget,
             Self::Unknown { .. } => Wait::Unknown,

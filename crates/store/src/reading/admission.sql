@@ -3,7 +3,7 @@
 SELECT a.step_id AS step, r.reason
 FROM step_admission($1) a JOIN step s ON s.id = a.step_id JOIN node n ON n.id = s.node_id
 JOIN concurrency_group g ON g.id = s.concurrency_group_id JOIN deployment d ON d.id = g.deployment_id
-CROSS JOIN LATERAL (SELECT split_part(n.fqdn, '.', 1) AS node, d.name || '/' || g.name AS lane) name
+CROSS JOIN LATERAL (SELECT split_part(n.fqdn, '.', 1) AS node, d.name || '/' || g.name AS concurrency_group) name
 CROSS JOIN LATERAL (
   SELECT jsonb_build_object('rule', 'rests') AS reason, 0 AS place WHERE a.rests
   UNION ALL
@@ -22,10 +22,10 @@ CROSS JOIN LATERAL (
   FROM step e WHERE a.frozen AND e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node
   HAVING count(*) > 0
   UNION ALL
-  SELECT jsonb_build_object('rule', 'held', 'deployment', h.name, 'by', p.name), h.place
+  SELECT jsonb_build_object('rule', 'on_hold', 'deployment', h.name, 'by', p.name), h.place
   FROM (
     WITH RECURSIVE above (parent, name, held_by, place) AS (
-      SELECT d.parent, d.name, d.held_by, 0 WHERE a.held
+      SELECT d.parent, d.name, d.held_by, 0 WHERE a.on_hold
       UNION ALL
       SELECT u.parent, u.name, u.held_by, v.place + 1 FROM above v JOIN deployment u ON u.id = v.parent
     )
@@ -44,10 +44,10 @@ CROSS JOIN LATERAL (
   WHERE a.budget AND u.free <= 0 AND u.id = ANY (s.disruption_budget_ids)
     AND (u.id, s.node_id) NOT IN (SELECT m.disruption_budget_id, m.node_id FROM down_nodes() m)
   UNION ALL
-  SELECT jsonb_build_object('rule', CASE WHEN a.chunk THEN 'chunk' ELSE 'lane' END, 'lane', name.lane,
+  SELECT jsonb_build_object('rule', CASE WHEN a.chunk THEN 'chunk' ELSE 'concurrency_group' END, 'group', name.concurrency_group,
       'running', count(*), 'by', (array_agg(o.step_id ORDER BY o.id))[:3])
     || CASE WHEN a.chunk THEN '{}' ELSE jsonb_build_object('max_running', g.max_running) END, 0
-  FROM run o WHERE (a.chunk OR a.lane) AND o.concurrency_group_id = g.id AND o.ended_at IS NULL
+  FROM run o WHERE (a.chunk OR a.concurrency_group) AND o.concurrency_group_id = g.id AND o.ended_at IS NULL
   HAVING count(*) > 0
   UNION ALL
   SELECT jsonb_build_object('rule', 'exclusive', 'node', name.node, 'by', o.step_id), 0
