@@ -156,6 +156,7 @@ const REFUSED_TO_SERVER: &[&str] = &[
 
 /// Monitoring reads states, counts and times only.
 const REFUSED_TO_METRICS: &[&str] = &[
+    "SELECT FROM step_admission(1)",
     "SELECT connection FROM node",
     "SELECT address FROM node",
     "SELECT facts FROM node",

@@ -937,7 +937,7 @@ fn waits() -> Vec<PendingGroup> {
             )],
         ),
         group(
-            Wait::Held,
+            Wait::OnHold,
             1,
             false,
             vec![step(

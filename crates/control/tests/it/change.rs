@@ -233,7 +233,7 @@ async fn hold_applies_to_descendants() {
     let why = async || {
         house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why
     };
-    assert_eq!(why().await, ["Starts when a worker claims it. 0 runs are under way."]);
+    assert_eq!(why().await, ["The step starts when a worker claims it."]);
 
     assert_eq!(
         store::runs::claim_runs(house.database.worker(), Limits::default())
