@@ -8,7 +8,7 @@ use migrations::{APPLY_LOCK, CLAIM_LOCK};
 use sqlx::{AssertSqlSafe, Executor as _};
 use testdb::TestDatabase;
 
-const CLAIM: &str = include_str!("../../crates/store/src/running/claim.sql");
+const CLAIM: &str = include_str!("../../crates/store/src/runs/statements/claim.sql");
 
 /// Nodes `n1..`, each with steps in the concurrency group of their role, in deployments `d1` and
 /// its child `d2`.

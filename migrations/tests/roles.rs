@@ -169,6 +169,7 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT input FROM run",
     "SELECT result FROM run",
     "SELECT error FROM run",
+    "SELECT error FROM background_task",
     "SELECT data FROM noderole",
     "SELECT system_data FROM noderole",
     "SELECT FROM object",

@@ -42,7 +42,6 @@ const SAMPLES: &[(&str, &str)] = &[
     ("order_by", "s.id DESC"),
     ("outcome_filter", "s.state = 'open'"),
     ("returned", "result = CASE WHEN nd.removed_in IS NULL THEN $7::jsonb END, result_bytes = $8,"),
-    ("runs", "10"),
     ("sign", "<"),
     ("state_filter", "p.state = 'open' AND"),
     ("way", "DESC"),
@@ -53,7 +52,6 @@ const RESTS: &[(&str, &str)] = &[
     ("INSERT INTO step (id, noderole_id,", "{STEP_COLUMNS}"),
     ("UPDATE step s SET concurrency_group_id", "{STEP_COLUMNS} WHERE s.id = d.id"),
     ("SELECT n.id, n.fqdn, n.deployment_id, n.version,", "n.id = $1"),
-    ("SELECT w.id, w.name, w.phase,", "true"),
 ];
 
 /// A string literal or the content of an included file.
@@ -243,7 +241,7 @@ fn roles(file: &Path) -> &'static [&'static str] {
         ["worker", ..] => &["worker"],
         ["server", ..] | ["crates", "control", ..] => &["server"],
         // `gantry up` and `gantry admin` create accounts and sessions as the owner.
-        ["crates", "store", "src", "people.rs"] => &["server", "owner"],
+        ["crates", "store", "src", "people", ..] => &["server", "owner"],
         ["crates", "store", ..] => &["server", "worker"],
         _ => &["server", "worker", "owner"],
     }

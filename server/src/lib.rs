@@ -22,7 +22,7 @@
 // A page is one deeply nested type.
 #![recursion_limit = "512"]
 
-mod background;
+mod background_tasks;
 pub mod http;
 mod live;
 mod pages;
@@ -62,7 +62,7 @@ use crate::live::Rhythm;
 use crate::live::feed::Feed;
 use crate::pages::site::Site;
 
-pub use crate::background::checkpoints::{Checkpoints, Destination};
+pub use crate::background_tasks::checkpoints::{Checkpoints, Destination};
 pub use crate::http::address::{AddressError, PublicAddress};
 pub use crate::http::metrics::{MetricsToken, MetricsTokenError};
 pub use crate::http::proxies::{ProxiesError, TrustedProxies};
@@ -153,20 +153,12 @@ pub async fn serve(
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
-    tokio::spawn(background::sweep::run(
-        Arc::clone(&state.control),
-        state.metrics.clone(),
+    let tasks = background_tasks::start(
+        &state.control,
+        &state.metrics,
+        config.checkpoints,
         stopping.clone(),
-    ));
-    if let Some(checkpoints) = config.checkpoints {
-        let control = Arc::clone(&state.control);
-        tokio::spawn(background::checkpoints::run(
-            control,
-            state.metrics.clone(),
-            checkpoints,
-            stopping.clone(),
-        ));
-    }
+    );
     let router = router(state);
     let shutdown_signal = stopping.clone();
     tokio::spawn(async move {
@@ -187,6 +179,7 @@ pub async fn serve(
         () = serving => {}
         () = grace_period => tracing::info!("cancelling responses that are still open"),
     }
+    tasks.stop().await;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! With the feature `schema`, doc comments become descriptions in the OpenAPI document.
 
 pub mod audit;
+pub mod background_tasks;
 pub mod blueprints;
 pub mod calls;
 pub mod catalog;

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 
 use api::audit::ChainView;
+use api::background_tasks::MAX_TASKS;
 use api::pending::PendingPage;
 use clap::{Args, Subcommand};
 use engine::counting::either;
@@ -45,6 +46,18 @@ pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
         ));
     }
     client.output.either(&results, text.trim_end())
+}
+
+pub(crate) fn background_tasks(client: &Client, show: &Show) -> Outcome {
+    let list = lists::background_tasks();
+    let text = |document: &Value, output: Paper| {
+        let more = match document["more"] == Value::Bool(true) {
+            true => format!("More background tasks exist. Only {MAX_TASKS} are listed.\n"),
+            false => String::new(),
+        };
+        list.text(document, output) + &more
+    };
+    client.show(show.again, || client.server.get(&list.path), text)
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {

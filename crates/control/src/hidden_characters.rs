@@ -18,7 +18,6 @@ use engine::blueprint::difference::Sides;
 use engine::catalog::{Barclamp, Catalog, Role};
 use engine::ids::{BarclampName, RoleName};
 use engine::text::Deceit;
-use store::intent;
 
 use crate::Control;
 use crate::compute::ComputeLimit;
@@ -54,7 +53,8 @@ impl Known {
         }
         for batch in new.chunks(AT_ONCE) {
             let mut connection = control.connection().await?;
-            let scripts = intent::bodies(&mut connection, batch).await.map_err(from_store)?;
+            let scripts =
+                store::catalog::bodies(&mut connection, batch).await.map_err(from_store)?;
             drop(connection);
             let looked = move || {
                 scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)))

@@ -21,6 +21,7 @@
 //! * No response contains the text of a database error.
 
 pub mod audit;
+mod background_tasks;
 mod blueprints;
 mod catalog;
 mod compute;
@@ -161,7 +162,7 @@ async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem
 impl Control {
     /// The current position in the journal.
     pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
-        store::journal::cursor(on).await.map_err(from_store)
+        store::events::cursor(on).await.map_err(from_store)
     }
 
     /// Like [`Self::cursor`], on a connection of its own.

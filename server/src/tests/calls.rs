@@ -62,6 +62,7 @@ const READ_CALLS: &[Row] = &[
     ("search", Requirement::Look, r#"{"text":"app"}"#),
     ("workers", Requirement::Look, r#"{"wanted":{}}"#),
     ("worker", Requirement::Look, r#"{"id":"$worker"}"#),
+    ("background_tasks", Requirement::Look, "{}"),
     ("audit", Requirement::MoreThanView, r#"{"wanted":{}}"#),
     ("chain", Requirement::MoreThanView, r#"{"after":0}"#),
     ("account", Requirement::SignedIn, "{}"),

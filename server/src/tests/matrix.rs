@@ -163,6 +163,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/search?q=a", Look, &[]),
         get("/api/v1/workers", Look, &[]),
         get("/api/v1/workers/{id}", Look, &["worker"]),
+        get("/api/v1/background-tasks", Look, &[]),
         get("/api/v1/policy", Look, &[]),
         get("/api/v1/audit", MoreThanView, &[]),
         get("/api/v1/audit/chain", MoreThanView, &[]),

@@ -453,8 +453,8 @@ async fn waits(
 
 /// The statement's first pending reason for every step.
 async fn told(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, Wait> {
-    let filter = store::reading::WaitingFilter::default();
-    let told = store::reading::waiting(on, limits, &filter, 1_000).await.expect("what waits");
+    let filter = store::runs::WaitingFilter::default();
+    let told = store::runs::waiting(on, limits, &filter, 1_000).await.expect("what waits");
     told.rows
         .iter()
         .map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours")))
@@ -517,7 +517,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
             "seed {seed}: SQL on the left, the engine on the right"
         );
         let all_steps: Vec<StepId> = before.steps.keys().copied().collect();
-        let found = store::reading::admission_reasons(&mut on, limits, &all_steps).await;
+        let found = store::runs::admission_reasons(&mut on, limits, &all_steps).await;
         assert_eq!(
             found.expect("reasons"),
             reasons(&before, limits),
@@ -526,7 +526,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
         drop(on);
         seen.extend(waiting.values().copied());
         let expected = admit(&before, limits);
-        let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
+        let claimed = store::runs::claim_runs(cluster.pool(), limits).await.expect("a claim");
         let rounds = rounds_of(&cluster, &claimed.runs).await;
         claimed_at_all += claimed.runs.len();
         claims_of_several_rounds += usize::from(rounds.len() > 1);

@@ -4,7 +4,7 @@
 //! A role is shown as defined in the newest version of its barclamp. Noderoles may use older
 //! versions, so counts include all versions. Import records are shown as they were stored.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::catalog::{
@@ -19,8 +19,8 @@ use engine::Hash;
 use engine::catalog::version::{newest, order};
 use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
+use engine::walk::reachable;
 use serde_json::Value;
-use store::intent;
 
 use crate::catalog::barclamps::missing;
 use crate::current::Present;
@@ -124,15 +124,8 @@ fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, upward: bool) -> 
             if upward { (edge.to, edge.from) } else { (edge.from, edge.to) };
         next.entry(from_index).or_default().push(to_index);
     }
-    let (mut seen, mut queue) = (from.clone(), from.iter().copied().collect::<VecDeque<usize>>());
-    while let Some(from_index) = queue.pop_front() {
-        for to_index in next.get(&from_index).into_iter().flatten() {
-            if seen.insert(*to_index) {
-                queue.push_back(*to_index);
-            }
-        }
-    }
-    seen
+    let next = |index| next.get(&index).into_iter().flatten().copied();
+    reachable(from.iter().copied(), next).collect()
 }
 
 fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
@@ -349,17 +342,22 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let limit = i64::try_from(IMPORTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
-        let mut rows =
-            intent::import_reports(&mut connection, barclamp, query.sort.descending, last, limit)
-                .await
-                .map_err(from_store)?;
+        let mut rows = store::catalog::import_reports(
+            &mut connection,
+            barclamp,
+            query.sort.descending,
+            last,
+            limit,
+        )
+        .await
+        .map_err(from_store)?;
         let more = rows.len() > IMPORTS_PER_PAGE;
         rows.truncate(IMPORTS_PER_PAGE);
         let next = rows
             .last()
             .filter(|_| more)
             .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
-        let report = |row: intent::ImportRow| ImportReport {
+        let report = |row: store::catalog::ImportRow<_>| ImportReport {
             id: row.id,
             at: at(row.at),
             by: row.by,

@@ -13,7 +13,7 @@ use engine::data::{OwnData, layers};
 use engine::ids::{ActionName, DeploymentId, NodeId, RoleName, StepId};
 use engine::plan::{Edit, Effects, NumberedEdit, edit};
 use serde_json::Value;
-use store::intent::EditRow;
+use store::proposals::EditRow;
 
 use crate::Control;
 use crate::compute::ComputeLimit;

@@ -20,7 +20,7 @@ use engine::gate::{Policy, may_judge};
 use engine::ids::{CommentId, NodeId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
+use store::reviews::{CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
 use crate::catalog::version_difference;
 use crate::current::{Present, load_deployments};
@@ -41,8 +41,9 @@ impl Control {
         let difference =
             changed(self, &self.compute_for(actor), &case.row, &case.documents).await?;
         let mut connection = self.connection().await?;
-        let rows =
-            intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let rows = store::reviews::comments(&mut connection, case.row.proposal)
+            .await
+            .map_err(from_store)?;
         let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
         for row in &rows {
@@ -152,11 +153,14 @@ impl Control {
         };
         allowed.map_err(refused)?;
         let compute = resolved.then_some(actor.person);
-        if !intent::set_resolved(&mut transaction, thread, compute).await.map_err(from_store)? {
+        if !store::reviews::set_resolved(&mut transaction, thread, compute)
+            .await
+            .map_err(from_store)?
+        {
             return Ok(());
         }
         let detail = json!({"review": row.submission, "proposal": case.row.proposal});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             action,
@@ -176,7 +180,7 @@ impl Control {
         new: &NewComment<'_>,
         action: &str,
     ) -> Result<CommentId, Problem> {
-        let said = intent::comments(on, case.row.proposal).await.map_err(from_store)?.len();
+        let said = store::reviews::comments(on, case.row.proposal).await.map_err(from_store)?.len();
         if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
             return Err(Problem::conflict(
                 "too_many_comments",
@@ -186,9 +190,9 @@ impl Control {
                 ),
             ));
         }
-        let id = intent::append_comment(on, new).await.map_err(from_store)?;
+        let id = store::reviews::append_comment(on, new).await.map_err(from_store)?;
         let detail = json!({"review": new.submission, "thread": new.thread, "anchor": new.anchor});
-        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
+        store::audit::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(on, case).await?;
@@ -202,7 +206,7 @@ impl Control {
         }
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+        let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
         Ok(anchor.exists_in(&changed(self, &self.compute_for(actor), &row, &documents).await?))
     }
@@ -217,9 +221,9 @@ impl Control {
         actor: &Actor,
         id: ReviewId,
     ) -> Result<(Actor, Case), Problem> {
-        let row = intent::submission(on, id).await.map_err(from_store)?;
+        let row = store::reviews::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
+        store::proposals::lock_proposal(on, row.proposal).await.map_err(from_store)?;
         let actor = actor.still(on).await?;
         let case = self.case(on, present, id, false).await?;
         Ok((actor, case))
@@ -232,7 +236,7 @@ impl Control {
         actor: &Actor,
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
-        let found = intent::thread(on, thread).await.map_err(from_store)?;
+        let found = store::reviews::thread(on, thread).await.map_err(from_store)?;
         let (row, _) = found.ok_or_else(|| {
             Problem::not_found(format!(
                 "Thread {thread} does not exist. Open the review to see its threads."
@@ -251,8 +255,9 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let look =
-            intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
+        let look = store::reviews::look(&mut connection, actor.person, row.proposal)
+            .await
+            .map_err(from_store)?;
         let before =
             look.and_then(
                 |look| if look.submission < id { Some(look.submission) } else { look.before },
@@ -311,7 +316,7 @@ impl Control {
         let mut transaction = self.begin().await?;
         let row = found(&mut transaction, id).await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
+        store::reviews::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
             .await
             .map_err(from_store)?;
         done(transaction).await
@@ -319,7 +324,7 @@ impl Control {
 }
 
 async fn found(on: &mut PgConnection, id: ReviewId) -> Result<SubmissionRow, Problem> {
-    let row = intent::submission(on, id).await.map_err(from_store)?;
+    let row = store::reviews::submission(on, id).await.map_err(from_store)?;
     row.ok_or_else(|| no_review(id))
 }
 
@@ -330,9 +335,9 @@ async fn between(
     old: &SubmissionRow,
     new: &SubmissionRow,
 ) -> Result<Vec<DocumentChange>, Problem> {
-    let mut touched = intent::documents(on, old.id).await.map_err(from_store)?;
-    touched.extend(intent::documents(on, new.id).await.map_err(from_store)?);
-    let bodies = intent::bodies(on, &[old.root, new.root]).await.map_err(from_store)?;
+    let mut touched = store::reviews::documents(on, old.id).await.map_err(from_store)?;
+    touched.extend(store::reviews::documents(on, new.id).await.map_err(from_store)?);
+    let bodies = store::catalog::bodies(on, &[old.root, new.root]).await.map_err(from_store)?;
     let root = |hash| {
         let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
         parse::<RootDoc>("root", hash, body).map_err(|error| {
@@ -363,7 +368,7 @@ async fn resulting_policy(
 ) -> Result<Option<Policy>, Problem> {
     match policies(on, row).await? {
         Some(sides) => Ok(Some(sides.new)),
-        None => intent::policy(on, row.policy).await.map_err(from_store),
+        None => store::blueprints::policy(on, row.policy).await.map_err(from_store),
     }
 }
 
@@ -432,7 +437,7 @@ fn about(present: &Present, anchor: &Anchor) -> String {
 }
 
 async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
-    let newest = intent::review_of_version(on, case.row.proposal, case.proposal.version)
+    let newest = store::reviews::review_of_version(on, case.row.proposal, case.proposal.version)
         .await
         .map_err(from_store)?;
     let newest = newest.unwrap_or(case.row.id);
@@ -444,7 +449,7 @@ async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
     ];
     let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
-    intent::append_event_to_topics(on, &topics, &Live::Review { review: newest })
+    store::events::append_event_to_topics(on, &topics, &Live::Review { review: newest })
         .await
         .map_err(from_store)
 }

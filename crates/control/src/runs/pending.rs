@@ -15,7 +15,7 @@ use api::runs::StepState;
 use engine::anneal::{Limits, Reason, StepState as State, Wait};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
-use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
+use store::runs::{AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
 
 use crate::current::Present;
@@ -56,7 +56,7 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
-        let found = reading::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
+        let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
         let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
@@ -153,13 +153,15 @@ async fn facts<'p>(
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
     };
     let todo = of(State::Todo.as_str());
-    let reasons = reading::admission_reasons(connection, DEFAULT_LIMITS, &todo).await;
+    let reasons = store::runs::admission_reasons(connection, DEFAULT_LIMITS, &todo).await;
     let reasons = reasons.map_err(from_store)?;
     let blocking: Vec<StepId> =
         reasons.values().flatten().flat_map(Reason::blocking_steps).copied().collect();
-    let places = reading::steps_with_names(connection, &blocking).await.map_err(from_store)?;
+    let places = store::runs::steps_with_names(connection, &blocking).await.map_err(from_store)?;
     let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
-    for row in reading::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)? {
+    for row in
+        store::runs::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)?
+    {
         above.entry(StepId(row.step)).or_default().push(row);
     }
     let places = places.into_iter().map(|place| (StepId(place.step), place)).collect();

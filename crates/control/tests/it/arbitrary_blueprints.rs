@@ -13,7 +13,8 @@ use engine::ids::{BlueprintNumber, DeploymentId};
 use engine::plan::Effects;
 use engine::plan::base::written;
 use serde_json::json;
-use store::intent::{self, NewSubmission, NewTarget};
+use store::blueprints::NewTarget;
+use store::reviews::NewSubmission;
 
 use crate::house::House;
 
@@ -27,15 +28,15 @@ impl Line {
     pub async fn of(house: &House) -> Self {
         let mut on = house.database.app().acquire().await.unwrap();
         let mut catalog = Catalog::default();
-        for object in intent::catalog_objects(&mut on, &[]).await.unwrap() {
+        for object in store::catalog::catalog_objects(&mut on, &[]).await.unwrap() {
             catalog.add(&object).unwrap();
         }
-        let root = intent::head(&mut on).await.unwrap().root.unwrap();
-        let body = intent::bodies(&mut on, &[root]).await.unwrap().remove(&root).unwrap();
+        let root = store::blueprints::head(&mut on).await.unwrap().root.unwrap();
+        let body = store::catalog::bodies(&mut on, &[root]).await.unwrap().remove(&root).unwrap();
         let doc: RootDoc = parse("root", root, &body).unwrap();
         let hashes: Vec<Hash> =
             doc.deployments.values().chain(doc.nodes.values()).copied().collect();
-        let bodies = intent::bodies(&mut on, &hashes).await.unwrap();
+        let bodies = store::catalog::bodies(&mut on, &hashes).await.unwrap();
         let mut blueprint = Blueprint::default();
         doc.deployments
             .values()
@@ -63,13 +64,19 @@ impl Line {
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
         let root = new.root_object().unwrap();
         let mut transaction = house.database.owner().begin().await.unwrap();
-        let head = intent::head(&mut transaction).await.unwrap();
-        intent::ensure_objects(&mut transaction, std::slice::from_ref(&root)).await.unwrap();
+        let head = store::blueprints::head(&mut transaction).await.unwrap();
+        store::catalog::ensure_objects(&mut transaction, std::slice::from_ref(&root))
+            .await
+            .unwrap();
         let (proposal, _) =
-            intent::ensure_proposal(&mut transaction, on, house.ada.person).await.unwrap();
-        let version =
-            intent::increment_version(&mut transaction, proposal, 0).await.unwrap().unwrap();
-        let rows = intent::deployment_rows(&mut transaction).await.unwrap();
+            store::proposals::ensure_proposal(&mut transaction, on, house.ada.person)
+                .await
+                .unwrap();
+        let version = store::proposals::increment_version(&mut transaction, proposal, 0)
+            .await
+            .unwrap()
+            .unwrap();
+        let rows = store::deployments::deployment_rows(&mut transaction).await.unwrap();
         let difference = difference(&self.blueprint, &new, &changes).unwrap();
         let planned = Planned {
             old: &self.blueprint,
@@ -98,11 +105,12 @@ impl Line {
             authors: BTreeSet::from([house.ada.person]),
             documents: changes.clone(),
         };
-        let submission = intent::insert_submission(&mut transaction, &submission).await.unwrap();
+        let submission =
+            store::reviews::insert_submission(&mut transaction, &submission).await.unwrap();
         transaction.commit().await.unwrap();
         let mut transaction = house.database.owner().begin().await.unwrap();
-        let head = intent::lock_for_commit(&mut transaction).await.unwrap();
-        intent::insert_verdict(
+        let head = store::blueprints::lock_for_commit(&mut transaction).await.unwrap();
+        store::reviews::insert_verdict(
             &mut transaction,
             submission,
             house.bo.person,
@@ -123,8 +131,8 @@ impl Line {
             written: &written,
             projection: &projection,
         };
-        let number = intent::commit_change(&mut transaction, &target).await.unwrap();
-        intent::close_committed_proposal(&mut transaction, submission).await.unwrap();
+        let number = store::blueprints::commit_change(&mut transaction, &target).await.unwrap();
+        store::blueprints::close_committed_proposal(&mut transaction, submission).await.unwrap();
         transaction.commit().await.unwrap();
         self.blueprint = new;
         Some(number)
@@ -133,6 +141,6 @@ impl Line {
     /// Stores documents that a new blueprint refers to.
     pub async fn put(&self, house: &House, objects: &[engine::canonical::Object]) {
         let mut on = house.database.app().acquire().await.unwrap();
-        intent::ensure_objects(&mut on, objects).await.unwrap();
+        store::catalog::ensure_objects(&mut on, objects).await.unwrap();
     }
 }

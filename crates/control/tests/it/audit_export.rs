@@ -8,7 +8,7 @@ use engine::audit::export::{Check, End, Line, Totals, Verification, verify};
 use engine::gate::{Policy, SignedRule, VerdictKind};
 use passkeys::RelyingParty;
 use serde_json::json;
-use store::reading::Stage;
+use store::audit::Stage;
 
 use crate::house::House;
 

@@ -8,7 +8,7 @@ use control::people::ClientInfo;
 use engine::data::stored_bytes;
 use engine::ids::NodeId;
 use serde_json::{Value, json};
-use store::running::{self, AsOf, Looked};
+use store::nodes::{AsOf, Looked};
 
 use crate::house::House;
 use crate::nodes::{as_of, machine, ssh};
@@ -32,7 +32,7 @@ fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
 }
 
 async fn record(house: &House, node: NodeId, looked: &Looked) -> bool {
-    running::record_health_check(house.database.worker(), node, looked).await.unwrap()
+    store::nodes::record_health_check(house.database.worker(), node, looked).await.unwrap()
 }
 
 /// A node that is alive and whose running processes are known.
@@ -87,7 +87,7 @@ async fn health_check_over_old_connection_is_discarded() {
     );
     until(&house, "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'").await;
     // A due node has the version of its new connection.
-    let due = running::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
+    let due = store::nodes::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
         .await
         .unwrap()
         .remove(0);
@@ -152,7 +152,9 @@ async fn health_check_is_reevaluated_under_the_lock() {
     let pool = house.database.worker().clone();
     let third = looked(begun, Err("refused"), false);
     let turning =
-        tokio::spawn(async move { running::record_health_check(&pool, id, &third).await.unwrap() });
+        tokio::spawn(
+            async move { store::nodes::record_health_check(&pool, id, &third).await.unwrap() },
+        );
     until(&house, "SELECT contradicting_checks = 3 FROM node WHERE transport = 'ssh'").await;
     assert!(
         !record(&house, id, &looked(begun, Ok("boot-1"), true)).await,
@@ -177,7 +179,9 @@ async fn connection_change_during_health_check_is_not_confirmed() {
     let pool = house.database.worker().clone();
     let first = looked(begun, Ok("boot-1"), true);
     let turning =
-        tokio::spawn(async move { running::record_health_check(&pool, id, &first).await.unwrap() });
+        tokio::spawn(
+            async move { store::nodes::record_health_check(&pool, id, &first).await.unwrap() },
+        );
     until(&house, "SELECT count(*) = 1 FROM health_check").await;
     sqlx::query("UPDATE node SET connection_no = connection_no + 1 WHERE id = $1")
         .bind(id.0)
@@ -196,7 +200,7 @@ async fn excess_reports_are_refused_without_apply_lock() {
     let minted =
         house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
     let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
-    for _ in 0..running::MOST_REPORTS {
+    for _ in 0..store::nodes::MOST_REPORTS {
         house.control.report_shutdown(&itself).await.unwrap();
     }
     // Claims share this lock, and reports must not wait for them.

@@ -16,7 +16,7 @@ use engine::ids::{
     RoleName,
 };
 use engine::plan::{Edit, edit};
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use store::{Connecting, Store};
 use testdb::TestDatabase;
 use uuid::Uuid;
@@ -189,10 +189,10 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600))
+        store::workers::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600))
             .await
             .unwrap();
-        running::confirm_worker(self.database.worker(), hello.id).await.unwrap();
+        store::workers::confirm_worker(self.database.worker(), hello.id).await.unwrap();
         hello.id
     }
 

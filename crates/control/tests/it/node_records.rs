@@ -142,7 +142,7 @@ async fn folder_check_covers_all_nodes() {
     }
     house.control.add_node(&house.ada, wish("late", "/srv/many/12000")).await.unwrap();
     let mut connection = house.database.app().acquire().await.unwrap();
-    let (below, more) = store::reading::local_nodes(&mut connection, "/srv/many/").await.unwrap();
+    let (below, more) = store::nodes::local_nodes(&mut connection, "/srv/many/").await.unwrap();
     assert_eq!((below.len(), more), (1201, false), "all of them, and none from beside");
 }
 

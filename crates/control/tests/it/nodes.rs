@@ -14,8 +14,8 @@ use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use store::reading::CarriedFilter;
-use store::running::{self, AsOf, Looked, RunEnd};
+use store::nodes::{AsOf, CarriedFilter, Looked};
+use store::runs::RunEnd;
 
 use crate::house::{House, fqdn};
 
@@ -89,7 +89,7 @@ async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    running::record_health_check(house.database.worker(), node, &looked).await.unwrap()
+    store::nodes::record_health_check(house.database.worker(), node, &looked).await.unwrap()
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn noderoles_are_paged_in_run_order() {
         loop {
             let filter = CarriedFilter { descending, behind, ..CarriedFilter::default() };
             let rows =
-                store::reading::noderoles_of_node(&mut connection, n1, filter, 1).await.unwrap();
+                store::nodes::noderoles_of_node(&mut connection, n1, filter, 1).await.unwrap();
             let Some(row) = rows.first() else { break };
             behind = Some((row.rank, row.step_id));
             walked.push(NoderoleId(row.noderole_id));
@@ -436,7 +436,7 @@ async fn node_that_had_other_roles_is_removed() {
     let n1 = house.node(1).await;
     let noderole = engine::cluster::NoderoleKey::first(RoleName::parse("still").unwrap());
     let unbind = Edit::Unbind(edit::Unbind { node: n1, noderole, with_dependents: false });
-    running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
+    store::runs::set_node_alive(house.database.owner(), n1, true).await.unwrap();
     for edit in [unbind, Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() })]
     {
         let submission = house.submit(&house.ada, "web", vec![edit]).await;
@@ -482,8 +482,9 @@ async fn connection_stays_while_a_run_is_open() {
     house.bound("web", 1, "app").await;
     let n1 = house.node(1).await;
     house.worker().await;
-    running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
-    let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+    store::runs::set_node_alive(house.database.owner(), n1, true).await.unwrap();
+    let claimed =
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
     let refused = reviewed(
@@ -560,14 +561,14 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     house.bound("web", 1, "app").await;
     let n1 = house.node(1).await;
     let by = house.worker().await;
-    running::set_node_alive(house.database.owner(), n1, true).await.unwrap();
+    store::runs::set_node_alive(house.database.owner(), n1, true).await.unwrap();
     let set =
         |available| house.control.set_available(&house.ada, n1, available, "new disks".into());
     let states = || async {
         house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
     };
     let claim = || async {
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs
     };
 
     let queued = claim().await;
@@ -577,7 +578,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     assert_eq!(outcome, "unstarted, the node was put in maintenance");
     assert!(
         claim().await.is_empty()
-            && running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG)
+            && store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG)
                 .await
                 .unwrap()
                 .is_empty()
@@ -592,13 +593,16 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     let run = claim().await[0];
     assert!(!queued.contains(&run));
     assert_eq!(
-        running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap().len(),
+        store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG)
+            .await
+            .unwrap()
+            .len(),
         1
     );
     set(false).await.unwrap();
     assert_eq!(states().await, ["transition", "blocked", "blocked"], "what runs goes on");
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    running::finish_run(house.database.worker(), run, by, &end).await.unwrap();
+    store::runs::finish_run(house.database.worker(), run, by, &end).await.unwrap();
     assert_eq!(states().await, ["active", "todo", "blocked"]);
     assert!(claim().await.is_empty());
     set(true).await.unwrap();
@@ -660,12 +664,13 @@ async fn node_restart_and_death_update_steps() {
         house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
     };
     let begun = || async {
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-        running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap()[0].run
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap()[0]
+            .run
     };
     let first = begun().await;
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    running::finish_run(house.database.worker(), first, by, &end).await.unwrap();
+    store::runs::finish_run(house.database.worker(), first, by, &end).await.unwrap();
     let second = begun().await;
     assert_eq!(states().await, ["active", "transition", "blocked"]);
 
@@ -677,8 +682,8 @@ async fn node_restart_and_death_update_steps() {
         one(&house, "SELECT outcome FROM run WHERE id = (SELECT max(id) FROM run)").await;
     assert_eq!(ended, "lost");
     assert_eq!(
-        running::finish_run(house.database.worker(), second, by, &end).await.unwrap(),
-        running::Finished::Late
+        store::runs::finish_run(house.database.worker(), second, by, &end).await.unwrap(),
+        store::runs::Finished::Late
     );
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.status.alive, shown.status.boot_id.as_deref()), (true, Some("boot-2")));
@@ -694,7 +699,7 @@ async fn node_restart_and_death_update_steps() {
         took: Duration::from_secs(25),
         by: "slow".into(),
     };
-    assert!(!running::record_health_check(house.database.worker(), id, &late).await.unwrap());
+    assert!(!store::nodes::record_health_check(house.database.worker(), id, &late).await.unwrap());
     let boot: String = one(&house, "SELECT boot_id FROM node WHERE transport = 'ssh'").await;
     assert_eq!(boot, "boot-2");
 }
@@ -712,7 +717,7 @@ async fn unconfirmed_node_gets_no_runs() {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    assert!(running::record_health_check(house.database.worker(), id, &unread).await.unwrap());
+    assert!(store::nodes::record_health_check(house.database.worker(), id, &unread).await.unwrap());
     let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.status.alive, shown.status.joined.as_str()), (true, "welcomed"));
     assert!(shown.health_checks[0].reached && shown.health_checks[0].message == "its disk is full");
@@ -722,7 +727,11 @@ async fn unconfirmed_node_gets_no_runs() {
     house.moved_by("web", vec![edit]).await;
     house.worker().await;
     let claim = || async {
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len()
+        store::runs::claim_runs(house.database.worker(), Limits::default())
+            .await
+            .unwrap()
+            .runs
+            .len()
     };
     assert_eq!(claim().await, 0);
     assert!(look(&house, id, Ok("boot-1")).await);
@@ -867,18 +876,18 @@ async fn reports_are_limited_and_role_facts_override_them() {
 
     house.bound("web", 2, "app").await;
     let (pool, by) = (house.database.owner(), house.worker().await);
-    running::set_node_alive(house.database.owner(), house.node(2).await, true).await.unwrap();
+    store::runs::set_node_alive(house.database.owner(), house.node(2).await, true).await.unwrap();
     let run =
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs[0];
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs[0];
     let mut on = pool.acquire().await.unwrap();
     let found = json!({"os": "found"});
-    let witness = running::Witness::Role("facts", run);
-    running::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
+    let witness = store::runs::Witness::Role("facts", run);
+    store::runs::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
     drop(on);
     // A role without the declaration stores no facts.
-    running::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
+    store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
     let result = json!({"facts": {"cores": 1}}).as_object().unwrap().clone();
-    running::finish_run(
+    store::runs::finish_run(
         house.database.worker(),
         run,
         by,
@@ -899,7 +908,7 @@ async fn reports_are_limited_and_role_facts_override_them() {
     assert_eq!(sources, [("role facts", Some(run)), ("node", None)]);
 
     let mut refused = None;
-    for _ in 0..running::MOST_REPORTS {
+    for _ in 0..store::nodes::MOST_REPORTS {
         refused = house.control.report_shutdown(&itself).await.err().or(refused);
     }
     assert_eq!(
@@ -907,5 +916,5 @@ async fn reports_are_limited_and_role_facts_override_them() {
         Some((429, "too_many_reports".into()))
     );
     let kept: i64 = one(&house, "SELECT count(*) FROM node_report").await;
-    assert_eq!(kept, running::MOST_REPORTS);
+    assert_eq!(kept, store::nodes::MOST_REPORTS);
 }

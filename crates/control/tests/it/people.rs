@@ -201,7 +201,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     assert_eq!(stored, 1, "as its hash, and its use was noted");
 
     let edit = house.bind("web", 1, "app").await;
-    let done = store::people::run_with_token(
+    let done = store::audit::run_with_token(
         token.token.as_ref().unwrap().id,
         house.submit(&token, "web", vec![edit]),
     );

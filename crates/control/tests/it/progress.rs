@@ -6,7 +6,7 @@ use api::overview::Progress;
 use engine::anneal::Limits;
 use engine::ids::BlueprintNumber;
 use serde_json::{Map, json};
-use store::running::{self, RunEnd};
+use store::runs::RunEnd;
 
 use crate::house::House;
 
@@ -52,11 +52,14 @@ async fn target_is_stuck_when_its_parents_are() {
     let ends =
         [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
     for end in ends {
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-        let leased =
-            running::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG).await.unwrap();
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        let leased = store::runs::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG)
+            .await
+            .unwrap();
         assert_eq!(way(after).await, Progress::InProgress, "something above it runs");
-        running::finish_run(house.database.worker(), leased[0].run, worker, &end).await.unwrap();
+        store::runs::finish_run(house.database.worker(), leased[0].run, worker, &end)
+            .await
+            .unwrap();
     }
     let steps = control.target(ada, after).await.unwrap().steps;
     assert_eq!((steps.blocked, steps.error), (1, 0));

@@ -16,7 +16,6 @@ use engine::ids::{
 };
 use engine::plan::{Edit, edit};
 use serde_json::json;
-use store::running;
 use uuid::Uuid;
 
 use crate::house::{self, House, role};
@@ -51,7 +50,7 @@ impl Things {
         house.commit(&house.ada, changed).await.unwrap();
         house.worker().await;
         let claimed =
-            running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+            store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
 
         let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
         let (proposal, version) = house.propose(&house.ada, "web", edits).await;
@@ -339,7 +338,7 @@ fn functions(source: &str) -> Vec<(String, String)> {
 
 fn writes(text: &str) -> bool {
     let begins = text.contains(".begin()") && !text.contains("READ ONLY");
-    let notes = ["append_audit(", "append_refusal(", "intent::ensure_", "intent::insert_"]
+    let notes = ["append_audit(", "append_refusal(", "::ensure_", "::insert_"]
         .iter()
         .any(|call| text.contains(call));
     begins || (text.contains(".connection()") && notes)

@@ -23,6 +23,7 @@ use super::{Child, StepState};
 use crate::catalog::JoinAfter;
 use crate::cluster::EdgeKind;
 use crate::ids::StepId;
+use crate::walk::reachable;
 
 /// Seconds after its timeout before a run counts as overdue, because its worker needs time to end
 /// it.
@@ -266,28 +267,23 @@ pub fn struck(
     children: &BTreeMap<StepId, Vec<Child>>,
 ) -> BTreeSet<StepId> {
     let failed = steps.iter().filter(|(_, link)| link.state == StepState::Error).map(|(id, _)| *id);
-    let mut open: Vec<StepId> = failed.collect();
-    let mut found = BTreeSet::new();
-    while let Some(parent) = open.pop() {
-        let Some(above) = steps.get(&parent) else { continue };
-        for child in children.get(&parent).into_iter().flatten() {
-            let Some(below) =
-                steps.get(&child.step).filter(|below| below.state == StepState::Blocked)
-            else {
-                continue;
-            };
-            let holds = match above.state {
-                StepState::Error => {
-                    child.kind != EdgeKind::OrderOnly && below.after == JoinAfter::Success
-                }
-                _ => !(child.kind == EdgeKind::OrderOnly && above.skipped),
-            };
-            if holds && found.insert(child.step) {
-                open.push(child.step);
+    let blocks = |above: &Link, child: &Child| {
+        let below = steps.get(&child.step).filter(|below| below.state == StepState::Blocked);
+        below.is_some_and(|below| match above.state {
+            StepState::Error => {
+                child.kind != EdgeKind::OrderOnly && below.after == JoinAfter::Success
             }
-        }
-    }
-    found
+            _ => !(child.kind == EdgeKind::OrderOnly && above.skipped),
+        })
+    };
+    let blocked = |parent: StepId| {
+        let edges = steps.get(&parent).zip(children.get(&parent)).into_iter();
+        let below = edges.flat_map(|(above, children)| children.iter().map(move |c| (above, c)));
+        below.filter(|(above, child)| blocks(above, child)).map(|(_, child)| child.step)
+    };
+    let is_blocked =
+        |id: &StepId| steps.get(id).is_some_and(|step| step.state == StepState::Blocked);
+    reachable(failed, blocked).filter(is_blocked).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! SeaORM entities of the tables that pages list. They omit columns that only [`crate::running`]
-//! and [`crate::intent`] use, so that no list reads a log or a document by accident.
+//! SeaORM entities of the tables that pages list. They omit columns that only single statements
+//! use, so that no list reads a log or a document by accident.
 
 pub mod deployment;
 pub mod node;
