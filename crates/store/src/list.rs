@@ -232,7 +232,7 @@ mod tests {
             let rows = rows_read_by(&db, &sql.to_string()).await;
             assert!(rows <= 200.0, "{page:?} reads {rows} rows: {sql}");
             // One of 200 workers, in any order: reads its runs only.
-            let worker = Some(uuid::Uuid::from_u128(7));
+            let worker = Some(Uuid::from_u128(7));
             let sql = run_query(RunFilter { worker, ..RunFilter::default() }, &page);
             let sql = sql.build(DbBackend::Postgres);
             let rows = rows_read_by(&db, &sql.to_string()).await;
