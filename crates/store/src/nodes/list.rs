@@ -2,7 +2,7 @@
 
 use engine::ids::{DeploymentId, NodeId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect, Select};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, Select};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
