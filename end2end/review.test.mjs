@@ -224,6 +224,7 @@ test('a policy change can be viewed and discussed', { timeout: 120_000 }, async 
   const thread = bo.locator('.thread.open').filter({ hasText: 'Why two?' });
   await thread.getByText('the policy, /by_risk/removal').waitFor();
   await thread.getByRole('button', { name: 'Resolve' }).click();
+  await bo.locator('.thread').getByText('resolved').waitFor();
   await ask(ada, `/proposals/${proposal}/discard`, { version });
   assertQuiet(bo);
 });

@@ -214,6 +214,24 @@ async fn node_has_one_exclusive_run() {
 }
 
 #[tokio::test]
+async fn noderole_runs_one_action_at_once() {
+    let floor = Floor::new().await;
+    floor.steps(1, "a", (1, 2), ", exclusive", ", false").await;
+    floor
+        .sql(
+            "UPDATE noderole SET disposition = 'expunged';
+             INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state,
+               node_up, exclusive)
+             SELECT gen_random_uuid(), noderole_id, node_id, 'remove', concurrency_group_id, rank, jig, generation, content_hash, state,
+               node_up, exclusive FROM step",
+        )
+        .await;
+    assert_eq!(floor.claim(100).await, 2);
+    floor.end(1).await;
+    assert_eq!(floor.claim(100).await, 1);
+}
+
+#[tokio::test]
 async fn hold_and_switch_stop_new_runs() {
     let floor = Floor::new().await;
     floor.steps(1, "above", (1, 1), "", "").await;

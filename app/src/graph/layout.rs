@@ -34,6 +34,8 @@
 
 use std::collections::BTreeMap;
 
+use engine::walk;
+
 /// Maximum number of layers that an edge with bends crosses.
 const MAX_BENT_LAYERS: usize = 16;
 /// The number of passes that move vertices towards their neighbours.
@@ -99,6 +101,7 @@ fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>
             continue;
         }
         // An explicit stack, since a chain of thousands of vertices would overflow the call stack.
+        // The depth-first search of petgraph that finds these edges recurses.
         let mut stack = vec![(root, 0)];
         seen[root] = Seen::Open;
         while let Some((vertex, next)) = stack.pop() {
@@ -123,24 +126,9 @@ fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>
 
 /// The length of the longest path from a root to each vertex.
 fn layers(count: usize, edges: &[Option<(usize, usize)>]) -> Vec<usize> {
-    let mut waiting = vec![0; count];
-    let mut children: Vec<Vec<usize>> = vec![Vec::new(); count];
-    for (from, to) in edges.iter().flatten() {
-        children[*from].push(*to);
-        waiting[*to] += 1;
-    }
-    let mut layers = vec![0; count];
-    let mut ready: Vec<usize> = (0..count).filter(|vertex| waiting[*vertex] == 0).collect();
-    while let Some(vertex) = ready.pop() {
-        for child in &children[vertex] {
-            layers[*child] = layers[*child].max(layers[vertex] + 1);
-            waiting[*child] -= 1;
-            if waiting[*child] == 0 {
-                ready.push(*child);
-            }
-        }
-    }
-    layers
+    let graph = walk::digraph(count, edges.iter().flatten().copied());
+    // No edge closes a cycle any more, so each vertex has a depth.
+    walk::depths(&graph).into_iter().map(|depth| depth.unwrap_or(0) as usize).collect()
 }
 
 /// Vertices and bends, by layer.

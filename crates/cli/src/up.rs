@@ -28,7 +28,7 @@ use serde_json::json;
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use worker::boot::{LocalNode, boot, halt};
+use worker::node::boot::{LocalNode, boot, halt};
 
 use crate::signals::StopRequest;
 use crate::{database, home, migrate, serve, shipped_barclamps};

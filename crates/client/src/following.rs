@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use api::deployments::DeploymentSummary;
 use api::overview::{BlueprintView, DeploymentProgress, Progress};
+use api::pending::PendingPage;
 use api::reviews::ReviewState;
 use api::runs::{LogFound, LogPart, RunState, RunView, StateCounts};
-use api::waiting::PendingPage;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::counting::many;

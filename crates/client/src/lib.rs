@@ -106,6 +106,8 @@ pub enum Command {
     Role(machines::Role),
     /// Show workers
     Workers(machines::Workers),
+    /// Show the background tasks of servers and workers, failing ones first
+    BackgroundTasks(overview::Show),
     /// Manage people, their permissions and sign-in links
     #[command(subcommand)]
     Person(people::Person),
@@ -309,6 +311,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Role(command) => machines::role(client, command),
         Command::Search(args) => overview::search(client, args),
         Command::Workers(args) => machines::workers(client, args),
+        Command::BackgroundTasks(show) => overview::background_tasks(client, show),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::service(client, command),
         Command::Token(command) => people::token(client, command),

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use engine::counting::{duration, period};
 use engine::ids::actor_name;
 use serde_json::{Map, Value, json};
 
@@ -502,6 +503,28 @@ pub(crate) fn workers() -> List {
             ("REASON", |v| word(v, "reason")),
         ],
         none: "No workers found. Start one with `gantry worker`.",
+    }
+}
+
+pub(crate) fn background_tasks() -> List {
+    List {
+        path: "/background-tasks".into(),
+        items: "background_tasks",
+        cursor: "",
+        columns: &[
+            ("NAME", |v| word(v, "name")),
+            ("PROCESS", |v| word(&v["process"], "name")),
+            ("PERIOD", |v| v["period_ms"].as_u64().map(period).unwrap_or_default()),
+            ("LAST RUN", |v| moment(&v["started"])),
+            ("DURATION", |v| v["took_ms"].as_u64().map(duration).unwrap_or_default()),
+            ("RESULT", |v| match v["running"] == Value::Bool(true) {
+                true => "running".to_owned(),
+                false => word(v, if v["error"].is_null() { "outcome" } else { "error" }),
+            }),
+            ("FAILURES", |v| word(v, "failures")),
+            ("NEXT RUN", |v| moment(&v["next"])),
+        ],
+        none: "No background tasks found.",
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{BufRead as _, BufReader, Write};
 use std::path::PathBuf;
 
 use api::audit::ChainView;
-use api::waiting::PendingPage;
+use api::background_tasks::MAX_TASKS;
+use api::pending::PendingPage;
 use clap::{Args, Subcommand};
 use engine::counting::either;
 use serde_json::{Value, json};
@@ -45,6 +46,18 @@ pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
         ));
     }
     client.output.either(&results, text.trim_end())
+}
+
+pub(crate) fn background_tasks(client: &Client, show: &Show) -> Outcome {
+    let list = lists::background_tasks();
+    let text = |document: &Value, output: Paper| {
+        let more = match document["more"] == Value::Bool(true) {
+            true => format!("More background tasks exist. Only {MAX_TASKS} are listed.\n"),
+            false => String::new(),
+        };
+        list.text(document, output) + &more
+    };
+    client.show(show.again, || client.server.get(&list.path), text)
 }
 
 pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
@@ -292,7 +305,7 @@ mod tests {
             "deployment": "web", "state": "error", "since": 0, "reasons": ["It failed."], "resolved_by": []});
         let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "resolution": "a person", "count": 1, "more": false, "steps": steps});
         let page = |steps: Value| -> PendingPage {
-            let groups = [group("failed", "Failed", steps), group("held", "On hold", json!([]))];
+            let groups = [group("failed", "Failed", steps), group("on_hold", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
         let told = pending_with_reason(page(json!([step])), Paper::new(false));
@@ -309,9 +322,9 @@ mod tests {
 
     #[test]
     fn steps_of_requested_reason_are_found() {
-        let mut page = json!({"groups": [{"reason": "held", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
+        let mut page = json!({"groups": [{"reason": "on_hold", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
         assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
-        assert_eq!(steps_of(&mut page, "held").map(|steps| steps.len()), Some(0));
+        assert_eq!(steps_of(&mut page, "on_hold").map(|steps| steps.len()), Some(0));
         assert!(steps_of(&mut page, "nothing").is_none());
         for other in [
             json!(null),

@@ -5,7 +5,7 @@
 //! deployment rows, nodes without a document) is read each time, so no plan uses old data.
 //!
 //! CPU-bound work here runs once for all requests that wait for it. So it needs no
-//! [permit](crate::beside), and other computations cannot block page views. The construction of a
+//! [permit](crate::compute), and other computations cannot block page views. The construction of a
 //! skeleton always finishes and its result is cached, even if no request waits for it any more.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use store::nodes::BareNode;
 use tokio::sync::Mutex;
 
 use crate::Control;
-use crate::compute::{Beside, unplaced};
+use crate::compute::{ComputeLimit, on_blocking_thread};
 use crate::problems::from_store;
 
 /// The input of planning and pages.
@@ -222,7 +222,7 @@ impl Kept {
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
         // The task stores the result itself, because the request that started it may be gone by
         // then.
-        let building = unplaced(move || {
+        let building = on_blocking_thread(move || {
             // A reader with an older snapshot gets its skeleton, but must not replace a newer one
             // in the cache.
             let is_older = kept.as_ref().is_some_and(|kept| kept.at > at);
@@ -254,7 +254,7 @@ impl Kept {
             Some((_, blueprint)) => blueprint,
             None => Arc::default(),
         };
-        let blueprint = Arc::new(load(control, &Beside::Unlimited, root, &before).await?);
+        let blueprint = Arc::new(load(control, &ComputeLimit::Unlimited, root, &before).await?);
         if let Ok(mut kept) = self.blueprint.write() {
             *kept = Some((root, Arc::clone(&blueprint)));
         }
@@ -314,7 +314,7 @@ fn made(
 /// the threads that answer requests, because an old target may differ in every node.
 pub(crate) async fn load(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     root: Hash,
     before: &Arc<Blueprint>,
 ) -> Result<Blueprint, Problem> {

@@ -20,7 +20,7 @@ use engine::ids::{BarclampName, RoleName};
 use engine::text::Deceit;
 
 use crate::Control;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::problems::from_store;
 
 /// Scripts that a warning lists by name.
@@ -37,7 +37,7 @@ impl Known {
     async fn among(
         &self,
         control: &Control,
-        compute: &Beside,
+        compute: &ComputeLimit,
         wanted: BTreeSet<Hash>,
     ) -> Result<BTreeMap<Hash, Arc<Deceit>>, Problem> {
         let mut new: Vec<Hash> = Vec::new();
@@ -77,7 +77,7 @@ impl Known {
     pub async fn begun(
         &self,
         control: &Control,
-        compute: &Beside,
+        compute: &ComputeLimit,
         difference: &Difference,
         pins: &[PinChange],
         catalog: &Catalog,
@@ -97,7 +97,7 @@ impl Known {
     pub async fn scan_versions(
         &self,
         control: &Control,
-        compute: &Beside,
+        compute: &ComputeLimit,
         versions: &[&Barclamp],
         catalog: &Catalog,
     ) -> Result<Vec<HiddenCharacters>, Problem> {

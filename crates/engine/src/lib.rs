@@ -37,5 +37,6 @@ pub mod report;
 #[cfg(feature = "schema")]
 mod schema;
 pub mod text;
+pub mod walk;
 
 pub use canonical::Hash;

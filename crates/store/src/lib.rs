@@ -13,6 +13,7 @@
 //!   notifications change together.
 
 pub mod audit;
+pub mod background_tasks;
 pub mod blueprints;
 pub mod catalog;
 mod connect;

@@ -18,6 +18,8 @@
 //! lost, streams get [`LogGrowth::Unknown`] and query the log themselves.
 //!
 //! If the database is unavailable, the feed retries and continues from its position.
+//!
+//! This is a stream and not a background task: it has no period, and it ends with its connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,32 +9,43 @@
 
 use std::collections::BTreeMap;
 
+use api::Problem;
+use api::nodes::{
+    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeChange,
+    NodeNoderolePage, NodeNoderolesWanted, NodePage, NodeRequest, NodeView, NodesWanted,
+};
+use api::values::{ResultLines, ResultsWanted};
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use control::{Itself, Seen};
+use engine::ids::NodeId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
-
-use api::Problem;
-use api::nodes::{
-    CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeChange, NodeNoderolePage,
-    NodeNoderolesWanted, NodeView,
-};
-use control::{Itself, Seen};
-use engine::ids::NodeId;
 
 use crate::AppState;
 use crate::http::contract::{Asker, Asks, Created, Operations, Sketch, Versioned, op, version};
 use crate::http::limits;
 use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
 use crate::http::session::{self, SignedIn};
-use crate::rest::{Answer, CreatedWithLocation, Done};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    all.get("/nodes/{id}", node, op("getNode", "Get a node"))
+    all.get("/nodes", nodes, op("listNodes", "List nodes"))
+        .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
+        .post(
+            "/nodes/many",
+            add_nodes,
+            op("addNodes", "Add several nodes to the inventory").about(
+                "`text` contains one node per line: its name, then fields, for example \
+                 `web-7.rack1.example.com root=/srv/nodes/web-7`. docs/nodes.md lists all fields. \
+                 If a line is invalid, no node is added, and `errors` lists the invalid lines.",
+            ),
+        )
+        .get("/nodes/{id}", node, op("getNode", "Get a node"))
         .patch(
             "/nodes/{id}",
             change,
@@ -55,6 +66,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
             noderoles,
             op("listNodeNoderoles", "List the noderoles of a node"),
         )
+        .get("/nodes/{id}/results", results, op("listResults", "List the stored results of a node"))
         .put(
             "/nodes/{id}/availability",
             availability,
@@ -345,4 +357,50 @@ async fn facts(
 ) -> Answer<Done> {
     state.control.report_facts(&itself, facts).await?;
     Ok(Json(Done {}))
+}
+
+async fn nodes(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<NodesWanted>,
+) -> Answer<NodePage> {
+    Ok(Json(state.control.find_nodes(&actor, &wanted).await?))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Added {
+    node: NodeId,
+}
+
+async fn add_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(new): Given<NodeRequest>,
+) -> CreatedWithLocation<Added> {
+    let node = state.control.add_node(&actor, new).await?;
+    Ok(Created(format!("/nodes/{node}"), Added { node }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NodeList {
+    /// Node list with one node per line.
+    text: String,
+}
+
+async fn add_nodes(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(inventory): Given<NodeList>,
+) -> CreatedResult<AddedNodes> {
+    Ok((StatusCode::CREATED, Json(state.control.add_nodes(&actor, &inventory.text).await?)))
+}
+
+async fn results(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(id): Machine,
+    Asked(wanted): Asked<ResultsWanted>,
+) -> Answer<ResultLines> {
+    Ok(Json(state.control.results(&actor, id, &wanted).await?))
 }

@@ -1,36 +1,15 @@
-//! `/api/v1`: overview, workers, audit, and the rollout of a target.
+//! `/api/v1`: overview, search and the approval policy in force.
 
-use std::time::Duration;
-
-use api::Problem;
-use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};
-use api::overview::{BlueprintView, BlueprintWanted, Overview, PolicyView};
+use api::overview::{Overview, PolicyView};
 use api::search::{Found, SearchWanted};
-use api::workers::{WorkerPage, WorkerView, WorkersWanted};
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
-use control::Control;
-use engine::audit::Chain;
-use engine::audit::export::{End, Header, Line, Totals};
-use engine::ids::BlueprintNumber;
-use futures::Stream;
-use serde::Serialize;
-use store::audit::Stage;
-use uuid::Uuid;
 
 use crate::AppState;
 use crate::http::contract::{Operations, Versioned, op};
-use crate::http::downloads;
-use crate::http::limits;
-use crate::http::problems::{Asked, Place, Refusal};
+use crate::http::problems::{Asked, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
-
-/// The content type of an audit export.
-const LINES: &str = "application/jsonl";
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/overview", overview, op("getOverview", "Get the overview"))
@@ -39,45 +18,14 @@ pub(crate) fn operations(all: Operations) -> Operations {
              match by a part of their name or title. Runs and reviews match by number. Only admins \
              find people.",
         ))
-        .get("/workers", workers, op("listWorkers", "List workers"))
-        .get("/workers/{id}", worker, op("getWorker", "Get a worker and its runs"))
         .get("/policy", policy, op("getPolicy", "Get the policy in force").about(
             "A proposal changes the policy, like all other desired state. The ETag begins with the \
              number of the policy.",
-        ))
-        .get("/audit", audit, op("listAudit", "List audit entries"))
-        .get("/audit/chain", chain, op("checkAudit", "Verify up to 10,000 entries of the audit \
-            chain"))
-        .get("/audit/export", export, op("exportAudit", "Export the sealed audit").content(&[LINES]).about(
-            "Each line is a JSON object. An entry has its position, the previous link, its own \
-             link and the sealed text. The last line has the end of the chain. `gantry audit \
-             verify FILE` verifies the export without a server.",
-        ))
-        .get("/blueprints/{number}", target, op("getBlueprint", "Get a blueprint and its progress").about(
-            "With `wait`, the response is sent once nothing more happens automatically, or when the \
-             time is over. If too many requests are waiting, the response is immediate. Send the \
-             request again.",
         ))
 }
 
 async fn overview(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Overview> {
     Ok(Json(state.control.overview(&actor).await?))
-}
-
-async fn workers(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<WorkersWanted>,
-) -> Answer<WorkerPage> {
-    Ok(Json(state.control.workers(&actor, &wanted).await?))
-}
-
-async fn worker(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Place(id): Place<Uuid>,
-) -> Answer<WorkerView> {
-    Ok(Json(state.control.worker(&actor, id).await?))
 }
 
 async fn search(
@@ -94,106 +42,4 @@ async fn policy(
 ) -> Result<Versioned<PolicyView>, Refusal> {
     let policy = state.control.policy_in_force(&actor).await?;
     Ok(Versioned(policy.number.0, policy))
-}
-
-async fn audit(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<AuditWanted>,
-) -> Answer<AuditPage> {
-    Ok(Json(state.control.audit(&actor, &wanted).await?))
-}
-
-async fn chain(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ChainWanted>,
-) -> Answer<ChainView> {
-    Ok(Json(state.control.audit_chain(&actor, wanted).await?))
-}
-
-async fn export(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ChainWanted>,
-) -> Result<Response, Refusal> {
-    let (chain, header) = state.control.audit_export(&actor, wanted).await?;
-    let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);
-    let place = downloads::take(&state, actor.person)?;
-    let body = downloads::body(place, lines((*state.control).clone(), chain, header));
-    Ok(([(header::CONTENT_TYPE, LINES.to_owned()), (header::CONTENT_DISPOSITION, name)], body)
-        .into_response())
-}
-
-/// Streams the header, the entries, the rows of a full export, and a final line with totals. An
-/// export that breaks off has no final line, so it can't be mistaken for a complete one.
-fn lines(
-    control: Control,
-    mut chain: Chain,
-    header: Header,
-) -> impl Stream<Item = Result<Bytes, Problem>> {
-    async_stream::try_stream! {
-        let (after, end) = (header.after, header.end);
-        let mut totals = Totals::default();
-        let last = |totals| Line::End(End { end, hash: header.hash, totals });
-        yield written(&[Line::Header(header.clone())], &mut totals)?;
-        while chain.last < end {
-            let (part, next) = control.audit_links(chain).await?;
-            if part.is_empty() {
-                Err(Problem::internal())?;
-            }
-            let part: Vec<Line> = part.into_iter().filter(|entry| entry.seq <= end).map(Line::Audit).collect();
-            chain = next;
-            yield written(&part, &mut totals)?;
-        }
-        let mut stage = if after == 0 { Stage::default() } else { Stage::Done };
-        while stage != Stage::Done {
-            let (part, next) = control.audit_rows(end, stage).await?;
-            stage = next;
-            if !part.is_empty() {
-                yield written(&part, &mut totals)?;
-            }
-        }
-        yield written(&[last(totals.clone())], &mut totals)?;
-    }
-}
-
-fn written(part: &[Line], totals: &mut Totals) -> Result<Bytes, Problem> {
-    let mut text = Vec::new();
-    for one in part {
-        totals.count(one);
-        line(&mut text, one)?;
-    }
-    Ok(Bytes::from(text))
-}
-
-fn line<T: Serialize>(text: &mut Vec<u8>, value: &T) -> Result<(), Problem> {
-    serde_json::to_writer(&mut *text, value).map_err(|_| Problem::internal())?;
-    text.push(b'\n');
-    Ok(())
-}
-
-async fn target(
-    state: State<AppState>,
-    SignedIn(actor): SignedIn,
-    Place(number): Place<BlueprintNumber>,
-    Asked(wanted): Asked<BlueprintWanted>,
-) -> Answer<BlueprintView> {
-    let wait = Duration::from_secs(wanted.wait.into());
-    if wait > limits::MAX_WAIT {
-        return Err(Problem::invalid(format!(
-            "Invalid `wait`: the limit is {} seconds. Send the request again after that time.",
-            limits::MAX_WAIT.as_secs()
-        ))
-        .into());
-    }
-    // The response must begin before the request's time is over.
-    let wait = wait.min(limits::REQUEST_TIMEOUT.saturating_sub(limits::WAIT_MARGIN));
-    let view = match state.waiting.take(actor.person) {
-        Ok(_permit) if !wait.is_zero() => {
-            state.control.wait_for_blueprint(&actor, number, wait).await?
-        }
-        _ => state.control.target(&actor, number).await?,
-    };
-    Ok(Json(view))
 }

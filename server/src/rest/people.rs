@@ -3,12 +3,6 @@
 //! Credentials (tokens, links) are shown once, in the response that creates them. That response
 //! must not be cached.
 
-use axum::Json;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum_extra::extract::CookieJar;
-use uuid::Uuid;
-
 use api::Problem;
 use api::people::{
     CreatedPerson, CreatedToken, Ended, GrantsRequest, MyAccount, OneTimeLink, PasskeyOptions,
@@ -16,8 +10,13 @@ use api::people::{
     PersonRequest, PersonView, SessionPage, SessionsWanted, Signature, SignatureRequest, TokenPage,
     TokenRequest, TokensWanted,
 };
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum_extra::extract::CookieJar;
 use control::people::{Permission, SeenPerson};
 use engine::ids::{PasskeyId, PersonId};
+use uuid::Uuid;
 
 use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op, version};

@@ -1,16 +1,15 @@
 //! The second factor: its operations, and the form of its page, which works without scripts.
 
+use api::Problem;
+use api::second_factor::{Code, CodeRequest, FactorOptions, FactorRequest, SecondFactor, TotpMade};
+use app::places;
 use axum::Json;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
-use serde::Deserialize;
-
-use api::Problem;
-use api::second_factor::{Code, CodeRequest, FactorOptions, FactorRequest, SecondFactor, TotpMade};
-use app::places;
 use engine::ids::PersonId;
+use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};

@@ -267,7 +267,7 @@ async fn wrong_method_lists_allowed_ones() {
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = permits::Places::new(0, 1);
+        state.streams = permits::Permits::new(0, 1);
     })
     .await;
     let cookie = house.cookie().await;

@@ -290,7 +290,7 @@ async fn interrupted_download_resumes_exactly() {
 async fn downloads_are_limited() {
     let mut known = None;
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.downloads = permits::Places::new(2, 1);
+        state.downloads = permits::Permits::new(2, 1);
         known = Some(state.downloads.clone());
     })
     .await;

@@ -58,14 +58,14 @@ async fn step_has_pending_reason_until_it_runs() {
 
     let reason = json!({"on_hold": true, "reason": "a look at the disks"});
     house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
-    let freed_by = says(&house, &ada, "held", "Deployment web was put on hold by ada").await;
+    let freed_by = says(&house, &ada, "on_hold", "Deployment web was put on hold by ada").await;
     assert_eq!(freed_by, json!([{"kind": "deployment", "name": "web"}]));
     assert_eq!(progress_of_web(&house, &ada).await, "stuck", "held");
     house
         .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
         .await
         .json();
-    says(&house, &ada, "held", "xecution is off").await;
+    says(&house, &ada, "on_hold", "xecution is off").await;
     house
         .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": false, "reason": "done"}))
         .await

@@ -359,7 +359,7 @@ async fn streams_survive_a_database_outage() {
 #[tokio::test]
 async fn streams_are_limited() {
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = permits::Places::new(1, 1);
+        state.streams = permits::Permits::new(1, 1);
     })
     .await;
     let cookie = house.cookie().await;

@@ -668,10 +668,15 @@ impl Cluster {
     }
 
     pub async fn log(&self, run: RunId) -> String {
-        let pieces =
-            store::runs::read_log_range(self.server(), run, 0, 2 * worker::log::MAX_LOG, 1_000)
-                .await
-                .expect("a log");
+        let pieces = store::runs::read_log_range(
+            self.server(),
+            run,
+            0,
+            2 * worker::job::log::MAX_LOG,
+            1_000,
+        )
+        .await
+        .expect("a log");
         pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
     }
 

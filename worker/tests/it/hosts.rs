@@ -12,15 +12,14 @@ use serde_json::json;
 use testbed::Testbed;
 use uuid::Uuid;
 use worker::Config;
-use worker::jig::script::ScriptJig;
-use worker::reach::Reachable;
+use worker::node::Nodes;
+use worker::node::connection::Dialer;
 use worker::secrets::SecretFolder;
 
 use crate::cluster::bind;
 use crate::process::Running;
 use crate::scripts::{appears, dies, is_alive};
 use crate::ssh::Bed;
-use crate::wrapper::OneScript;
 
 /// Ends only if it runs on all hosts at once.
 const MEETS: &str = "#!/bin/sh
@@ -97,11 +96,10 @@ async fn endless_output_of_a_host_is_cut() {
     );
     forced(&mut testbed, 0, &script);
     let connection = testbed.nodes()[0].connection();
-    let jig = ScriptJig::new(
-        Arc::new(OneScript("")),
+    let nodes = Nodes::new(
         Arc::new(SecretFolder(Some(testbed.secrets()))),
+        Dialer { allow_local: true, database: None },
         folder.path().join("on-behalf"),
-        Reachable { allow_local: true, database: None },
     );
     let ends = async |action: &str, reason: String| {
         assert!(
@@ -111,16 +109,16 @@ async fn endless_output_of_a_host_is_cut() {
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
         fs::remove_file(&floods).expect("it is there");
     };
-    let looked = jig.look(&connection).await.came;
+    let looked = nodes.check(&connection).await.boot_id;
     ends(
         "65536 bytes to its standard output while reading its boot id",
         looked.expect_err("no answer"),
     )
     .await;
-    let surveyed = jig.survey(&connection).await;
+    let surveyed = nodes.running_attempts(&connection).await;
     ends("bytes to its standard output while listing its runs", surveyed.expect_err("no answer"))
         .await;
-    let ended = jig.end_lost_run(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
+    let ended = nodes.end_lost_run(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
     ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer"))
         .await;
 }

@@ -172,7 +172,7 @@ async fn run_survives_broken_connection_with_complete_log() {
         bed.cluster.server(),
         run,
         0,
-        2 * worker::log::MAX_LOG,
+        2 * worker::job::log::MAX_LOG,
         100_000,
     )
     .await
@@ -280,13 +280,13 @@ async fn flood_of_output_is_cut_with_notice() {
         bed.cluster.server(),
         run,
         0,
-        2 * worker::log::MAX_LOG,
+        2 * worker::job::log::MAX_LOG,
         100_000,
     )
     .await
     .expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
-    assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
+    assert!(length <= worker::job::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
     assert!(
         last.contains("the rest is not stored")

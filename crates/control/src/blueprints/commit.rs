@@ -33,7 +33,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// something requires the name of the proposal's deployment or node.
 #[derive(Debug, Clone)]
 pub struct ToCommit {
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The name, as typed.
     pub typed: Option<String>,
     /// Cancel running steps that this change replaces. Otherwise they finish; their results are
@@ -42,8 +42,8 @@ pub struct ToCommit {
 }
 
 impl From<ReviewId> for ToCommit {
-    fn from(submission: ReviewId) -> Self {
-        Self { submission, typed: None, cancel: false }
+    fn from(review: ReviewId) -> Self {
+        Self { review, typed: None, cancel: false }
     }
 }
 
@@ -55,7 +55,7 @@ impl Control {
         input: impl Into<ToCommit>,
     ) -> Result<BlueprintNumber, Problem> {
         let input = input.into();
-        let id = input.submission;
+        let id = input.review;
         let committed = self.commit_with_retries(actor, &input).await;
         match &committed {
             Ok(_) => self.replan_after_change().await,
@@ -90,7 +90,7 @@ impl Control {
         actor: &Actor,
         input: &ToCommit,
     ) -> Result<Option<BlueprintNumber>, Problem> {
-        let id = input.submission;
+        let id = input.review;
         let present = self.present().await?;
         let planned = self.plan_review_edits(actor, &present, id).await?;
         let mut transaction = self.begin().await?;
@@ -260,7 +260,7 @@ impl Control {
             store::proposals::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let present = present.clone();
-        self.beside(actor).work(move || plan(&present, &counting(&edits)).ok()).await
+        self.compute_for(actor).work(move || plan(&present, &counting(&edits)).ok()).await
     }
 }
 

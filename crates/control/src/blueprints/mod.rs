@@ -30,7 +30,7 @@ use sqlx::PgConnection;
 use store::blueprints::TargetRow;
 
 use crate::catalog::version_difference::{self, Side};
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::{Present, load};
 use crate::{Control, cursor};
 
@@ -88,7 +88,7 @@ impl Control {
     ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         let (from, old) = side(self, &by, &present, from).await?;
         let (to, new) = side(self, &by, &present, to).await?;
         let mut connection = self.connection().await?;
@@ -348,7 +348,7 @@ async fn policies(
 /// Loads the requested blueprint. Documents that it shares with the present are reused.
 pub(crate) async fn side(
     control: &Control,
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     point: Point,
 ) -> Result<(ComparedSide, Blueprint), Problem> {

@@ -49,7 +49,7 @@ impl Control {
         }
         // Planning time grows with the size of the cluster, so meanwhile this has neither a
         // connection nor the proposal's lock.
-        let compute = self.beside(actor);
+        let compute = self.compute_for(actor);
         let (_, old_blueprint) = side(self, &compute, &present, Point::Number(target)).await?;
         let mut connection = self.connection().await?;
         let rows =

@@ -105,7 +105,7 @@ impl Control {
         let deceiving = self
             .kept
             .deceiving
-            .scan_versions(self, &self.beside(actor), &page, &present.catalog)
+            .scan_versions(self, &self.compute_for(actor), &page, &present.catalog)
             .await?;
         let mut versions = Vec::new();
         for ((index, barclamp), deceiving) in indexes.into_iter().zip(page).zip(deceiving) {

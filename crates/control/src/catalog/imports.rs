@@ -337,7 +337,8 @@ impl Control {
         drop(connection);
         let Brought { imported, new, objects } = {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
-            let by = actor.map_or_else(|| self.compute_for_system(), |actor| self.beside(actor));
+            let by =
+                actor.map_or_else(|| self.compute_for_system(), |actor| self.compute_for(actor));
             by.work(move || brought(&all, &files)).await??
         };
         let by = actor.map(|a| a.person);

@@ -4,7 +4,7 @@
 //! A role is shown as defined in the newest version of its barclamp. Noderoles may use older
 //! versions, so counts include all versions. Import records are shown as they were stored.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::catalog::{
@@ -19,6 +19,7 @@ use engine::Hash;
 use engine::catalog::version::{newest, order};
 use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
+use engine::walk::reachable;
 use serde_json::Value;
 
 use crate::catalog::barclamps::missing;
@@ -123,15 +124,8 @@ fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, upward: bool) -> 
             if upward { (edge.to, edge.from) } else { (edge.from, edge.to) };
         next.entry(from_index).or_default().push(to_index);
     }
-    let (mut seen, mut queue) = (from.clone(), from.iter().copied().collect::<VecDeque<usize>>());
-    while let Some(from_index) = queue.pop_front() {
-        for to_index in next.get(&from_index).into_iter().flatten() {
-            if seen.insert(*to_index) {
-                queue.push_back(*to_index);
-            }
-        }
-    }
-    seen
+    let next = |index| next.get(&index).into_iter().flatten().copied();
+    reachable(from.iter().copied(), next).collect()
 }
 
 fn no_role(name: &str, all: &[Known<'_>]) -> Problem {

@@ -29,7 +29,7 @@ use similar::{ChangeTag, TextDiff};
 use store::catalog::ScriptHead;
 
 use crate::Control;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
@@ -147,7 +147,7 @@ fn other_roles(
 /// definitions and script text. A content that is missing in the catalog is skipped.
 pub(crate) async fn changes(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     difference: &Difference,
     pins: &[PinChange],
     catalog: &Catalog,

@@ -350,7 +350,7 @@ impl Scene {
         once: Result<Once, Problem>,
         target: BlueprintNumber,
     ) -> Result<(DeploymentId, Self), Problem> {
-        let compute = control.beside(actor);
+        let compute = control.compute_for(actor);
         let (_, blueprint) = side(control, &compute, present, Point::Number(target)).await?;
         let known = once.as_ref().ok().copied();
         let Some(id) = deployment_at(&blueprint, name, known) else {

@@ -7,10 +7,9 @@ use api::runs::StepState;
 use api::values::MAX_VALUES;
 use api::values::Provenance;
 use engine::Hash;
-use engine::anneal::{Reason, why_not};
+use engine::anneal::Reason;
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
-use engine::counting::{either, many};
 use engine::data::{OwnData, StepOutput, layers, mask};
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId,
@@ -172,7 +171,7 @@ impl Control {
         };
         let edits = store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted =
             planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
@@ -238,27 +237,16 @@ impl Control {
     /// All admission rules that keep a TODO step from starting. The global run limit is a setting
     /// of the workers and unknown here, so only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
-        let Some(view) = store::runs::admission_view(on, step).await.map_err(from_store)? else {
-            return Ok(Vec::new());
+        let found = store::runs::admission_reasons(on, DEFAULT_LIMITS, &[step]).await;
+        let Some(reasons) = found.map_err(from_store)?.remove(&step) else {
+            return Ok(vec!["The step starts when a worker claims it.".to_owned()]);
         };
-        let reasons = why_not(&view, DEFAULT_LIMITS, step);
-        let by = reasons.iter().filter_map(|reason| match reason {
-            Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
-            _ => None,
-        });
-        let by: Vec<StepId> = by.collect();
+        let by: Vec<StepId> = reasons.iter().flat_map(Reason::blocking_steps).copied().collect();
         let names = store::deployments::step_names(on, &by)
             .await
             .map_err(from_store)?
             .into_iter()
             .collect();
-        if reasons.is_empty() {
-            return Ok(vec![format!(
-                "Starts when a worker claims it. {} {} under way.",
-                many(view.open.len(), "run"),
-                either(view.open.len(), "is", "are")
-            )]);
-        }
         Ok(reasons.iter().map(|reason| reason_text(reason, &names)).collect())
     }
 }

@@ -14,8 +14,8 @@ use api::overview::{
     BlueprintView, DeploymentProgress, DeploymentTally, Hour, MAX_COMMITS, NodeTally, Overview,
     PolicyView, Progress, QueueTally, WorkerTally,
 };
+use api::pending::PendingWanted;
 use api::runs::StateCounts;
-use api::waiting::PendingWanted;
 use engine::ids::BlueprintNumber;
 use store::runs::{InTheWay, Tally, Whose};
 
@@ -41,7 +41,7 @@ pub struct Numbers {
 impl Control {
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
-        let stuck = self.waiting(actor, &PendingWanted::default()).await?.groups;
+        let stuck = self.pending(actor, &PendingWanted::default()).await?.groups;
         let present = self.present().await?;
         let reviews = self.waiting_for(actor, &present).await?;
         let Numbers { tally, steps } = self.numbers().await?;

@@ -43,7 +43,7 @@ impl Control {
         }
         let rows = store::proposals::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         let refused = edit_errors_on_pool(&by, &present, row.scope(), &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);

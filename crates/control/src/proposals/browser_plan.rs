@@ -60,7 +60,7 @@ impl Control {
                 }
             }
         };
-        self.beside(actor).work(planning).await
+        self.compute_for(actor).work(planning).await
     }
 
     /// The planning report of a review. `None` unless the review is the newest version of an open
@@ -124,7 +124,7 @@ impl Control {
                 effects,
             }))
         };
-        self.beside(actor).work(planning).await?
+        self.compute_for(actor).work(planning).await?
     }
 }
 

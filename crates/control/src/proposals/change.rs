@@ -25,7 +25,7 @@ use engine::plan::{
 use serde_json::json;
 use store::proposals::{EditRow, MAX_EDITS, ProposalRow, Stepped};
 
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::nodes::address_policy;
 use crate::people::{Actor, Permission};
@@ -127,7 +127,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
 
 /// Like [`plan`], outside of the threads that answer requests, because it visits the whole cluster.
 pub(crate) async fn plan_on_pool(
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     edits: Vec<NumberedEdit>,
 ) -> Result<Planned, Problem> {
@@ -137,7 +137,7 @@ pub(crate) async fn plan_on_pool(
 
 /// Like [`objections`], outside of the threads that answer requests.
 pub(crate) async fn edit_errors_on_pool(
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     scope: Scope,
     rows: &[EditRow],
@@ -286,7 +286,7 @@ impl Control {
         let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         self.check_new_ids(&edits).await?;
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         self.check_edits(&by, &present, row.scope(), &rows, &edits).await?;
         self.check_edit_data(&by, &present, &rows, &edits).await?;
         self.check_connections(&present, &rows, &edits)?;
@@ -357,7 +357,7 @@ impl Control {
     /// Every new edit must take effect and stay in the proposal's scope.
     pub(crate) async fn check_edits(
         &self,
-        by: &Beside,
+        by: &ComputeLimit,
         present: &Present,
         scope: Scope,
         rows: &[EditRow],
@@ -574,7 +574,7 @@ impl Control {
         drop(connection);
         let targets =
             move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
-        self.beside(actor).work(targets).await
+        self.compute_for(actor).work(targets).await
     }
 
     /// The present, the proposal and its edits. Returns an error unless the proposal is open at

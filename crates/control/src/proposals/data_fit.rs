@@ -16,7 +16,7 @@ use serde_json::Value;
 use store::proposals::EditRow;
 
 use crate::Control;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::proposals::change::{counting, plan_on_pool};
 
@@ -27,7 +27,7 @@ impl Control {
     /// Refuses edits whose data does not fit the role.
     pub(crate) async fn check_edit_data(
         &self,
-        compute: &Beside,
+        compute: &ComputeLimit,
         present: &Present,
         rows: &[EditRow],
         edits: &[Edit],

@@ -41,7 +41,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok((
             scope_view(&present, &row)?,
@@ -74,7 +74,7 @@ impl Control {
             return Err(problem);
         };
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
@@ -103,7 +103,8 @@ impl Control {
         let mut connection = self.connection().await?;
         let (_, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
-        let effects = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?.effects;
+        let effects =
+            plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?.effects;
         let bound =
             effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);

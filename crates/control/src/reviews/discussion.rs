@@ -38,7 +38,8 @@ impl Control {
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, id, false).await?;
         drop(connection);
-        let difference = changed(self, &self.beside(actor), &case.row, &case.documents).await?;
+        let difference =
+            changed(self, &self.compute_for(actor), &case.row, &case.documents).await?;
         let mut connection = self.connection().await?;
         let rows = store::reviews::comments(&mut connection, case.row.proposal)
             .await
@@ -207,7 +208,7 @@ impl Control {
         let row = found(&mut connection, id).await?;
         let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        Ok(anchor.exists_in(&changed(self, &self.beside(actor), &row, &documents).await?))
+        Ok(anchor.exists_in(&changed(self, &self.compute_for(actor), &row, &documents).await?))
     }
 
     /// Locks the proposal and loads its review and the current permissions of the actor. `present`
@@ -246,7 +247,7 @@ impl Control {
     }
 
     /// The difference between this review and the one that the person viewed before.
-    pub async fn since_look(
+    pub async fn changes_since_view(
         &self,
         actor: &Actor,
         id: ReviewId,
@@ -278,7 +279,7 @@ impl Control {
         let changed = between(&mut connection, &old, &row).await?;
         let policy = policy_between(&mut connection, &old, &row).await?;
         drop(connection);
-        let (present, compute) = (self.present().await?, self.beside(actor));
+        let (present, compute) = (self.present().await?, self.compute_for(actor));
         let difference = Difference { policy, ..shown(self, &compute, &changed).await? };
         let mut connection = self.connection().await?;
         // The ancestors' deployments, as each of the two reviews would leave them.
@@ -309,7 +310,7 @@ impl Control {
     }
 
     /// Records that the person viewed a review.
-    pub async fn look(&self, actor: &Actor, id: ReviewId) -> Result<(), Problem> {
+    pub async fn record_view(&self, actor: &Actor, id: ReviewId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
         let mut transaction = self.begin().await?;

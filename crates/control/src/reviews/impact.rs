@@ -11,7 +11,7 @@
 //!   function of these. For most submissions only the small part for lists ([`Said`]) is cached;
 //!   complete plans are cached only for a few.
 //! * Plans run on blocking threads, never on threads that answer requests.
-//! * One plan runs at a time, with fair shares per person as in [`beside`](crate::compute), but
+//! * One plan runs at a time, with fair shares per person as in [`compute`](crate::compute), but
 //!   separate permits. A request for the same submission finds the result in the cache when its
 //!   turn comes. A plan finishes even if its client disconnects, because the next one would need it
 //!   again.
@@ -39,7 +39,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Control;
-use crate::compute::{MAX_WAIT, Place, Places, WAITING};
+use crate::compute::{MAX_WAIT, Permit, Permits, WAITING};
 use crate::current::Present;
 use crate::people::Actor;
 use crate::problems::from_store;
@@ -422,7 +422,7 @@ pub(crate) struct Kept {
     under: RwLock<Option<Under>>,
     worked_out: AtomicU64,
     /// One permit for planning a submission.
-    turns: Places,
+    turns: Permits,
     /// Locked by the task that weighs many submissions in sequence.
     walk: Arc<Mutex<()>>,
 }
@@ -432,7 +432,7 @@ impl Default for Kept {
         Self {
             under: RwLock::default(),
             worked_out: AtomicU64::default(),
-            turns: Places::new(1, WAITING, MAX_WAIT),
+            turns: Permits::new(1, WAITING, MAX_WAIT),
             walk: Arc::default(),
         }
     }
@@ -459,8 +459,8 @@ impl Kept {
 
     /// The permit to plan a submission. It is separate from the permits of [`Control`], so other
     /// work does not delay it.
-    async fn turn(&self, who: Option<PersonId>) -> Result<Place, Problem> {
-        self.turns.place(who).await
+    async fn turn(&self, who: Option<PersonId>) -> Result<Permit, Problem> {
+        self.turns.acquire(who).await
     }
 
     fn look<T>(&self, ground: &Ground, select: impl FnOnce(&Under) -> Option<T>) -> Option<T> {

@@ -31,7 +31,7 @@ use sqlx::PgConnection;
 use store::proposals::EditRow;
 use store::reviews::{NewSubmission, ReplanRow, SubmissionRow};
 
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::problems::from_store;
 use crate::proposals::change::{Planned, counting, plan_on_pool, tell};
@@ -150,7 +150,7 @@ impl Control {
     /// The replanning that led to this submission, and the one that replaced it.
     pub(crate) async fn replanned(
         &self,
-        by: &Beside,
+        by: &ComputeLimit,
         id: ReviewId,
     ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
         let mut connection = self.connection().await?;
@@ -163,7 +163,7 @@ impl Control {
     /// A replanning for display, with the difference between the two submissions.
     async fn told(
         &self,
-        by: &Beside,
+        by: &ComputeLimit,
         row: Option<ReplanRow>,
     ) -> Result<Option<Replanned>, Problem> {
         let Some(row) = row else { return Ok(None) };

@@ -30,7 +30,7 @@ use store::reviews::{PersonRow, SubmissionRow, VerdictRow};
 use time::OffsetDateTime;
 
 use crate::catalog::version_difference;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::{Present, load_deployments};
 use crate::{Control, done};
 
@@ -124,7 +124,7 @@ impl Control {
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
         let weighed = self.plan_review(actor, &ground, &mut case).await?;
-        let compute = self.beside(actor);
+        let compute = self.compute_for(actor);
         let mut difference = changed(self, &compute, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         // A committed change is part of the present. Its ancestors may have changed since, so load
@@ -563,7 +563,7 @@ pub(crate) async fn policies(
 /// The changes of a submission relative to its own base: documents and policy.
 pub(crate) async fn changed(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     row: &SubmissionRow,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
@@ -576,7 +576,7 @@ pub(crate) async fn changed(
 /// The difference as submitted, computed from the documents themselves.
 pub(crate) async fn shown(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
@@ -641,7 +641,7 @@ pub(crate) async fn sides(
 /// blueprints that contain the deployments outside of the change, for both sides.
 pub(crate) async fn load_pins(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     difference: Difference,
     documents: &[DocumentChange],
     others: (Arc<Blueprint>, Arc<Blueprint>),

@@ -52,7 +52,7 @@ impl Control {
         }
         let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        let planned = plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
         let mut new =

@@ -19,7 +19,11 @@ use crate::{Control, done};
 
 impl Control {
     /// The changes of a review that this person has viewed.
-    pub async fn opened(&self, actor: &Actor, id: ReviewId) -> Result<ViewedChanges, Problem> {
+    pub async fn viewed_changes(
+        &self,
+        actor: &Actor,
+        id: ReviewId,
+    ) -> Result<ViewedChanges, Problem> {
         actor.require(Permission::Viewer)?;
         let changes = changes(self, actor, id).await?;
         let mut connection = self.connection().await?;
@@ -27,7 +31,7 @@ impl Control {
     }
 
     /// Marks the changes of these documents in a review as viewed. Idempotent.
-    pub async fn open_changes(
+    pub async fn mark_viewed(
         &self,
         actor: &Actor,
         id: ReviewId,
@@ -97,7 +101,7 @@ async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<Revie
     let row = row.ok_or_else(|| no_review(id))?;
     let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
     drop(connection);
-    let compute = control.beside(actor);
+    let compute = control.compute_for(actor);
     let difference = changed(control, &compute, &row, &documents).await?;
     let contents = compute.work(move || contents(&difference)).await?.map_err(|error| {
         tracing::error!(%error, "cannot write a change as JSON");

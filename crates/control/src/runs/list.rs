@@ -167,6 +167,9 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
         Reason::Exclusive { node, by } => {
             format!("Waits for node {node}: {} runs there", named(by))
         }
+        Reason::OtherAction { .. } => {
+            "Waits for another action of this noderole, which is running".to_owned()
+        }
         other => other.to_string(),
     };
     let mut letters = words.chars();

@@ -233,7 +233,7 @@ async fn hold_applies_to_descendants() {
     let why = async || {
         house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why
     };
-    assert_eq!(why().await, ["Starts when a worker claims it. 0 runs are under way."]);
+    assert_eq!(why().await, ["The step starts when a worker claims it."]);
 
     assert_eq!(
         store::runs::claim_runs(house.database.worker(), Limits::default())
@@ -399,4 +399,17 @@ async fn board_counts_steps_without_chips() {
     let board = house.board("web").await;
     assert_eq!(board.omitted.error, 1);
     assert_eq!(of_chips(&board), all().await);
+}
+
+#[tokio::test]
+async fn commit_of_concurrency_group_passes_guards() {
+    let house = House::new().await;
+    house.bound("web", 1, "door").await;
+    let groups: Vec<(String, Option<i32>, String)> = sqlx::query_as(
+        "SELECT name, max_running, mode FROM concurrency_group WHERE name = 'doors'",
+    )
+    .fetch_all(house.database.owner())
+    .await
+    .unwrap();
+    assert_eq!(groups, [("doors".to_owned(), Some(2), "chunk".to_owned())]);
 }

@@ -30,6 +30,7 @@ roles:
   - {name: wipe, jig: noop, flags: [destructive]}
   - {name: lonely, jig: noop, conflicts: [app]}
   - {name: still, jig: noop, on-change: keep}
+  - {name: door, jig: noop, concurrency-group: {name: doors, max-running: 2, mode: chunk}}
 ";
 
 pub struct House {
@@ -62,7 +63,7 @@ impl House {
             (Control::new(store.clone()), People::over(store).with_owner(owner));
         let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
-        let roles = ["app", "runtime", "wipe", "lonely", "still"].map(role).to_vec();
+        let roles = ["app", "runtime", "wipe", "lonely", "still", "door"].map(role).to_vec();
         let deployment = |name: &str| DemoDeployment {
             name: DeploymentName::parse(name).unwrap(),
             roles: roles.clone(),
@@ -129,19 +130,15 @@ impl House {
     }
 
     /// Commits like the page does: with the typed name, if the change requires one.
-    pub async fn commit(
-        &self,
-        by: &Actor,
-        submission: ReviewId,
-    ) -> Result<BlueprintNumber, Problem> {
+    pub async fn commit(&self, by: &Actor, review: ReviewId) -> Result<BlueprintNumber, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM review s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
         let typed = sqlx::query_scalar(sql)
-            .bind(submission.0)
+            .bind(review.0)
             .fetch_optional(self.database.owner())
             .await
             .unwrap();
-        self.control.commit(by, ToCommit { submission, typed, cancel: false }).await
+        self.control.commit(by, ToCommit { review, typed, cancel: false }).await
     }
 
     /// A binding, from the proposal to the target.

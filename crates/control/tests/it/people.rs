@@ -236,7 +236,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     assert_eq!(code(house.people.set_password(&token, &password).await), "in_person");
     assert_eq!(code(house.people.end_other_sessions(&token).await), "in_person");
-    assert_eq!(code(house.control.open_changes(&token, others, Vec::new()).await), "in_person");
+    assert_eq!(code(house.control.mark_viewed(&token, others, Vec::new()).await), "in_person");
     assert_eq!(
         code(house.control.mint_node_token(&token, house.node(1).await, "z".into(), 1).await),
         "in_person"

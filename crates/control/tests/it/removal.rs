@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::nodes::NodesWanted;
+use api::pending::{PendingGroup, PendingWanted};
 use api::reviews::ReviewStateFilter;
 use api::runs::StepState;
 use api::views::graph::GraphOptions;
 use control::Lost;
 use control::people::{NewPerson, Permission};
-use engine::anneal::Limits;
+use engine::anneal::{Limits, Wait};
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
@@ -21,8 +22,8 @@ use store::runs::RunEnd;
 use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
+use crate::arbitrary_blueprints::Line;
 use crate::house::{House, fqdn, role};
-use crate::line::Line;
 
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
@@ -627,6 +628,7 @@ roles:
   - {name: tool, jig: test, actions: [run, remove]}
   - {name: plain, jig: test, requires: [tool]}
   - {name: plug, jig: test, requires: [plain], actions: [run, remove]}
+  - {name: side, jig: test, exclusive: false, actions: [run, remove]}
 ";
 
 /// A deployment *web* with the roles of `tools`, and a worker for them.
@@ -648,6 +650,7 @@ impl Tools {
             add("tool"),
             add("plain"),
             add("plug"),
+            add("side"),
         ];
         let worker = WorkerId(Uuid::new_v4());
         let hello = NewWorker {
@@ -781,6 +784,32 @@ async fn new_removal_waits_for_unfinished_removal_of_child() {
     tools.commits(vec![tools.house.bind("web", 1, "plug").await]).await;
     assert_eq!(tools.removals().await, states(&[("plug", "gone"), ("tool", "gone")]));
     tools.holds("bound again").await;
+}
+
+#[tokio::test]
+async fn bound_again_step_waits_for_open_removal() {
+    let tools = Tools::new().await;
+    let house = &tools.house;
+    tools.commits(vec![house.bind("web", 1, "side").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    assert_eq!(tools.runs(&succeeded).await, ["run side"]);
+    tools.commits(vec![tools.unbind("side").await]).await;
+    let pool = house.database.worker();
+    assert_eq!(store::runs::claim_runs(pool, Limits::default()).await.unwrap().runs.len(), 1);
+    let leased = store::runs::lease_runs(pool, tools.worker, &["test"], 1, LONG).await.unwrap();
+    assert_eq!(leased.len(), 1);
+
+    tools.commits(vec![house.bind("web", 1, "side").await]).await;
+    assert_eq!(store::runs::claim_runs(pool, Limits::default()).await.unwrap().runs, []);
+    let page = house.control.pending(&house.ada, &PendingWanted::default()).await.unwrap();
+    let reasons = |group: &PendingGroup| (group.reason, group.steps[0].reasons.clone());
+    let text = "Waits for another action of this noderole, which is running.";
+    assert_eq!(
+        page.groups.iter().map(reasons).collect::<Vec<_>>(),
+        [(Wait::OtherAction, vec![text.to_owned()])]
+    );
+    store::runs::finish_run(pool, leased[0].run, tools.worker, &succeeded).await.unwrap();
+    assert_eq!(tools.runs(&succeeded).await, ["run side"]);
 }
 
 #[tokio::test]

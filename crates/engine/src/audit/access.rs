@@ -12,6 +12,7 @@ use serde::Deserialize;
 use time::{Duration, OffsetDateTime};
 
 use crate::ids::PersonId;
+use crate::walk::reachable;
 
 /// A row of `access_change`, as the audit records it.
 #[derive(Deserialize)]
@@ -70,25 +71,18 @@ impl Access {
 
     /// Whether the approval does not count, because the access came from an author.
     pub(super) fn bars(&self, approval: &ApprovalContext<'_>) -> bool {
-        let mut open = vec![(approval.person, approval.judged)];
-        let mut seen = BTreeSet::new();
-        while let Some((person, at)) = open.pop() {
-            for (id, change) in &self.0 {
+        let givers = |(person, at)| {
+            let counts = move |change: &&Change| {
                 let unconfirmed = change.confirmed.is_none_or(|seq| seq >= approval.commit);
-                let counts = change.person == person
+                change.person == person
                     && change.at <= at
                     && (unconfirmed && change.at > at - approval.cooling
-                        || change.lasting && change.at > approval.submitted);
-                if !counts || !seen.insert(*id) {
-                    continue;
-                }
-                if change.by != approval.person && approval.authors.contains(&change.by) {
-                    return true;
-                }
-                open.push((change.by, change.at));
-            }
-        }
-        false
+                        || change.lasting && change.at > approval.submitted)
+            };
+            self.0.values().filter(counts).map(|change| (change.by, change.at))
+        };
+        let is_author = |by| by != approval.person && approval.authors.contains(&by);
+        reachable([(approval.person, approval.judged)], givers).any(|(by, _)| is_author(by))
     }
 }
 

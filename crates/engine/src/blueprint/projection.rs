@@ -38,6 +38,7 @@ use crate::cluster::{Blueprint, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDo
 use crate::ids::{
     ActionName, ConcurrencyGroupName, DeploymentId, JigName, NodeId, NoderoleId, StepId,
 };
+use crate::walk::reachable;
 
 /// The rows that a change affects.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -299,17 +300,10 @@ fn removed_children(
     children: &BTreeMap<NoderoleId, Vec<NoderoleId>>,
     removed: &BTreeMap<NoderoleId, Removed<'_>>,
 ) -> BTreeSet<NoderoleId> {
-    let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![of]);
-    while let Some(parent) = open.pop() {
-        for child in children.get(&parent).into_iter().flatten() {
-            if removed.get(child).is_some_and(|child| child.runs) {
-                found.insert(*child);
-            } else if seen.insert(*child) {
-                open.push(*child);
-            }
-        }
-    }
-    found
+    let runs = |id: &NoderoleId| *id != of && removed.get(id).is_some_and(|found| found.runs);
+    let next =
+        |id: NoderoleId| children.get(&id).filter(|_| !runs(&id)).into_iter().flatten().copied();
+    reachable([of], next).filter(runs).collect()
 }
 
 /// Adds noderoles on unchanged nodes if their deployment's data for their role changed.

@@ -27,6 +27,7 @@ use crate::data::{OwnData, layers};
 use crate::ids::{
     ActionName, DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, RoleName, StepId,
 };
+use crate::walk::reachable;
 
 /// Kind of a change of a secret's use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -322,27 +323,13 @@ impl<'a> Side<'a> {
         let here = stored.into_iter().flat_map(|stored| stored.doc.noderoles.keys());
         let mut seen: BTreeSet<_> =
             here.filter(|other| *other != key).map(|other| (node, other)).collect();
-        let hard = |noderole: &NoderoleDoc| -> Vec<NoderoleId> {
-            noderole
-                .parents
-                .iter()
-                .filter(|edge| edge.kind == EdgeKind::Hard)
-                .map(|edge| edge.parent)
-                .collect()
+        let above = |id: NoderoleId| {
+            let place = self.places().get(&id);
+            let found = place.and_then(|(node, key)| self.blueprint.noderole(*node, key));
+            found.into_iter().flat_map(|(_, noderole)| hard_parents(noderole))
         };
-        let (mut next, mut done) = (hard(noderole), BTreeSet::new());
-        while let Some(id) = next.pop() {
-            let Some((node, key)) = self.places().get(&id).filter(|_| done.insert(id)) else {
-                continue;
-            };
-            next.extend(
-                self.blueprint
-                    .noderole(*node, key)
-                    .into_iter()
-                    .flat_map(|(_, noderole)| hard(noderole)),
-            );
-            seen.insert((*node, *key));
-        }
+        let ancestors = reachable(hard_parents(noderole), above);
+        seen.extend(ancestors.filter_map(|id| self.places().get(&id).copied()));
         seen
     }
 
@@ -354,6 +341,10 @@ impl<'a> Side<'a> {
                 .collect()
         })
     }
+}
+
+fn hard_parents(noderole: &NoderoleDoc) -> impl Iterator<Item = NoderoleId> {
+    noderole.parents.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent)
 }
 
 /// The properties of uses that are reported as one change.

@@ -17,9 +17,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::visit::{IntoNeighbors, Reversed, VisitMap, Visitable};
+
 use crate::cluster::trail::PathSet;
 use crate::cluster::{EdgeKind, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, NoderoleId, RoleName};
+use crate::walk;
 
 /// A noderole and its parents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,48 +184,49 @@ pub fn reach(
     way: Way,
     steps: usize,
 ) -> BTreeSet<NoderoleId> {
-    let mut parents: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
-    let mut children: BTreeMap<NoderoleId, Vec<NoderoleId>> = BTreeMap::new();
-    for item in items {
-        for (parent, _) in &item.parents {
-            parents.entry(item.id).or_default().push(*parent);
-            children.entry(*parent).or_default().push(item.id);
-        }
-    }
-    let known: BTreeSet<NoderoleId> = items.iter().map(|item| item.id).collect();
-    let mut reached: BTreeSet<NoderoleId> = from.intersection(&known).copied().collect();
+    let graph = indexed(items);
+    let starts: Vec<NodeIndex> =
+        graph.node_indices().filter(|vertex| from.contains(&items[vertex.index()].id)).collect();
+    let mut reached = Vec::new();
     if way != Way::Down {
-        walk(&parents, &known, from, steps, &mut reached);
+        reached.extend(within(Reversed(&graph), &starts, steps));
     }
     if way != Way::Up {
-        walk(&children, &known, from, steps, &mut reached);
+        reached.extend(within(&graph, &starts, steps));
     }
-    reached
+    reached.into_iter().map(|vertex| items[vertex.index()].id).collect()
 }
 
-fn walk(
-    next: &BTreeMap<NoderoleId, Vec<NoderoleId>>,
-    known: &BTreeSet<NoderoleId>,
-    from: &BTreeSet<NoderoleId>,
-    steps: usize,
-    reached: &mut BTreeSet<NoderoleId>,
-) {
-    // Each direction has its own set, because the two directions of `Both` must not stop each
-    // other.
-    let mut seen = from.clone();
-    let mut edge: Vec<NoderoleId> = from.iter().copied().collect();
+/// The graph of the items by index, without edges to noderoles that are not among them. Edges lead
+/// from parents to children.
+pub(super) fn indexed(items: &[Item]) -> DiGraph<(), ()> {
+    let index: BTreeMap<NoderoleId, usize> =
+        items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
+    let edges = items.iter().enumerate().flat_map(|(child, item)| {
+        let parents = item.parents.iter().filter_map(|(parent, _)| index.get(parent));
+        parents.map(move |parent| (*parent, child))
+    });
+    walk::digraph(items.len(), edges)
+}
+
+/// The vertices within `steps` edges of some, including these. The walks of petgraph have no limit.
+fn within<G>(graph: G, from: &[NodeIndex], steps: usize) -> Vec<NodeIndex>
+where
+    G: IntoNeighbors<NodeId = NodeIndex> + Visitable,
+{
+    let mut seen = graph.visit_map();
+    let mut last = from.to_vec();
+    last.retain(|vertex| seen.visit(*vertex));
+    let mut found = last.clone();
     for _ in 0..steps {
-        let next_ids = edge.iter().flat_map(|id| next.get(id).into_iter().flatten());
-        edge = next_ids
-            .filter(|id| known.contains(*id))
-            .copied()
-            .filter(|id| seen.insert(*id))
-            .collect();
-        if edge.is_empty() {
-            return;
+        let next = last.iter().flat_map(|vertex| graph.neighbors(*vertex));
+        last = next.filter(|vertex| seen.visit(*vertex)).collect();
+        if last.is_empty() {
+            break;
         }
-        reached.extend(edge.iter().copied());
+        found.extend(&last);
     }
+    found
 }
 
 impl Skeleton {

@@ -15,10 +15,14 @@
 //! a cycle has no wave and is on no longest path. A blueprint has no cycle, but a review overlays
 //! two blueprints.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::cluster::graph::{Item, Way, reach};
+use petgraph::Incoming;
+use petgraph::graph::NodeIndex;
+
+use crate::cluster::graph::{Item, Way, indexed, reach};
 use crate::ids::NoderoleId;
+use crate::walk::{self, acyclic};
 
 /// A set of edges and their ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,27 +56,29 @@ pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<Nodero
 /// The path of the greatest weight, from its first noderole to its last. Among equal paths, it
 /// prefers the first noderoles by deployment, role and node, starting at the end.
 pub fn longest(items: &[Item], weight: impl Fn(NoderoleId) -> u64) -> Vec<NoderoleId> {
-    let order = Order::of(items);
-    let name = |at: usize| {
-        let item = &items[at];
+    let graph = indexed(items);
+    let name = |at: NodeIndex| {
+        let item = &items[at.index()];
         (item.deployment, &item.noderole, &item.fqdn, item.id)
     };
-    let better =
-        |a: (u64, usize), b: (u64, usize)| a.0.cmp(&b.0).then_with(|| name(b.1).cmp(&name(a.1)));
-    let mut heaviest: Vec<(u64, Option<usize>)> = vec![(0, None); items.len()];
-    for at in &order.sorted {
-        let candidates = order.parents[*at].iter().map(|parent| (heaviest[*parent].0, *parent));
-        let best = candidates.max_by(|a, b| better(*a, *b));
+    let better = |a: &(u64, NodeIndex), b: &(u64, NodeIndex)| {
+        a.0.cmp(&b.0).then_with(|| name(b.1).cmp(&name(a.1)))
+    };
+    let mut heaviest: Vec<(u64, Option<NodeIndex>)> = vec![(0, None); items.len()];
+    let order = acyclic(&graph);
+    for at in &order {
+        let parents = graph.neighbors_directed(*at, Incoming);
+        let best = parents.map(|parent| (heaviest[parent.index()].0, parent)).max_by(better);
         let before = best.map_or(0, |(weight, _)| weight);
-        heaviest[*at] =
-            (before.saturating_add(weight(items[*at].id)), best.map(|(_, parent)| parent));
+        heaviest[at.index()] =
+            (before.saturating_add(weight(items[at.index()].id)), best.map(|(_, parent)| parent));
     }
-    let last = order.sorted.iter().map(|at| (heaviest[*at].0, *at)).max_by(|a, b| better(*a, *b));
+    let last = order.iter().map(|at| (heaviest[at.index()].0, *at)).max_by(better);
     let mut at = last.map(|(_, at)| at);
     let mut path = Vec::new();
     while let Some(now) = at {
-        path.push(items[now].id);
-        at = heaviest[now].1;
+        path.push(items[now.index()].id);
+        at = heaviest[now.index()].1;
     }
     path.reverse();
     path
@@ -89,48 +95,6 @@ pub fn along(path: &[NoderoleId]) -> PathSet {
 /// The wave of each noderole, starting at 1: one more than the last wave of its parents. `None` for
 /// a noderole in a cycle or after one.
 pub fn waves(items: &[Item]) -> Vec<Option<u32>> {
-    let order = Order::of(items);
-    let mut waves: Vec<Option<u32>> = vec![None; items.len()];
-    for at in &order.sorted {
-        let before = order.parents[*at].iter().filter_map(|parent| waves[*parent]).max();
-        waves[*at] = Some(before.unwrap_or(0).saturating_add(1));
-    }
-    waves
-}
-
-/// Indices of items in topological order, without those in a cycle or after one.
-struct Order {
-    parents: Vec<Vec<usize>>,
-    sorted: Vec<usize>,
-}
-
-impl Order {
-    fn of(items: &[Item]) -> Self {
-        let index: BTreeMap<NoderoleId, usize> =
-            items.iter().enumerate().map(|(at, item)| (item.id, at)).collect();
-        let known = |item: &Item| {
-            item.parents.iter().filter_map(|(parent, _)| index.get(parent).copied()).collect()
-        };
-        let parents: Vec<Vec<usize>> = items.iter().map(known).collect();
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
-        for (at, parents) in parents.iter().enumerate() {
-            for parent in parents {
-                children[*parent].push(at);
-            }
-        }
-        let mut missing_parents: Vec<usize> = parents.iter().map(Vec::len).collect();
-        let mut sorted: Vec<usize> =
-            (0..items.len()).filter(|at| missing_parents[*at] == 0).collect();
-        let mut next = 0;
-        while let Some(at) = sorted.get(next).copied() {
-            next += 1;
-            for child in &children[at] {
-                missing_parents[*child] -= 1;
-                if missing_parents[*child] == 0 {
-                    sorted.push(*child);
-                }
-            }
-        }
-        Self { parents, sorted }
-    }
+    let depths = walk::depths(&indexed(items));
+    depths.into_iter().map(|depth| depth.map(|depth| depth.saturating_add(1))).collect()
 }

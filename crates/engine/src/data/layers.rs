@@ -25,6 +25,8 @@
 
 use std::collections::BTreeMap;
 
+use petgraph::algo::dijkstra;
+use petgraph::graphmap::DiGraphMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -146,20 +148,9 @@ pub struct Sight<'a> {
 /// The distance of each ancestor of a step, in edges of the shortest path. `edges` are (child,
 /// parent) pairs and must include all edges above the step.
 pub fn ancestor_distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<StepId, u32> {
-    let mut above: BTreeMap<StepId, Vec<StepId>> = BTreeMap::new();
-    for (child, parent) in edges {
-        above.entry(*child).or_default().push(*parent);
-    }
-    let mut found = BTreeMap::from([(step, 0)]);
-    let mut next = std::collections::VecDeque::from([(step, 0)]);
-    while let Some((at, distance)) = next.pop_front() {
-        for parent in above.get(&at).into_iter().flatten() {
-            if !found.contains_key(parent) {
-                found.insert(*parent, distance + 1);
-                next.push_back((*parent, distance + 1));
-            }
-        }
-    }
+    let graph = DiGraphMap::<StepId, ()>::from_edges(edges);
+    let mut found: BTreeMap<StepId, u32> =
+        dijkstra(&graph, step, None, |_| 1).into_iter().collect();
     found.remove(&step);
     found
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::{Facts, MAX_COOLING_HOURS, Reviewer, VerdictKind};
 use crate::ids::PersonId;
+use crate::walk::reachable;
 
 /// One hour in microseconds.
 const HOUR: i64 = 3_600_000_000;
@@ -128,16 +129,8 @@ impl Access {
     }
 
     fn leads_to(&self, change: &AccessChange, authors: &BTreeSet<PersonId>) -> bool {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![(change.by, change.at)]);
-        while let Some(hop) = open.pop() {
-            if authors.contains(&hop.0) {
-                return true;
-            }
-            if seen.insert(hop) {
-                open.extend(self.active(hop.0, hop.1).map(|above| (above.by, above.at)));
-            }
-        }
-        false
+        let givers = |(person, at)| self.active(person, at).map(|above| (above.by, above.at));
+        reachable([(change.by, change.at)], givers).any(|(person, _)| authors.contains(&person))
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Found, Look};
 use crate::cluster::{EdgeKind, NodeDoc, NoderoleKey};
 use crate::ids::NoderoleId;
+use crate::walk::reachable;
 
 pub(super) fn broken(context: &Look<'_>, found: &mut Found) {
     let ranks: BTreeMap<NoderoleId, u32> =
@@ -92,10 +93,10 @@ pub(super) fn contradicting_edges(context: &Look<'_>, found: &mut Found) {
 }
 
 /// The ancestors of a noderole on its own node, over hard edges.
-pub(super) fn ancestors<'n>(node: &'n NodeDoc, of: &NoderoleKey) -> BTreeSet<&'n NoderoleKey> {
+pub(super) fn ancestors<'n>(node: &'n NodeDoc, of: &'n NoderoleKey) -> BTreeSet<&'n NoderoleKey> {
     let ids: BTreeMap<NoderoleId, &NoderoleKey> =
         node.noderoles.keys().map(|key| (key.id(node.id), key)).collect();
-    let parents = |key: &NoderoleKey| {
+    let parents = |key: &'n NoderoleKey| {
         let edges =
             node.noderoles.get(key).map(|noderole| noderole.parents.as_slice()).unwrap_or_default();
         edges
@@ -103,12 +104,5 @@ pub(super) fn ancestors<'n>(node: &'n NodeDoc, of: &NoderoleKey) -> BTreeSet<&'n
             .filter(|edge| edge.kind == EdgeKind::Hard)
             .filter_map(|edge| ids.get(&edge.parent).copied())
     };
-    let mut found = BTreeSet::new();
-    let mut open: Vec<&NoderoleKey> = parents(of).collect();
-    while let Some(key) = open.pop() {
-        if found.insert(key) {
-            open.extend(parents(key));
-        }
-    }
-    found
+    reachable(parents(of), parents).collect()
 }

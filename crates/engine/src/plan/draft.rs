@@ -39,6 +39,7 @@ use crate::cluster::{
     EdgeDoc, EdgeKind, NoderoleKey, Skeleton, SkeletonDeployment, SkeletonNode, SkeletonNoderole,
 };
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, NoderoleId, RoleName};
+use crate::walk::reachable;
 
 /// The skeleton with the edits so far as an overlay.
 pub(super) struct Draft<'a> {
@@ -406,26 +407,13 @@ impl<'a> Draft<'a> {
     /// Whether `later` waits for `earlier` directly or indirectly. Ranks bound the walk, because
     /// they rise along every edge.
     pub fn waits_for(&self, later: NoderoleId, earlier: NoderoleId) -> bool {
-        if later == earlier {
-            return true;
-        }
-        let Some(floor) = self.noderole(earlier).map(|(_, _, n)| n.rank) else { return false };
-        let (mut open, mut seen) = (vec![later], BTreeSet::new());
-        while let Some(id) = open.pop() {
-            let Some((_, _, noderole)) = self.noderole(id).filter(|(_, _, n)| n.rank > floor)
-            else {
-                continue;
-            };
-            for edge in &noderole.parents {
-                if edge.parent == earlier {
-                    return true;
-                }
-                if seen.insert(edge.parent) {
-                    open.push(edge.parent);
-                }
-            }
-        }
-        false
+        // An unknown noderole has no descendants.
+        let floor = self.noderole(earlier).map_or(u32::MAX, |(_, _, n)| n.rank);
+        let above = |id| {
+            let found = self.noderole(id).filter(|(_, _, n)| n.rank > floor);
+            found.into_iter().flat_map(|(_, _, n)| n.parents.iter().map(|edge| edge.parent))
+        };
+        reachable([later], above).any(|id| id == earlier)
     }
 
     // Changes go through `deployment_mut` or `node_mut`, which write the journal.
@@ -707,6 +695,9 @@ impl<'a> Draft<'a> {
     }
 
     /// Updates the rank of a noderole and of all its descendants.
+    ///
+    /// petgraph computes longest paths only for a whole graph. An edit changes the ranks of few
+    /// noderoles, so this visits only those, lowest rank first.
     fn settle(&mut self, id: NoderoleId) -> Result<(), EditError> {
         let mut open = BTreeSet::from([(0, id)]);
         while let Some((_, id)) = open.pop_first() {

@@ -30,7 +30,7 @@ mod results;
 mod transition;
 mod world;
 
-pub use admission::{admission_view, admission_view_for_steps};
+pub use admission::admission_reasons;
 pub use claim::{Claimed, claim_runs};
 pub use counts::{
     HourRow, StateCounts, Tally, blueprint_step_counts, deployment_step_counts, hours, step_counts,

@@ -3,8 +3,8 @@
 //! One statement finds the first reason of every pending step, by the rules of
 //! [`engine::anneal::pending_reason`]; a test compares the two. It reads at most [`LOOKED`] steps
 //! of each state, those pending longest. So ten thousand blocked steps cost as much as a thousand,
-//! and above that the counts say "or more". For the few steps on a page, the engine finds all
-//! reasons from [`super::admission_view_for_steps`].
+//! and above that the counts say "or more". For the few steps on a page,
+//! [`super::admission_reasons`] finds all reasons.
 //!
 //! The reverse order starts with the steps that became pending last. So the order is correct for
 //! all pending steps, not only for those that were read. One index serves both orders.

@@ -66,7 +66,9 @@ impl Control {
             };
         drop(connection);
         let planned = match &rows {
-            Some(rows) => Some(plan_on_pool(&self.beside(actor), &present, counting(rows)).await?),
+            Some(rows) => {
+                Some(plan_on_pool(&self.compute_for(actor), &present, counting(rows)).await?)
+            }
             None => None,
         };
         let mut connection = self.connection().await?;

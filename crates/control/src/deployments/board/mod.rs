@@ -125,7 +125,9 @@ impl Control {
         };
         drop(connection);
         let planned = match &open {
-            Some(_) => Some(plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?),
+            Some(_) => {
+                Some(plan_on_pool(&self.compute_for(actor), &present, counting(&rows)).await?)
+            }
             None => None,
         };
         let mut connection = self.connection().await?;

@@ -107,9 +107,14 @@ fn possible(needs: &Needs) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    const ROLES: usize = 8;
+    const GROUPS: usize = 3;
 
     fn roles(of_role: Vec<Vec<Target>>, groups: Vec<Vec<usize>>) -> Needs {
         Needs { of_role, groups }
@@ -148,25 +153,53 @@ mod tests {
         assert_eq!(cycles(&chain(vec![Target::Role(0)]))[0].len(), count);
     }
 
+    /// Needs for roles and for non-empty groups.
+    fn any_needs() -> impl Strategy<Value = Needs> {
+        let target = (0..ROLES + GROUPS).prop_map(|n| match n.checked_sub(ROLES) {
+            None => Target::Role(n),
+            Some(group) => Target::AnyOf(group),
+        });
+        let of_role = prop::collection::vec(prop::collection::vec(target, 0..3), ROLES);
+        let groups = prop::collection::vec(prop::collection::vec(0..ROLES, 1..3), GROUPS);
+        (of_role, groups).prop_map(|(of_role, groups)| roles(of_role, groups))
+    }
+
+    fn providers(needs: &Needs, target: Target) -> Vec<usize> {
+        match target {
+            Target::Role(role) => vec![role],
+            Target::AnyOf(group) => needs.groups[group].clone(),
+        }
+    }
+
+    /// Binds in each round all roles whose needs are met.
+    fn bound_in_rounds(needs: &Needs) -> Vec<bool> {
+        let mut bound = vec![false; ROLES];
+        for _ in 0..ROLES {
+            let met = |of: &Target| providers(needs, *of).iter().any(|role| bound[*role]);
+            bound = needs.of_role.iter().map(|wanted| wanted.iter().all(met)).collect();
+        }
+        bound
+    }
+
     proptest! {
-        /// With needs for single roles only, the result must agree with a library's cycle test.
         #[test]
-        fn result_agrees_with_petgraph(edges in prop::collection::vec((0usize..8, 0usize..8), 0..16)) {
-            let mut of_role = vec![Vec::new(); 8];
-            let mut graph = petgraph::graph::DiGraph::<(), ()>::new();
-            let nodes: Vec<_> = (0..8).map(|_| graph.add_node(())).collect();
-            for (from, to) in edges {
-                of_role[from].push(Target::Role(to));
-                graph.add_edge(nodes[from], nodes[to], ());
-            }
-            let needs = roles(of_role, vec![]);
+        fn no_cycle_is_found_if_all_roles_can_be_bound(needs in any_needs()) {
             let found = cycles(&needs);
-            prop_assert_eq!(found.is_empty(), !petgraph::algo::is_cyclic_directed(&graph));
-            for cycle in found {
+            prop_assert_eq!(found.is_empty(), bound_in_rounds(&needs).iter().all(|bound| *bound));
+        }
+
+        #[test]
+        fn cycles_are_disjoint_and_consist_of_unmet_needs(needs in any_needs()) {
+            let bound = bound_in_rounds(&needs);
+            let mut seen = BTreeSet::new();
+            for cycle in cycles(&needs) {
                 for (i, (role, at)) in cycle.iter().enumerate() {
                     let next = cycle[(i + 1) % cycle.len()].0;
-                    prop_assert_eq!(needs.of_role[*role][*at], Target::Role(next));
+                    prop_assert!(seen.insert(*role), "role {} is in two cycles", role);
+                    prop_assert!(!bound[*role]);
+                    prop_assert!(providers(&needs, needs.of_role[*role][*at]).contains(&next));
                 }
+                prop_assert_eq!(cycle.iter().map(|hop| hop.0).min(), Some(cycle[0].0));
             }
         }
     }

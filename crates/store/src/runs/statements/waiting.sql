@@ -1,5 +1,6 @@
--- Pending steps with their first reason, by the rules of engine::anneal::wait_of. Each returned row
--- has the number of all steps with the same reason.
+-- Pending steps with their first reason, by the rules of engine::anneal::pending_reason. Those of
+-- TODO steps come from step_admission. Each returned row has the number of all steps with the same
+-- reason.
 --
 -- - $1 maximum number of open runs
 -- - $2 maximum number of steps to read per state, in the order
@@ -14,36 +15,10 @@
 --
 -- Store replaces the parts in braces with the order. Longest pending first is > and ASC, newest
 -- first is < and DESC.
-WITH RECURSIVE held AS (
-  SELECT id FROM deployment WHERE held_by IS NOT NULL
-  UNION
-  SELECT d.id FROM deployment d JOIN held ON d.parent = held.id
-),
-running AS MATERIALIZED (
-  SELECT step_id, node_id, concurrency_group_id, exclusive, state, lease_until, started_at FROM run WHERE ended_at IS NULL
-),
-served AS MATERIALIZED (
-  SELECT DISTINCT unnest(jigs) AS class FROM worker WHERE phase = 'confirmed' AND lease_until > now()
-),
-everywhere AS MATERIALIZED (
-  SELECT h.enabled, (SELECT count(*) FROM running) AS open,
-    (SELECT coalesce(sum(capacity), 0) FROM worker WHERE phase = 'confirmed' AND lease_until > now()) AS capacity
-  FROM head h
-),
-in_group AS MATERIALIZED (
-  SELECT concurrency_group_id, count(*)::int AS n FROM running GROUP BY concurrency_group_id
-),
-frozen AS MATERIALIZED (
-  SELECT node_id, count(*) AS n, min(id::text) AS id FROM step WHERE state = 'error' AND freezes_node GROUP BY node_id
-),
-down AS MATERIALIZED (
-  SELECT DISTINCT b.id AS disruption_budget_id, s.node_id
-  FROM step s CROSS JOIN LATERAL unnest(s.disruption_budget_ids) AS b (id)
-  WHERE s.disruption_budget_ids <> '{}' AND (s.state IN ('transition', 'error') OR s.failures > 0 OR NOT s.node_up)
-),
-budget_room AS MATERIALIZED (
-  SELECT b.id, b.max_down - count(d.node_id)::int AS free
-  FROM disruption_budget b LEFT JOIN down d ON d.disruption_budget_id = b.id GROUP BY b.id
+WITH RECURSIVE running AS MATERIALIZED (
+  SELECT r.step_id, r.state = 'queued' AS queued,
+    r.lease_until < now() OR r.started_at + make_interval(secs => s.timeout_s + $12) < now() AS overdue
+  FROM run r JOIN step s ON s.id = r.step_id WHERE r.ended_at IS NULL
 ),
 -- Steps blocked by a failure. The walk starts at the failures and stops at the limit.
 struck (id) AS (
@@ -72,43 +47,19 @@ cut AS MATERIALIZED (
   SELECT state FROM looked GROUP BY state HAVING count(*) >= $2
 ),
 waiting AS MATERIALIZED (
-  SELECT s.id, s.since, s.state, CASE
-      WHEN s.state = 'error' THEN 'failed'
-      WHEN s.state = 'blocked' THEN CASE WHEN s.id IN (SELECT id FROM behind) THEN 'behind_failure' ELSE 'parents' END
-      WHEN s.state = 'transition' THEN CASE
+  SELECT looked.*, CASE looked.state
+      WHEN 'error' THEN 'failed'
+      WHEN 'blocked' THEN CASE WHEN looked.id IN (SELECT id FROM behind) THEN 'behind_failure' ELSE 'parents' END
+      WHEN 'transition' THEN CASE
         WHEN r.step_id IS NULL THEN 'unknown'
-        WHEN r.state = 'queued' AND a.capacity = 0 THEN 'no_worker'
-        WHEN r.state = 'queued' AND NOT k.served THEN 'unserved'
-        WHEN r.state = 'queued' THEN 'queued'
-        WHEN r.lease_until < now() OR r.started_at + make_interval(secs => s.timeout_s + $12) < now() THEN 'overdue'
+        WHEN r.queued AND a.no_worker THEN 'no_worker'
+        WHEN r.queued AND a.unserved THEN 'unserved'
+        WHEN r.queued THEN 'queued'
+        WHEN r.overdue THEN 'overdue'
       END
-      WHEN s.immediate OR s.skipped IS NOT NULL
-        OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)) THEN 'rests'
-      WHEN EXISTS (SELECT FROM unnest(s.disruption_budget_ids) AS b (id) WHERE b.id NOT IN (SELECT id FROM budget_room)) THEN 'unknown'
-      WHEN NOT j.active THEN 'jig'
-      WHEN NOT k.served THEN 'unserved'
-      WHEN NOT n.phantom AND (NOT n.available OR n.removed_in IS NOT NULL) THEN 'unavailable'
-      WHEN s.needs = 'alive' AND NOT (n.phantom OR n.alive) THEN 'node_dead'
-      WHEN s.needs = 'alive' AND NOT (n.phantom OR n.joined = 'confirmed') THEN 'not_joined'
-      WHEN s.needs = 'dead' AND (n.phantom OR n.alive) THEN 'node_alive'
-      WHEN f.n > 0 THEN 'frozen'
-      WHEN l.deployment_id IN (SELECT id FROM held) THEN 'held'
-      WHEN NOT a.enabled THEN 'paused'
-      WHEN a.capacity = 0 THEN 'no_worker'
-      WHEN s.not_before > now() THEN 'backoff'
-      WHEN EXISTS (
-        SELECT FROM unnest(s.disruption_budget_ids) AS b (id) JOIN budget_room r ON r.id = b.id
-        WHERE r.free <= 0 AND NOT EXISTS (SELECT FROM down d WHERE d.disruption_budget_id = b.id AND d.node_id = s.node_id)) THEN 'budget'
-      WHEN l.mode = 'chunk' AND u.n > 0 THEN 'chunk'
-      WHEN l.max_running <= coalesce(u.n, 0) THEN 'lane'
-      WHEN s.exclusive AND EXISTS (SELECT FROM running x WHERE x.node_id = s.node_id AND x.exclusive) THEN 'exclusive'
-      WHEN a.open >= least($1, a.capacity) THEN 'room'
-      ELSE 'next'
+      ELSE coalesce(a.reason, 'next')
     END AS wait
-  FROM looked JOIN step s ON s.id = looked.id JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN jig j ON j.name = s.jig
-  JOIN node n ON n.id = s.node_id CROSS JOIN everywhere a
-  CROSS JOIN LATERAL (SELECT a.capacity = 0 OR j.class IN (SELECT class FROM served) AS served) k
-  LEFT JOIN running r ON r.step_id = s.id LEFT JOIN in_group u ON u.concurrency_group_id = s.concurrency_group_id LEFT JOIN frozen f ON f.node_id = s.node_id
+  FROM looked JOIN step_admission($1) a ON a.step_id = looked.id LEFT JOIN running r ON r.step_id = looked.id
 ),
 counted AS MATERIALIZED (
   SELECT *, count(*) OVER (PARTITION BY wait) AS total, row_number() OVER (PARTITION BY wait ORDER BY since {way}, id {way}) AS place

@@ -1,0 +1,148 @@
+//! `/api/v1/blueprints` and `/api/v1/execution`: history, progress and comparison of blueprints,
+//! and the switch that turns execution on or off.
+
+use std::time::Duration;
+
+use api::Problem;
+use api::blueprints::{BlueprintPage, BlueprintsWanted, Comparison, MAX_DOCUMENTS, Point};
+use api::overview::{BlueprintView, BlueprintWanted};
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use engine::blueprint::Anchor;
+use engine::ids::BlueprintNumber;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::AppState;
+use crate::http::contract::{Operations, op};
+use crate::http::limits;
+use crate::http::problems::{Asked, Given, Place, Refusal};
+use crate::http::session::SignedIn;
+use crate::rest::reviews::{Committed, followed};
+use crate::rest::{Answer, CreatedWithLocation};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
+    all.get("/blueprints", blueprints, op("listBlueprints", "List blueprints"))
+        .get(
+            "/blueprints/compare",
+            compare,
+            op("compareBlueprints", "Compare two blueprints").content(DIFFERENCE),
+        )
+        .get(
+            "/blueprints/{number}",
+            target,
+            op("getBlueprint", "Get a blueprint and its progress").about(
+                "With `wait`, the response is sent once nothing more happens automatically, or \
+                 when the time is over. If too many requests are waiting, the response is \
+                 immediate. Send the request again.",
+            ),
+        )
+        .post("/execution", switch, op("switchExecution", "Turn execution on or off"))
+}
+
+async fn blueprints(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<BlueprintsWanted>,
+) -> Answer<BlueprintPage> {
+    Ok(Json(state.control.targets(&actor, &wanted).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CompareQuery {
+    from: String,
+    to: String,
+    deployment: Option<String>,
+    /// Format of the response. For links, which can't set an `Accept` header.
+    #[serde(rename = "as")]
+    form: Option<Form>,
+    /// Return documents after this one (JSON only).
+    after: Option<Anchor>,
+}
+
+/// Format of a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Form {
+    Text,
+    Json,
+}
+
+async fn compare(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(pair): Asked<CompareQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let (from, to, deployment) =
+        (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
+    let found = state.control.compare(&actor, from, to, deployment).await?;
+    compared(pair.form, &headers, found, pair.after.as_ref())
+}
+
+/// Returns the format named in the URL. Without one, text if the client accepts only text, and JSON
+/// otherwise. Text is complete. JSON is paged by document.
+pub(super) fn compared(
+    form: Option<Form>,
+    headers: &HeaderMap,
+    found: Comparison,
+    after: Option<&Anchor>,
+) -> Result<Response, Refusal> {
+    let accepted =
+        headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let as_text = form
+        .map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| {
+            form == Form::Text
+        });
+    let mut answer = match as_text {
+        true => found.text().into_response(),
+        false => Json(found.page(after, MAX_DOCUMENTS)?).into_response(),
+    };
+    answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
+    Ok(answer)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ExecutionRequest {
+    enabled: bool,
+    #[schemars(length(min = 1, max = 1000))]
+    reason: String,
+}
+
+async fn switch(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Given(input): Given<ExecutionRequest>,
+) -> CreatedWithLocation<Committed> {
+    Ok(followed(state.control.switch(&actor, input.enabled, input.reason).await?))
+}
+
+async fn target(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(number): Place<BlueprintNumber>,
+    Asked(wanted): Asked<BlueprintWanted>,
+) -> Answer<BlueprintView> {
+    let wait = Duration::from_secs(wanted.wait.into());
+    if wait > limits::MAX_WAIT {
+        return Err(Problem::invalid(format!(
+            "Invalid `wait`: the limit is {} seconds. Send the request again after that time.",
+            limits::MAX_WAIT.as_secs()
+        ))
+        .into());
+    }
+    // The response must begin before the request's time is over.
+    let wait = wait.min(limits::REQUEST_TIMEOUT.saturating_sub(limits::WAIT_MARGIN));
+    let view = match state.waiting.take(actor.person) {
+        Ok(_permit) if !wait.is_zero() => {
+            state.control.wait_for_blueprint(&actor, number, wait).await?
+        }
+        _ => state.control.target(&actor, number).await?,
+    };
+    Ok(Json(view))
+}

@@ -1,0 +1,177 @@
+//! `/api/v1/deployments`: lists, the board, progress, hold, priority, and proposals that begin at a
+//! deployment.
+
+use api::deployments::{DeploymentPage, DeploymentsWanted};
+use api::overview::DeploymentProgress;
+use api::proposals::Restored;
+use api::views::board::{Board, RoleNoderoles, RoleNoderolesWanted};
+use axum::Json;
+use axum::extract::State;
+use engine::catalog::read::MAX_PRIORITY;
+use engine::ids::BlueprintNumber;
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::AppState;
+use crate::http::contract::{Operations, op};
+use crate::http::problems::{Asked, Given, Perhaps, Place};
+use crate::http::session::SignedIn;
+use crate::rest::proposals::{Proposed, proposal_created};
+use crate::rest::{Answer, CreatedWithLocation, Done, Nothing};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/deployments", deployments, op("listDeployments", "List deployments"))
+        .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
+        .get(
+            "/deployments/{name}/progress",
+            deployment_progress,
+            op("getDeploymentProgress", "Get the progress of a deployment").about(
+                "A deployment is stuck by the same rule as a blueprint: all remaining steps wait for \
+                 a person. `GET /api/v1/pending?deployment=` returns the reasons.",
+            ),
+        )
+        .get(
+            "/deployments/{name}/noderoles",
+            role_noderoles,
+            op("listRoleNoderoles", "List the nodes that have a role").also(&[409]).about(
+                "If the last row of a page was removed, the request for the next page \
+                    returns 409 `moved`. Start again with the first page.",
+            ),
+        )
+        .post(
+            "/deployments/{name}/proposals",
+            propose,
+            op("openProposal", "Open a proposal for a deployment, or return the open one"),
+        )
+        .post(
+            "/deployments/{name}/hold",
+            hold,
+            op("holdDeployment", "Put a deployment on hold, or end the hold"),
+        )
+        .post(
+            "/deployments/{name}/priority",
+            prioritise,
+            op("prioritiseDeployment", "Set the priority of a deployment"),
+        )
+        .post(
+            "/deployments/{name}/restore",
+            restore,
+            op("restoreDeployment", "Propose to restore a deployment from a blueprint"),
+        )
+}
+
+async fn deployments(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<DeploymentsWanted>,
+) -> Answer<DeploymentPage> {
+    Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
+}
+
+async fn board(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Answer<Board> {
+    Ok(Json(state.control.board(&actor, &name).await?))
+}
+
+async fn deployment_progress(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+) -> Answer<DeploymentProgress> {
+    Ok(Json(state.control.deployment_progress(&actor, &name).await?))
+}
+
+async fn role_noderoles(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Asked(wanted): Asked<RoleNoderolesWanted>,
+) -> Answer<RoleNoderoles> {
+    Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
+}
+
+async fn propose(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Perhaps(_): Perhaps<Nothing>,
+) -> CreatedWithLocation<Proposed> {
+    let deployment = state.control.deployment_named(&actor, &name).await?;
+    let proposal = state.control.propose(&actor, deployment).await?;
+    Ok(proposal_created(proposal, Proposed { proposal }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct HoldRequest {
+    on_hold: bool,
+    #[schemars(length(min = 1, max = 1000))]
+    reason: String,
+}
+
+async fn hold(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(holding): Given<HoldRequest>,
+) -> Answer<Done> {
+    let deployment = state.control.deployment_named(&actor, &name).await?;
+    state.control.hold(&actor, deployment, holding.on_hold, holding.reason).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PriorityRequest {
+    #[serde(deserialize_with = "priority")]
+    #[schemars(range(min = -MAX_PRIORITY, max = MAX_PRIORITY))]
+    priority: i32,
+    #[schemars(length(min = 1, max = 1000))]
+    reason: String,
+}
+
+/// A number that is far out of range gets an error with the range of priorities, not of integers.
+fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let number = serde_json::Number::deserialize(from)?;
+    let in_range = number.as_i64().and_then(|number| i32::try_from(number).ok());
+    in_range.ok_or_else(|| {
+        D::Error::custom(format!(
+            "the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+        ))
+    })
+}
+
+async fn prioritise(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(wanted): Given<PriorityRequest>,
+) -> Answer<Done> {
+    let deployment = state.control.deployment_named(&actor, &name).await?;
+    state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RestoreRequest {
+    blueprint: BlueprintNumber,
+    /// Skip parts that can't be restored, instead of failing.
+    #[serde(default)]
+    partial: bool,
+}
+
+async fn restore(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(name): Place<String>,
+    Given(restoring): Given<RestoreRequest>,
+) -> CreatedWithLocation<Restored> {
+    let restored =
+        state.control.restore(&actor, &name, restoring.blueprint, restoring.partial).await?;
+    Ok(proposal_created(restored.proposal, restored))
+}

@@ -1,0 +1,59 @@
+//! `/api/v1/noderoles`: a noderole, its data, and its retry.
+
+use api::deployments::NoderoleView;
+use api::values::{ValuesView, ValuesWanted};
+use axum::Json;
+use axum::extract::State;
+use engine::ids::NoderoleId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::AppState;
+use crate::http::contract::{Operations, op};
+use crate::http::problems::{Asked, Given, Place};
+use crate::http::session::SignedIn;
+use crate::rest::{Answer, Done};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/noderoles/{id}", noderole, op("getNoderole", "Get a noderole"))
+        .get(
+            "/noderoles/{id}/data",
+            noderole_values,
+            op("getNoderoleData", "Get the data that a run of a noderole would get now"),
+        )
+        .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Retry a failed noderole"))
+}
+
+async fn noderole(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NoderoleId>,
+) -> Answer<NoderoleView> {
+    Ok(Json(state.control.noderole(&actor, id).await?))
+}
+
+async fn noderole_values(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NoderoleId>,
+    Asked(wanted): Asked<ValuesWanted>,
+) -> Answer<ValuesView> {
+    Ok(Json(state.control.noderole_values(&actor, id, &wanted).await?))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RetryRequest {
+    #[schemars(length(min = 1, max = 1000))]
+    reason: String,
+}
+
+async fn retry(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<NoderoleId>,
+    Given(because): Given<RetryRequest>,
+) -> Answer<Done> {
+    state.control.retry(&actor, id, because.reason).await?;
+    Ok(Json(Done {}))
+}

@@ -1,0 +1,235 @@
+//! `/api/v1/proposals`: edits, undo, preview, discard and submit.
+
+use api::proposals::{ProposalView, ScopeView};
+use api::reviews::{ProposalPage, ProposalsWanted};
+use api::views::board::EditsPreview;
+use api::views::node_proposal::DraftedNoderole;
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use engine::cluster::NoderoleKey;
+use engine::ids::{NodeId, ProposalId, ReviewId};
+use engine::plan::Edit;
+use engine::report::Report;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::AppState;
+use crate::http::contract::{Created, Operations, Versioned, op};
+use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
+use crate::http::session::SignedIn;
+use crate::rest::nodes::Machine;
+use crate::rest::{Answer, AtVersion, CreatedWithLocation, Done, Nothing, OnVersion, agreed};
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.post(
+        "/nodes/{id}/proposals",
+        propose_on_node,
+        op("openNodeProposal", "Open a proposal for a node"),
+    )
+    .get("/proposals", proposals, op("listProposals", "List open proposals"))
+    .get("/proposals/{id}", proposal, op("getProposal", "Get an open proposal").also(&[409]))
+    .get(
+        "/proposals/{id}/noderole",
+        drafted,
+        op("getDraftedNoderole", "Get the data of a noderole in an open proposal").also(&[409]),
+    )
+    .post(
+        "/proposals/{id}/edits",
+        edit,
+        op("editProposal", "Append edits to a proposal").on_version().also(&[422]),
+    )
+    .post(
+        "/proposals/{id}/undo",
+        undo,
+        op("undoEdit", "Undo the last edit").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/redo",
+        redo,
+        op("redoEdit", "Redo the last undone edit").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/discard",
+        discard,
+        op("discardProposal", "Discard a proposal").on_version().also(&[428]),
+    )
+    .post(
+        "/proposals/{id}/submit",
+        submit,
+        op("submitProposal", "Submit a proposal for review").on_version(),
+    )
+    .post(
+        "/proposals/{id}/preview",
+        preview,
+        op("previewEdits", "Preview the impact of edits").also(&[422]),
+    )
+    .get(
+        "/proposals/{id}/report",
+        report,
+        op("getProposalReport", "Get the planning report of a proposal").also(&[409]),
+    )
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct DraftNoderoleQuery {
+    node: NodeId,
+    /// Role of the noderole. Use `app/1` for a second instance on the node.
+    noderole: NoderoleKey,
+}
+
+async fn drafted(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Asked(wanted): Asked<DraftNoderoleQuery>,
+) -> Answer<DraftedNoderole> {
+    Ok(Json(state.control.drafted(&actor, id, wanted.node, &wanted.noderole).await?))
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Proposed {
+    pub proposal: ProposalId,
+}
+
+/// The response with the URL of a proposal, for all operations that open one.
+pub(super) fn proposal_created<T>(proposal: ProposalId, made: T) -> Created<T> {
+    Created(format!("/proposals/{proposal}"), made)
+}
+
+async fn propose_on_node(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Machine(node): Machine,
+    Perhaps(_): Perhaps<Nothing>,
+) -> CreatedWithLocation<Proposed> {
+    let proposal = state.control.propose_on_node(&actor, node).await?;
+    Ok(proposal_created(proposal, Proposed { proposal }))
+}
+
+async fn proposals(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<ProposalsWanted>,
+) -> Answer<ProposalPage> {
+    Ok(Json(state.control.proposals(&actor, &wanted).await?))
+}
+
+/// A new proposal and its scope.
+#[derive(Debug, Serialize, JsonSchema)]
+struct OpenProposal {
+    scope: ScopeView,
+    #[serde(flatten)]
+    proposal: ProposalView,
+}
+
+async fn proposal(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+) -> Result<Versioned<OpenProposal>, Refusal> {
+    let (scope, proposal) = state.control.proposal(&actor, id).await?;
+    Ok(Versioned(proposal.version.into(), OpenProposal { scope, proposal }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Edits {
+    version: i32,
+    edits: Vec<Edit>,
+}
+
+async fn edit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    headers: HeaderMap,
+    Given(given): Given<Edits>,
+) -> Answer<AtVersion> {
+    let version =
+        state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
+    Ok(Json(AtVersion { version }))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PreviewRequest {
+    edits: Vec<Edit>,
+}
+
+async fn preview(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    Given(given): Given<PreviewRequest>,
+) -> Answer<EditsPreview> {
+    Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
+}
+
+async fn report(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+) -> Answer<Report> {
+    Ok(Json(state.control.report(&actor, id).await?))
+}
+
+async fn undo(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    headers: HeaderMap,
+    Perhaps(on): Perhaps<OnVersion>,
+) -> Answer<AtVersion> {
+    let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
+    Ok(Json(AtVersion { version }))
+}
+
+async fn redo(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    headers: HeaderMap,
+    Perhaps(on): Perhaps<OnVersion>,
+) -> Answer<AtVersion> {
+    let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
+    Ok(Json(AtVersion { version }))
+}
+
+async fn discard(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    headers: HeaderMap,
+    Perhaps(on): Perhaps<OnVersion>,
+) -> Answer<Done> {
+    state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
+    Ok(Json(Done {}))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SubmitRequest {
+    version: i32,
+    title: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Submitted {
+    review: ReviewId,
+}
+
+async fn submit(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<ProposalId>,
+    headers: HeaderMap,
+    Given(given): Given<SubmitRequest>,
+) -> CreatedWithLocation<Submitted> {
+    let submission = state
+        .control
+        .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
+        .await?;
+    Ok(Created(format!("/reviews/{submission}"), Submitted { review: submission }))
+}

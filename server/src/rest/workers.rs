@@ -1,0 +1,36 @@
+//! `/api/v1/workers`: workers and their runs.
+
+use api::workers::{WorkerPage, WorkerView, WorkersWanted};
+use axum::Json;
+use axum::extract::State;
+use uuid::Uuid;
+
+use crate::AppState;
+use crate::http::contract::{Operations, op};
+use crate::http::problems::{Asked, Place};
+use crate::http::session::SignedIn;
+use crate::rest::Answer;
+
+pub(crate) fn operations(all: Operations) -> Operations {
+    all.get("/workers", workers, op("listWorkers", "List workers")).get(
+        "/workers/{id}",
+        worker,
+        op("getWorker", "Get a worker and its runs"),
+    )
+}
+
+async fn workers(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Asked(wanted): Asked<WorkersWanted>,
+) -> Answer<WorkerPage> {
+    Ok(Json(state.control.workers(&actor, &wanted).await?))
+}
+
+async fn worker(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    Place(id): Place<Uuid>,
+) -> Answer<WorkerView> {
+    Ok(Json(state.control.worker(&actor, id).await?))
+}
