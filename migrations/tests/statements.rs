@@ -4,7 +4,8 @@
 //! SQL. A `{NAME}` in a format string is replaced by the constant of that name, and other
 //! placeholders by a sample ([`SAMPLES`]). `EXPLAIN EXECUTE` also checks the privileges.
 //!
-//! Two kinds of SQL are not covered: SeaORM builds its statements, and `DO` blocks have no plan.
+//! Two kinds of SQL are not covered: the statements that SeaORM builds (a test of the store compares
+//! the entities with the schema), and `DO` blocks, which have no plan.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -270,7 +271,7 @@ async fn problem(connection: &mut PgConnection, sql: &str) -> Option<sqlx::Error
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let (statements, mut problems) = statements();
-    assert!(statements.len() > 300, "only {} statements found", statements.len());
+    assert!(statements.len() > 200, "only {} statements found", statements.len());
     let db = TestDatabase::new().await;
     let mut connections = BTreeMap::new();
     for (role, url) in

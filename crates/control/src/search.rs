@@ -170,7 +170,7 @@ async fn reviews(
 async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), Problem> {
     let find = AccountListQuery { text: text.to_owned(), ..AccountListQuery::default() };
     let mut rows =
-        store::people::accounts::accounts(on, &find, HITS as i64 + 1).await.map_err(from_store)?;
+        store::people::accounts::accounts(on, &find, HITS as u64 + 1).await.map_err(from_store)?;
     let more = rows.len() > HITS;
     rows.truncate(HITS);
     let hit = |row: store::people::accounts::AccountRow| Hit::Person {

@@ -18,7 +18,7 @@ pub mod blueprints;
 pub mod catalog;
 mod connect;
 pub mod deployments;
-mod entity;
+pub mod entity;
 pub mod events;
 pub mod housekeeping;
 pub mod idempotency;

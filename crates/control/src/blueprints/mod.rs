@@ -63,7 +63,7 @@ impl Control {
             deployment,
             query.sort.descending,
             behind,
-            PAGE_SIZE as i64 + 1,
+            PAGE_SIZE as u64 + 1,
         )
         .await
         .map_err(from_store)?;

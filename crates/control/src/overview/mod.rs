@@ -55,7 +55,7 @@ impl Control {
             failed: row.failed,
         };
         let rows =
-            store::blueprints::targets(&mut connection, None, true, None, MAX_COMMITS as i64)
+            store::blueprints::targets(&mut connection, None, true, None, MAX_COMMITS as u64)
                 .await
                 .map_err(from_store)?;
         let commits = rows.into_iter().map(to_blueprint_summary).collect::<Result<_, _>>()?;

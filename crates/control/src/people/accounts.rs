@@ -98,7 +98,7 @@ impl People {
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let mut rows = store::people::accounts::accounts(&mut connection, &find, PAGE as i64 + 1)
+        let mut rows = store::people::accounts::accounts(&mut connection, &find, PAGE as u64 + 1)
             .await
             .map_err(failed)?;
         let more = rows.len() > PAGE;

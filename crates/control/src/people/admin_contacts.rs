@@ -18,7 +18,7 @@ impl Control {
             return problem;
         }
         let Ok(mut connection) = self.connection().await else { return problem };
-        let Ok(admins) = store::people::admins(&mut connection, NAMED as i64 + 1).await else {
+        let Ok(admins) = store::people::admins(&mut connection, NAMED as u64 + 1).await else {
             return problem;
         };
         Problem {

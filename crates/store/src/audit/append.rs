@@ -1,11 +1,14 @@
 //! Audit rows of use cases. They name the API token of the request.
 
 use engine::ids::PersonId;
+use sea_orm::{EntityTrait, Set};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::audit;
 
 tokio::task_local! {
     static TOKEN: Uuid;
@@ -37,12 +40,13 @@ pub async fn append_audit(
         Some(_) => add_token(detail.clone()),
         None => detail.clone(),
     };
-    sqlx::query("INSERT INTO audit (actor, action, subject, detail) VALUES ($1, $2, $3, $4)")
-        .bind(actor.map(|person| person.0))
-        .bind(action)
-        .bind(subject)
-        .bind(detail)
-        .execute(db)
-        .await?;
+    let row = audit::ActiveModel {
+        actor: Set(actor.map(|person| person.0)),
+        action: Set(action.to_owned()),
+        subject: Set(subject.to_owned()),
+        detail: Set(detail),
+        ..Default::default()
+    };
+    audit::Entity::insert(row).exec_without_returning(&orm(db)).await?;
     Ok(())
 }

@@ -3,12 +3,15 @@
 use engine::Hash;
 use engine::audit::SealedEntry;
 use engine::ids::PersonId;
+use sea_orm::{EntityTrait, QueryOrder, QuerySelect, Select};
 use serde_json::Value;
 use sqlx::{PgConnection, Postgres, QueryBuilder};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::{hash, orm};
+use crate::entity::{audit, head, seal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditActor {
@@ -114,10 +117,9 @@ pub async fn audit(
 
 /// Whether an entry with this id exists.
 pub async fn entry_exists(on: &mut PgConnection, id: i64) -> Result<bool, StoreError> {
-    Ok(sqlx::query_scalar("SELECT EXISTS (SELECT FROM audit WHERE id = $1)")
-        .bind(id)
-        .fetch_one(on)
-        .await?)
+    let query = audit::Entity::find_by_id(id).select_only().column(audit::Column::Id);
+    let found: Option<i64> = query.into_tuple().one(&orm(on)).await?;
+    Ok(found.is_some())
 }
 
 /// Entries of the chain after a position, in order.
@@ -135,15 +137,11 @@ pub async fn sealed(
     .fetch_all(on)
     .await?;
     rows.into_iter()
-        .map(|(seq, previous, hash, content)| {
-            let hash_of = |bytes: &[u8]| {
-                Hash::from_bytes(bytes)
-                    .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash must have 32 bytes"))
-            };
+        .map(|(seq, previous, own, content)| {
             Ok(SealedEntry {
                 seq: seq.unsigned_abs(),
-                previous: hash_of(&previous)?,
-                hash: hash_of(&hash)?,
+                previous: hash("seal.prev_hash", &previous)?,
+                hash: hash("seal.hash", &own)?,
                 content,
             })
         })
@@ -152,33 +150,28 @@ pub async fn sealed(
 
 /// The position and hash of the last entry. `None`: nothing is sealed yet.
 pub async fn last_seal(on: &mut PgConnection) -> Result<Option<(i64, Hash)>, StoreError> {
-    seal_where(on, "SELECT seq, hash FROM seal WHERE seq <= $1 ORDER BY seq DESC LIMIT 1", i64::MAX)
-        .await
+    read_seal(on, seal::Entity::find().order_by_desc(seal::Column::Seq)).await
 }
 
 /// The position and hash of an entry.
 pub async fn seal_at(on: &mut PgConnection, seq: i64) -> Result<Option<(i64, Hash)>, StoreError> {
-    seal_where(on, "SELECT seq, hash FROM seal WHERE seq = $1", seq).await
+    read_seal(on, seal::Entity::find_by_id(seq)).await
 }
 
-async fn seal_where(
+async fn read_seal(
     on: &mut PgConnection,
-    sql: &'static str,
-    seq: i64,
+    query: Select<seal::Entity>,
 ) -> Result<Option<(i64, Hash)>, StoreError> {
-    let row: Option<(i64, Vec<u8>)> = sqlx::query_as(sql).bind(seq).fetch_optional(on).await?;
-    let read = |(seq, hash): (i64, Vec<u8>)| Some((seq, Hash::from_bytes(&hash)?));
-    match row {
-        None => Ok(None),
-        Some(row) => read(row)
-            .map(Some)
-            .ok_or_else(|| StoreError::corrupt("seal.hash", "a hash must have 32 bytes")),
-    }
+    let query = query.select_only().columns([seal::Column::Seq, seal::Column::Hash]);
+    let row: Option<(i64, Vec<u8>)> = query.into_tuple().one(&orm(on)).await?;
+    row.map(|(seq, bytes)| Ok((seq, hash("seal.hash", &bytes)?))).transpose()
 }
 
 /// The number of restores plus 1.
 pub async fn epoch(on: &mut PgConnection) -> Result<i64, StoreError> {
-    Ok(sqlx::query_scalar("SELECT epoch FROM head").fetch_one(on).await?)
+    let query = head::Entity::find().select_only().column(head::Column::Epoch).into_tuple();
+    let epoch: Option<i64> = query.one(&orm(on)).await?;
+    epoch.ok_or_else(|| StoreError::corrupt("head", "there is no row"))
 }
 
 /// The number of unsealed entries, counted up to `limit`.

@@ -3,11 +3,14 @@
 use engine::Hash;
 use engine::canonical::ObjectKind;
 use engine::ids::{BlueprintNumber, DeploymentId};
+use sea_orm::{ColumnTrait, EntityTrait, Order, QueryFilter, QueryOrder, QuerySelect, Select};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::StoreError;
 use crate::connect::hash;
+use crate::connect::orm;
+use crate::entity::{blueprint, blueprint_deployment, object};
 
 /// A blueprint in the target history, with names for display.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -43,33 +46,42 @@ pub async fn targets(
     deployment: Option<DeploymentId>,
     descending: bool,
     after: Option<BlueprintNumber>,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<TargetRow>, StoreError> {
-    let end = if descending { i64::MAX } else { i64::MIN };
-    let sql = match (deployment, descending) {
-        (None, true) => {
-            "SELECT number FROM blueprint WHERE number < $1 ORDER BY number DESC LIMIT $2"
+    let numbers = match deployment {
+        None => {
+            let query = blueprint::Entity::find();
+            numbers(connection, query, blueprint::Column::Number, descending, after, limit).await?
         }
-        (None, false) => "SELECT number FROM blueprint WHERE number > $1 ORDER BY number LIMIT $2",
-        (Some(_), true) => {
-            "SELECT blueprint_number FROM blueprint_deployment WHERE deployment_id = $3 AND blueprint_number < $1 \
-             ORDER BY blueprint_number DESC LIMIT $2"
-        }
-        (Some(_), false) => {
-            "SELECT blueprint_number FROM blueprint_deployment WHERE deployment_id = $3 AND blueprint_number > $1 \
-             ORDER BY blueprint_number LIMIT $2"
+        Some(deployment) => {
+            let query = blueprint_deployment::Entity::find()
+                .filter(blueprint_deployment::Column::DeploymentId.eq(deployment.0));
+            let column = blueprint_deployment::Column::BlueprintNumber;
+            numbers(connection, query, column, descending, after, limit).await?
         }
     };
-    let numbers_query =
-        sqlx::query_scalar(sql).bind(after.map_or(end, |after| after.0)).bind(limit);
-    let numbers_query =
-        deployment.iter().fold(numbers_query, |numbers_query, id| numbers_query.bind(id.0));
-    let numbers: Vec<i64> = numbers_query.fetch_all(&mut *connection).await?;
     let mut rows = blueprints_by_number(connection, &numbers).await?;
     if !descending {
         rows.reverse();
     }
     Ok(rows)
+}
+
+/// The values of a column with numbers of blueprints, after a cursor.
+async fn numbers<E: EntityTrait>(
+    connection: &mut PgConnection,
+    query: Select<E>,
+    column: E::Column,
+    descending: bool,
+    after: Option<BlueprintNumber>,
+    limit: u64,
+) -> Result<Vec<i64>, StoreError> {
+    let direction = if descending { Order::Desc } else { Order::Asc };
+    let mut query = query.order_by(column, direction).limit(limit).select_only().column(column);
+    if let Some(after) = after {
+        query = query.filter(if descending { column.lt(after.0) } else { column.gt(after.0) });
+    }
+    Ok(query.into_tuple().all(&orm(connection)).await?)
 }
 
 pub async fn target(
@@ -84,22 +96,10 @@ async fn blueprints_by_number(
     connection: &mut PgConnection,
     numbers: &[i64],
 ) -> Result<Vec<TargetRow>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT t.number, t.kind, t.root, t.enabled, t.reason, t.committed_at AS at, p.name AS by, s.id AS review, s.title, \
-         d.name AS deployment, \
-         ARRAY(SELECT w.name FROM review_author a JOIN person w ON w.id = a.person_id \
-               WHERE a.review_id = s.id ORDER BY w.name) AS authors, \
-         ARRAY(SELECT w.name FROM (SELECT DISTINCT ON (v.person_id) v.person_id, v.kind, v.at FROM verdict v \
-                                   WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.person_id, v.id DESC) v \
-               JOIN person w ON w.id = v.person_id WHERE v.kind = 'approve' \
-                 AND NOT approval_barred(v.person_id, s.id, v.at) ORDER BY w.name) AS approved_by \
-         FROM blueprint t LEFT JOIN person p ON p.id = t.committed_by \
-         LEFT JOIN review s ON s.id = t.review_id LEFT JOIN proposal o ON o.id = s.proposal_id \
-         LEFT JOIN deployment d ON d.id = o.deployment_id WHERE t.number = ANY($1) ORDER BY t.number DESC",
-    )
-    .bind(numbers)
-    .fetch_all(connection)
-    .await?;
+    let rows = sqlx::query_as(include_str!("statements/blueprints_by_number.sql"))
+        .bind(numbers)
+        .fetch_all(connection)
+        .await?;
     Ok(rows)
 }
 
@@ -108,20 +108,18 @@ pub async fn blueprint_root(
     connection: &mut PgConnection,
     number: BlueprintNumber,
 ) -> Result<Option<Hash>, StoreError> {
-    let root: Option<Vec<u8>> = sqlx::query_scalar("SELECT root FROM blueprint WHERE number = $1")
-        .bind(number.0)
-        .fetch_optional(connection)
-        .await?;
+    let query = blueprint::Entity::find_by_id(number.0).select_only();
+    let query = query.column(blueprint::Column::Root).into_tuple();
+    let root: Option<Vec<u8>> = query.one(&orm(connection)).await?;
     root.map(|bytes| hash("blueprint.root", &bytes)).transpose()
 }
 
 /// Whether a root with this hash is stored.
 pub async fn is_root(connection: &mut PgConnection, hash: Hash) -> Result<bool, StoreError> {
-    let exists =
-        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM object WHERE hash = $1 AND kind = $2)")
-            .bind(hash.as_bytes().as_slice())
-            .bind(ObjectKind::Root.as_str())
-            .fetch_one(connection)
-            .await?;
-    Ok(exists)
+    let query = object::Entity::find_by_id(hash.as_bytes().to_vec())
+        .filter(object::Column::Kind.eq(ObjectKind::Root.as_str()))
+        .select_only()
+        .column(object::Column::Kind);
+    let found: Option<String> = query.into_tuple().one(&orm(connection)).await?;
+    Ok(found.is_some())
 }

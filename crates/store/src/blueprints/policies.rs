@@ -3,23 +3,38 @@
 use engine::Hash;
 use engine::gate::Policy;
 use engine::ids::{BlueprintNumber, PersonId, PolicyNumber};
+use sea_orm::{
+    ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Select, Set,
+};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{join, object, person, policy};
 
 pub async fn policy(
     connection: &mut PgConnection,
     number: PolicyNumber,
 ) -> Result<Option<Policy>, StoreError> {
-    let row: Option<(Vec<u8>,)> = sqlx::query_as(
-        "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.number = $1",
-    )
-    .bind(number.0)
-    .fetch_optional(connection)
-    .await?;
-    let parse = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
-    row.map(parse).transpose().map_err(|e| StoreError::corrupt(format!("policy {number}"), e))
+    let query = policy::Entity::find_by_id(number.0);
+    body(connection, query).await?.map(|body| parse(&body, number)).transpose()
+}
+
+/// The text of the first policy of a query.
+async fn body(
+    connection: &mut PgConnection,
+    query: Select<policy::Entity>,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let query = query
+        .join(JoinType::InnerJoin, join(policy::Column::Hash, object::Column::Hash))
+        .select_only()
+        .column(object::Column::Body);
+    Ok(query.into_tuple().one(&orm(connection)).await?)
+}
+
+fn parse(body: &[u8], policy: impl std::fmt::Display) -> Result<Policy, StoreError> {
+    serde_json::from_slice(body).map_err(|e| StoreError::corrupt(format!("policy {policy}"), e))
 }
 
 /// The policy that was in force after a target was committed.
@@ -27,16 +42,11 @@ pub async fn policy_at(
     connection: &mut PgConnection,
     blueprint: BlueprintNumber,
 ) -> Result<Option<Policy>, StoreError> {
-    let row: Option<(Vec<u8>,)> = sqlx::query_as(
-        "SELECT o.body FROM policy p JOIN object o ON o.hash = p.hash WHERE p.blueprint_number <= $1 ORDER BY p.blueprint_number DESC LIMIT 1",
-    )
-    .bind(blueprint.0)
-    .fetch_optional(connection)
-    .await?;
-    let parse = |(body,): (Vec<u8>,)| serde_json::from_slice(&body);
-    row.map(parse)
-        .transpose()
-        .map_err(|e| StoreError::corrupt(format!("policy of blueprint {blueprint}"), e))
+    let query = policy::Entity::find()
+        .filter(policy::Column::BlueprintNumber.lte(blueprint.0))
+        .order_by_desc(policy::Column::BlueprintNumber);
+    let body = body(connection, query).await?;
+    body.map(|body| parse(&body, format!("of blueprint {blueprint}"))).transpose()
 }
 
 /// Adds a version of the policy, whose object is stored. Works only in the transaction of its
@@ -47,12 +57,13 @@ pub async fn insert_policy(
     hash: Hash,
     by: Option<PersonId>,
 ) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO policy (number, hash, created_by) VALUES ($1, $2, $3)")
-        .bind(number.0)
-        .bind(hash.as_bytes().as_slice())
-        .bind(by.map(|p| p.0))
-        .execute(connection)
-        .await?;
+    let row = policy::ActiveModel {
+        number: Set(number.0),
+        hash: Set(hash.as_bytes().to_vec()),
+        created_by: Set(by.map(|person| person.0)),
+        ..Default::default()
+    };
+    policy::Entity::insert(row).exec_without_returning(&orm(connection)).await?;
     Ok(())
 }
 
@@ -61,10 +72,14 @@ pub async fn policy_origin(
     connection: &mut PgConnection,
     number: i64,
 ) -> Result<Option<(OffsetDateTime, Option<String>, i64)>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT p.created_at, w.name, p.blueprint_number FROM policy p LEFT JOIN person w ON w.id = p.created_by WHERE p.number = $1",
-    )
-    .bind(number)
-    .fetch_optional(connection)
-    .await?)
+    let row = policy::Entity::find_by_id(number)
+        .join(JoinType::LeftJoin, join(policy::Column::CreatedBy, person::Column::Id))
+        .select_only()
+        .column(policy::Column::CreatedAt)
+        .column(person::Column::Name)
+        .column(policy::Column::BlueprintNumber)
+        .into_tuple()
+        .one(&orm(connection))
+        .await?;
+    Ok(row)
 }

@@ -100,50 +100,13 @@ pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, St
 }
 
 /// Blueprints whose reviews have fewer audited approvals by non-authors than the policy required.
-const MISSING_APPROVALS: &str = "WITH change AS ( \
-      SELECT t.number, s.id, s.created_by, greatest(s.approvals_needed, approvals_asked(p.hash, s.risk), \
-        CASE WHEN s.new_policy_hash IS NOT NULL THEN approvals_asked(s.new_policy_hash, s.risk) END) AS asked \
-      FROM blueprint t JOIN review s ON s.id = t.review_id JOIN policy p ON p.number = s.policy_number), \
-    last AS ( \
-      SELECT DISTINCT ON (v.review_id, v.person_id) v.id, v.review_id, v.person_id, v.kind, \
-        audit_image('verdict', to_jsonb(v)) AS image \
-      FROM verdict v ORDER BY v.review_id, v.person_id, v.id DESC) \
-    SELECT * FROM ( \
-      SELECT c.number, c.asked, (SELECT count(*) FROM last l WHERE l.review_id = c.id AND l.kind = 'approve' \
-        AND l.person_id <> c.created_by \
-        AND NOT EXISTS (SELECT FROM review_author a WHERE a.review_id = c.id AND a.person_id = l.person_id) \
-        AND audit_agrees('verdict.insert', l.id::text, l.image)) AS approving \
-      FROM change c) x WHERE approving < asked ORDER BY number LIMIT $1";
+const MISSING_APPROVALS: &str = include_str!("statements/missing_approvals.sql");
 
 /// Rows without an audit entry, or with different values.
-const ROWS_WITHOUT_ENTRY: &str = "SELECT what || ' ' || key, image FROM ( \
-      SELECT 'blueprint' AS what, number::text AS key, audit_image('blueprint', to_jsonb(t)) AS image FROM blueprint t \
-      UNION ALL SELECT 'policy', number::text, audit_image('policy', to_jsonb(p)) FROM policy p \
-      UNION ALL SELECT 'barclamp', concat_ws(' ', name, version), audit_image('barclamp', to_jsonb(b)) FROM barclamp b \
-      UNION ALL SELECT 'review', id::text, audit_review(s) FROM review s \
-      UNION ALL SELECT 'passkey', id::text, audit_image('passkey', to_jsonb(k)) FROM passkey k \
-      UNION ALL SELECT 'passkey_confirmation', passkey_id::text, audit_image('passkey_confirmation', to_jsonb(c)) \
-        FROM passkey_confirmation c \
-      UNION ALL SELECT 'verdict_signature', verdict_id::text, audit_image('verdict_signature', to_jsonb(g)) FROM verdict_signature g \
-      UNION ALL SELECT 'verdict', id::text, audit_image('verdict', to_jsonb(v)) FROM verdict v) r \
-    WHERE NOT audit_agrees(what || '.insert', key, image) \
-    UNION ALL \
-    SELECT 'run ' || r.id, audit_run(r) FROM run r WHERE r.state <> 'queued' AND NOT audit_agrees( \
-      CASE r.state WHEN 'running' THEN 'run.start' ELSE 'run.end' END, r.id::text, audit_run(r)) LIMIT $1";
+const ROWS_WITHOUT_ENTRY: &str = include_str!("statements/rows_without_entry.sql");
 
 /// Audit entries whose row is missing.
-const ENTRIES_WITHOUT_ROW: &str = "SELECT split_part(action, '.', 1) || ' ' || subject, detail FROM audit a WHERE source = 'database' \
-      AND CASE action WHEN 'blueprint.insert' THEN NOT EXISTS (SELECT FROM blueprint WHERE number::text = a.subject) \
-        WHEN 'policy.insert' THEN NOT EXISTS (SELECT FROM policy WHERE number::text = a.subject) \
-        WHEN 'barclamp.insert' THEN NOT EXISTS (SELECT FROM barclamp WHERE concat_ws(' ', name, version) = a.subject) \
-        WHEN 'review.insert' THEN NOT EXISTS (SELECT FROM review WHERE id = (a.detail ->> 'id')::bigint) \
-        WHEN 'passkey.insert' THEN NOT EXISTS (SELECT FROM passkey WHERE id::text = a.subject) \
-        WHEN 'passkey_confirmation.insert' THEN NOT EXISTS (SELECT FROM passkey_confirmation WHERE passkey_id::text = a.subject) \
-        WHEN 'verdict_signature.insert' THEN NOT EXISTS (SELECT FROM verdict_signature WHERE verdict_id::text = a.subject) \
-        WHEN 'verdict.insert' THEN NOT EXISTS (SELECT FROM verdict WHERE id = (a.detail ->> 'id')::bigint) \
-        WHEN 'run.start' THEN NOT EXISTS (SELECT FROM run WHERE id = (a.detail ->> 'id')::bigint) \
-        WHEN 'run.end' THEN NOT EXISTS (SELECT FROM run WHERE id = (a.detail ->> 'id')::bigint) \
-        ELSE false END ORDER BY id LIMIT $1";
+const ENTRIES_WITHOUT_ROW: &str = include_str!("statements/entries_without_row.sql");
 
 type Rows = BTreeMap<Uuid, Value>;
 
@@ -238,22 +201,4 @@ fn expected_steps(projection: &Projection) -> Rows {
 }
 
 /// Steps whose stored parent counts are wrong, and steps that are wrongly gone or wrongly not gone.
-const WRONG_COUNT_QUERY: &str = "WITH parent AS ( \
-      SELECT e.child, \
-        count(*) FILTER (WHERE e.kind <> 'order_only') AS of_join, \
-        count(*) FILTER (WHERE e.kind <> 'order_only' \
-          AND (p.state = 'active' OR (p.state = 'error' AND c.join_after = 'end'))) AS there, \
-        count(*) FILTER (WHERE e.kind = 'order_only' AND p.skipped IS NULL \
-          AND p.state IN ('blocked', 'todo', 'transition')) AS ahead \
-      FROM edge e JOIN step p ON p.id = e.parent JOIN step c ON c.id = e.child GROUP BY e.child), \
-    counted AS ( \
-      SELECT s.id, s.action, s.state, s.pending, n.disposition, coalesce(ahead, 0) + CASE s.join_kind \
-          WHEN 'all' THEN coalesce(of_join - there, 0) \
-          WHEN 'any' THEN CASE WHEN of_join > 0 AND there = 0 THEN 1 ELSE 0 END \
-          ELSE greatest(0, s.join_n - coalesce(there, 0)) END AS counts, \
-        s.satisfied, CASE s.join_kind WHEN 'all' THEN 0 ELSE coalesce(there, 0) END AS satisfying \
-      FROM step s JOIN noderole n ON n.id = s.noderole_id LEFT JOIN parent ON parent.child = s.id) \
-    SELECT id, jsonb_build_object('state', state, 'disposition', disposition, 'pending', array[pending, counts], \
-      'satisfied', array[satisfied, satisfying]) FROM counted \
-    WHERE (CASE action WHEN 'run' THEN (state = 'gone') = (disposition = 'in_service') \
-        ELSE state <> 'gone' AND disposition = 'in_service' END) OR (state <> 'gone' AND (pending, satisfied) <> (counts, satisfying))";
+const WRONG_COUNT_QUERY: &str = include_str!("statements/wrong_count_query.sql");

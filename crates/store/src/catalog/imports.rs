@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use engine::Hash;
 use engine::catalog::{Barclamp, Jig};
 use engine::ids::{BarclampName, JigName, PersonId};
+use sea_orm::{EntityTrait, QuerySelect, Set};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::PgConnection;
@@ -14,6 +15,8 @@ use time::OffsetDateTime;
 
 use crate::StoreError;
 use crate::connect::hash;
+use crate::connect::orm;
+use crate::entity::{barclamp, import_report, jig};
 
 /// The maximum number of barclamp versions in a catalog. Further imports are refused, so that
 /// readers can load all of them.
@@ -81,13 +84,11 @@ pub async fn import_barclamp(
         return Ok(ImportOutcome::Full);
     }
     if added == 0 {
-        let (stored,): (Vec<u8>,) =
-            sqlx::query_as("SELECT hash FROM barclamp WHERE name = $1 AND version = $2")
-                .bind(barclamp.name.as_str())
-                .bind(&barclamp.version)
-                .fetch_one(&mut *on)
-                .await?;
-        let stored = hash("barclamp", &stored)?;
+        let key = (barclamp.name.as_str().to_owned(), barclamp.version.clone());
+        let query = barclamp::Entity::find_by_id(key).select_only();
+        let query = query.column(barclamp::Column::Hash).into_tuple();
+        let stored: Option<Vec<u8>> = query.one(&orm(on)).await?;
+        let stored = hash("barclamp", &stored.unwrap_or_default())?;
         return Ok(if stored == content_hash {
             ImportOutcome::Known
         } else {
@@ -163,11 +164,14 @@ pub async fn append_import_report(
     by: Option<PersonId>,
     report: &impl Serialize,
 ) -> Result<(), StoreError> {
-    sqlx::query("INSERT INTO import_report (by, report) VALUES ($1, $2)")
-        .bind(by.map(|person| person.0))
-        .bind(Json(report))
-        .execute(&mut *on)
-        .await?;
+    let report =
+        serde_json::to_value(report).map_err(|e| StoreError::corrupt("import_report", e))?;
+    let row = import_report::ActiveModel {
+        by: Set(by.map(|person| person.0)),
+        report: Set(report),
+        ..Default::default()
+    };
+    import_report::Entity::insert(row).exec_without_returning(&orm(on)).await?;
     sqlx::query(
         "DELETE FROM import_report WHERE id IN ( \
            SELECT id FROM ( \
@@ -209,8 +213,8 @@ pub async fn import_reports<R: DeserializeOwned + Send + Unpin + 'static>(
 
 /// All jigs, and whether each is active. There are few.
 pub async fn jigs(on: &mut PgConnection) -> Result<BTreeMap<JigName, bool>, StoreError> {
-    let rows: Vec<(String, bool)> =
-        sqlx::query_as("SELECT name, active FROM jig").fetch_all(on).await?;
+    let query = jig::Entity::find().select_only().columns([jig::Column::Name, jig::Column::Active]);
+    let rows: Vec<(String, bool)> = query.into_tuple().all(&orm(on)).await?;
     let jig = |(name, active): (String, bool)| {
         Ok((JigName::parse(&name).map_err(|e| StoreError::corrupt("jig", e))?, active))
     };

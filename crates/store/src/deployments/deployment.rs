@@ -1,8 +1,12 @@
 //! The rows of deployments, and their progress: hold and priority.
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::deployment;
 use crate::events::CHANNEL_TODO;
 use engine::ids::{BlueprintNumber, DeploymentId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -68,16 +72,17 @@ pub async fn set_hold(
 /// removed.
 pub async fn set_priority(
     connection: &mut PgConnection,
-    deployment: DeploymentId,
+    id: DeploymentId,
     priority: i32,
 ) -> Result<bool, StoreError> {
-    let done =
-        sqlx::query("UPDATE deployment SET priority = $2 WHERE id = $1 AND removed_in IS NULL AND priority <> $2")
-            .bind(deployment.0)
-            .bind(priority)
-            .execute(&mut *connection)
-            .await?;
-    Ok(done.rows_affected() == 1)
+    let changed = deployment::Entity::update_many()
+        .col_expr(deployment::Column::Priority, Expr::value(priority))
+        .filter(deployment::Column::Id.eq(id.0))
+        .filter(deployment::Column::RemovedIn.is_null())
+        .filter(deployment::Column::Priority.ne(priority))
+        .exec(&orm(connection))
+        .await?;
+    Ok(changed.rows_affected == 1)
 }
 
 /// The last removed deployment with this name, and the blueprint that removed it.
@@ -85,12 +90,15 @@ pub async fn removed_deployment(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<(DeploymentId, BlueprintNumber)>, StoreError> {
-    let row: Option<(Uuid, i64)> = sqlx::query_as(
-        "SELECT id, removed_in FROM deployment WHERE name = $1 AND removed_in IS NOT NULL ORDER BY removed_in DESC LIMIT 1",
-    )
-    .bind(name)
-    .fetch_optional(connection)
-    .await?;
+    let row: Option<(Uuid, i64)> = deployment::Entity::find()
+        .filter(deployment::Column::Name.eq(name))
+        .filter(deployment::Column::RemovedIn.is_not_null())
+        .order_by_desc(deployment::Column::RemovedIn)
+        .select_only()
+        .columns([deployment::Column::Id, deployment::Column::RemovedIn])
+        .into_tuple()
+        .one(&orm(connection))
+        .await?;
     Ok(row.map(|(id, removed_in)| (DeploymentId(id), BlueprintNumber(removed_in))))
 }
 
@@ -99,9 +107,12 @@ pub async fn deployment_named(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<DeploymentId>, StoreError> {
-    let sql = "SELECT id FROM deployment WHERE name = $1 AND removed_in IS NULL";
-    let id: Option<Uuid> = sqlx::query_scalar(sql).bind(name).fetch_optional(connection).await?;
-    Ok(id.map(DeploymentId))
+    let query = deployment::Entity::find()
+        .filter(deployment::Column::Name.eq(name))
+        .filter(deployment::Column::RemovedIn.is_null())
+        .select_only()
+        .column(deployment::Column::Id);
+    Ok(query.into_tuple().one(&orm(connection)).await?.map(DeploymentId))
 }
 
 /// The name of an existing deployment.
@@ -109,14 +120,18 @@ pub async fn deployment_name(
     connection: &mut PgConnection,
     id: DeploymentId,
 ) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT name FROM deployment WHERE id = $1 AND removed_in IS NULL";
-    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(connection).await?)
+    let query = deployment::Entity::find_by_id(id.0)
+        .filter(deployment::Column::RemovedIn.is_null())
+        .select_only()
+        .column(deployment::Column::Name);
+    Ok(query.into_tuple().one(&orm(connection)).await?)
 }
 
 /// The root deployment. `None` before genesis.
 pub async fn top(connection: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
-    let id: Option<Uuid> = sqlx::query_scalar("SELECT id FROM deployment WHERE system")
-        .fetch_optional(connection)
-        .await?;
-    Ok(id.map(DeploymentId))
+    let query = deployment::Entity::find()
+        .filter(Expr::cust("system"))
+        .select_only()
+        .column(deployment::Column::Id);
+    Ok(query.into_tuple().one(&orm(connection)).await?.map(DeploymentId))
 }

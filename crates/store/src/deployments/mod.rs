@@ -10,8 +10,8 @@ pub use deployment::{
     set_hold, set_priority, top,
 };
 pub use noderoles::{
-    EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents, removal_state,
-    retried_step,
+    DeploymentModel, EdgeRow, NoderoleModel, NoderoleRow, RunningRow, children, noderole, open_run,
+    parents, removal_state, retried_step,
 };
 pub use steps::{
     DeploymentCounts, StepRow, counts, run_durations, step_names, step_states, steps_by_noderole,

@@ -1,43 +1,81 @@
 //! A noderole with its step, node, deployment, parents and children.
 
 use engine::ids::{ActionName, NoderoleId, RunId, StepId};
-use sea_orm::EntityTrait;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
+use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::entity::{deployment, node, noderole, step};
+use crate::connect::orm;
+use crate::entity::{deployment, node, noderole, run, step};
+use crate::nodes::NodeModel;
+use crate::runs::StepModel;
 use crate::{Store, StoreError};
-use sea_orm::{ColumnTrait, QueryFilter};
 
+/// A noderole, without its document.
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "noderole::Entity")]
+pub struct NoderoleModel {
+    /// Derived from node, role and instance.
+    pub id: Uuid,
+    pub node_id: Uuid,
+    pub role: String,
+    pub instance: i32,
+    /// The deployment in which it is bound.
+    pub deployment_id: Uuid,
+    /// `in_service` or `gone`.
+    pub disposition: String,
+    /// The hash of the role's content.
+    pub role_hash: Vec<u8>,
+    /// Its own reviewed data.
+    pub data: Value,
+    /// Data that Gantry itself found.
+    pub system_data: Value,
+}
+
+/// The columns of a deployment that pages show.
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "deployment::Entity")]
+pub struct DeploymentModel {
+    pub id: Uuid,
+    pub parent: Option<Uuid>,
+    /// Unique.
+    pub name: String,
+    /// Whether it is *system*.
+    pub system: bool,
+    /// The blueprint that last changed it.
+    pub head_no: i64,
+}
+
+/// A noderole with its step, node and deployment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NoderoleRow {
-    pub noderole: noderole::Model,
-    pub step: step::Model,
-    pub node: node::Model,
+    pub noderole: NoderoleModel,
+    pub step: StepModel,
+    pub node: NodeModel,
     /// The deployment in which it is bound.
-    pub deployment: deployment::Model,
+    pub deployment: DeploymentModel,
 }
 
 pub async fn noderole(store: &Store, id: NoderoleId) -> Result<Option<NoderoleRow>, StoreError> {
-    let Some((noderole, Some(node))) =
-        noderole::Entity::find_by_id(id.0).find_also_related(node::Entity).one(store.orm()).await?
-    else {
-        return Ok(None);
-    };
+    let orm = store.orm();
+    let query = noderole::Entity::find_by_id(id.0).into_partial_model::<NoderoleModel>();
+    let Some(noderole) = query.one(orm).await? else { return Ok(None) };
+    let node = node::Entity::find_by_id(noderole.node_id).into_partial_model().one(orm).await?;
     let step = step::Entity::find()
         .filter(step::Column::NoderoleId.eq(id.0))
         .filter(step::Column::Action.eq("run"))
-        .one(store.orm())
+        .into_partial_model()
+        .one(orm)
         .await?;
-    let deployment =
-        deployment::Entity::find_by_id(noderole.deployment_id).one(store.orm()).await?;
-    Ok(step.zip(deployment).map(|(step, deployment)| NoderoleRow {
-        noderole,
-        step,
-        node,
-        deployment,
-    }))
+    let deployment = deployment::Entity::find_by_id(noderole.deployment_id);
+    let deployment = deployment.into_partial_model().one(orm).await?;
+    let (Some(node), Some(step), Some(deployment)) = (node, step, deployment) else {
+        return Ok(None);
+    };
+    Ok(Some(NoderoleRow { noderole, step, node, deployment }))
 }
 
 /// The step that a retry of a noderole runs: its removal, while that is unfinished, or its `run`.
@@ -58,10 +96,9 @@ pub async fn removal_state(
     connection: &mut PgConnection,
     noderole: NoderoleId,
 ) -> Result<Option<String>, StoreError> {
-    Ok(sqlx::query_scalar("SELECT state FROM step WHERE id = $1")
-        .bind(StepId::of(noderole, &ActionName::remove()).0)
-        .fetch_optional(connection)
-        .await?)
+    let removal = StepId::of(noderole, &ActionName::remove());
+    let query = step::Entity::find_by_id(removal.0).select_only().column(step::Column::State);
+    Ok(query.into_tuple().one(&orm(connection)).await?)
 }
 
 /// A noderole at the other end of an edge.
@@ -124,11 +161,13 @@ pub async fn open_run(
     connection: &mut PgConnection,
     step: StepId,
 ) -> Result<Option<RunningRow>, StoreError> {
-    let row: Option<(i64, String, OffsetDateTime)> = sqlx::query_as(
-        "SELECT id, state, coalesce(started_at, queued_at) FROM run WHERE step_id = $1 AND ended_at IS NULL",
-    )
-    .bind(step.0)
-    .fetch_optional(connection)
-    .await?;
+    let query = run::Entity::find()
+        .filter(run::Column::StepId.eq(step.0))
+        .filter(run::Column::EndedAt.is_null())
+        .select_only()
+        .columns([run::Column::Id, run::Column::State])
+        .expr(Expr::cust("coalesce(started_at, queued_at)"));
+    let row: Option<(i64, String, OffsetDateTime)> =
+        query.into_tuple().one(&orm(connection)).await?;
     Ok(row.map(|(id, state, since)| RunningRow { id: RunId(id), state, since }))
 }

@@ -1,12 +1,15 @@
 //! The origin of values: steps and edits.
 
 use engine::ids::{BlueprintNumber, NodeId, RunId, StepId};
+use sea_orm::{EntityTrait, QuerySelect};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::run;
 
 /// A step with its noderole and node.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -92,12 +95,14 @@ pub async fn sets(
 /// The input of a run, its surroundings and its blueprint.
 pub async fn run_input(
     on: &mut PgConnection,
-    run: RunId,
+    id: RunId,
 ) -> Result<Option<(Option<Value>, Option<Value>, i64)>, StoreError> {
-    Ok(sqlx::query_as("SELECT input, surroundings, blueprint_number FROM run WHERE id = $1")
-        .bind(run.0)
-        .fetch_optional(on)
-        .await?)
+    let query = run::Entity::find_by_id(id.0).select_only().columns([
+        run::Column::Input,
+        run::Column::Surroundings,
+        run::Column::BlueprintNumber,
+    ]);
+    Ok(query.into_tuple().one(&orm(on)).await?)
 }
 
 /// A stored result of a node, cut to its beginning.

@@ -2,7 +2,7 @@
 
 use engine::ids::{DeploymentId, NodeId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, SelectTwo};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, Select};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -11,11 +11,32 @@ use crate::list::ColumnType;
 use crate::runs::StateCounts;
 use crate::{Key, Page, Sort, Store, StoreError};
 
+/// The columns of a node that lists show.
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "node::Entity")]
+pub struct NodeModel {
+    pub id: Uuid,
+    pub fqdn: String,
+    pub deployment_id: Uuid,
+    /// Whether it is the phantom node of a deployment.
+    pub phantom: bool,
+    pub alive: bool,
+    /// `false` in maintenance.
+    pub available: bool,
+    /// `none`, `local` or `ssh`.
+    pub transport: String,
+    /// The blueprint that removed it.
+    pub removed_in: Option<i64>,
+}
+
 /// A node in a list.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "node::Entity")]
 pub struct NodeRow {
-    pub node: node::Model,
+    #[sea_orm(nested)]
+    pub node: NodeModel,
     /// The name of its deployment.
+    #[sea_orm(from_expr = "Expr::cust(DEPLOYMENT_NAME)")]
     pub deployment: String,
 }
 
@@ -61,18 +82,10 @@ pub async fn nodes(
     filter: NodeFilter<'_>,
     page: &Page<NodeRow>,
 ) -> Result<Vec<NodeRow>, StoreError> {
-    let rows = node_query(filter, page).all(store.orm()).await?;
-    let row = |(node, deployment): (node::Model, Option<deployment::Model>)| NodeRow {
-        node,
-        deployment: deployment.map(|d| d.name).unwrap_or_default(),
-    };
-    Ok(rows.into_iter().map(row).collect())
+    Ok(node_query(filter, page).into_partial_model().all(store.orm()).await?)
 }
 
-pub(crate) fn node_query(
-    filter: NodeFilter<'_>,
-    page: &Page<NodeRow>,
-) -> SelectTwo<node::Entity, deployment::Entity> {
+pub(crate) fn node_query(filter: NodeFilter<'_>, page: &Page<NodeRow>) -> Select<node::Entity> {
     let mut query = page
         .of(node::Entity::find())
         .filter(node::Column::Phantom.eq(false))
@@ -98,8 +111,8 @@ pub(crate) fn node_query(
     };
     query = match filter.documented {
         None => query,
-        Some(true) => query.filter(Expr::cust("node.doc IS NOT NULL")),
-        Some(false) => query.filter(Expr::cust("node.doc IS NULL")),
+        Some(true) => query.filter(node::Column::Doc.is_not_null()),
+        Some(false) => query.filter(node::Column::Doc.is_null()),
     };
     if page.sort.columns[0].0 == DEPLOYMENT_NAME {
         // Skips deployments before the cursor.
@@ -114,9 +127,9 @@ pub(crate) fn node_query(
         // Always true, but it lets PostgreSQL start with the names of deployments.
         query = query
             .filter(deployment::Column::Name.is_not_null())
-            .filter(Expr::cust("deployment.removed_in IS NULL"));
+            .filter(deployment::Column::RemovedIn.is_null());
     }
-    query.find_also_related(deployment::Entity)
+    query.left_join(deployment::Entity)
 }
 
 /// The steps of these nodes by state.

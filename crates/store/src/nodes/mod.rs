@@ -13,7 +13,7 @@ pub use health_checks::{
 #[cfg(test)]
 pub(crate) use list::node_query;
 pub use list::{
-    NodeFilter, NodeRow, local_nodes, node_liveness, node_step_counts, nodes, unreached,
+    NodeFilter, NodeModel, NodeRow, local_nodes, node_liveness, node_step_counts, nodes, unreached,
 };
 pub use node::{
     CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, NodeDetailRow, ReportRow,

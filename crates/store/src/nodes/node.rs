@@ -2,6 +2,10 @@
 
 use engine::alive::TriedAddress;
 use engine::ids::{NodeId, RunId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+};
 use serde_json::Value;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -9,6 +13,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{join, node_fact, node_report, token};
 
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct NodeDetailRow {
@@ -218,26 +224,39 @@ pub struct FactRow {
 
 /// The facts of a node by source. Each of its roles has at most one row.
 pub async fn facts(on: &mut PgConnection, node: NodeId) -> Result<Vec<FactRow>, StoreError> {
-    let rows: Vec<(String, Value, OffsetDateTime, Option<i64>)> = sqlx::query_as(
-        "SELECT source, facts, at, run_id FROM node_fact WHERE node_id = $1 ORDER BY source DESC LIMIT 100",
-    )
-    .bind(node.0)
-    .fetch_all(on)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|(source, facts, at, run)| FactRow { source, facts, at, run: run.map(RunId) })
-        .collect())
+    let rows: Vec<(String, Value, OffsetDateTime, Option<i64>)> = node_fact::Entity::find()
+        .filter(node_fact::Column::NodeId.eq(node.0))
+        .order_by_desc(node_fact::Column::Source)
+        .limit(100)
+        .select_only()
+        .columns([
+            node_fact::Column::Source,
+            node_fact::Column::Facts,
+            node_fact::Column::At,
+            node_fact::Column::RunId,
+        ])
+        .into_tuple()
+        .all(&orm(on))
+        .await?;
+    let row = |(source, facts, at, run): (_, _, _, Option<i64>)| FactRow {
+        source,
+        facts,
+        at,
+        run: run.map(RunId),
+    };
+    Ok(rows.into_iter().map(row).collect())
 }
 
 /// A report of a machine about itself.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "node_report::Entity")]
 pub struct ReportRow {
     pub at: OffsetDateTime,
     pub kind: String,
     /// The boot id or boot environment.
     pub detail: String,
     /// The name of the token.
+    #[sea_orm(from_expr = "Expr::col((token::Entity, token::Column::Name))")]
     pub token: String,
     /// The client's address.
     pub address: String,
@@ -247,14 +266,15 @@ pub struct ReportRow {
 pub async fn reports(
     on: &mut PgConnection,
     node: NodeId,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<ReportRow>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT r.at, r.kind, r.detail, t.name AS token, r.address FROM node_report r JOIN token t ON t.id = r.token_id \
-         WHERE r.node_id = $1 ORDER BY r.id DESC LIMIT $2",
-    )
-    .bind(node.0)
-    .bind(limit)
-    .fetch_all(on)
-    .await?)
+    let rows = node_report::Entity::find()
+        .join(JoinType::InnerJoin, join(node_report::Column::TokenId, token::Column::Id))
+        .filter(node_report::Column::NodeId.eq(node.0))
+        .order_by_desc(node_report::Column::Id)
+        .limit(limit)
+        .into_partial_model()
+        .all(&orm(on))
+        .await?;
+    Ok(rows)
 }

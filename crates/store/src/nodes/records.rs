@@ -2,11 +2,15 @@
 //! review. Rows of removed nodes stay, so that an id never recurs.
 
 use engine::ids::{DeploymentId, Fqdn, NodeId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::node;
 
 /// A node without a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,15 +191,15 @@ pub async fn update_node_record(
 /// Stores the MAC addresses and serial number of a new machine.
 pub async fn set_hardware(
     on: &mut PgConnection,
-    node: NodeId,
+    id: NodeId,
     macs: &[String],
     serial: &str,
 ) -> Result<(), StoreError> {
-    sqlx::query("UPDATE node SET macs = $2, serial = $3 WHERE id = $1")
-        .bind(node.0)
-        .bind(macs)
-        .bind(serial)
-        .execute(on)
+    node::Entity::update_many()
+        .col_expr(node::Column::Macs, Expr::value(macs.to_vec()))
+        .col_expr(node::Column::Serial, Expr::value(serial))
+        .filter(node::Column::Id.eq(id.0))
+        .exec(&orm(on))
         .await?;
     Ok(())
 }

@@ -7,32 +7,43 @@
 use std::time::Duration;
 
 use engine::ids::{NodeId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{join, person, token};
 use crate::people::TokenHash;
 
 /// The maximum number of valid tokens per node.
 pub const MAX_TOKENS: i64 = 10;
 /// The maximum number of tokens in a list, newest first. It always includes the valid ones.
-const TOLD: i64 = 50;
+const TOLD: u64 = 50;
 
 /// A token without its text.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "token::Entity")]
 pub struct NodeTokenRow {
     pub id: Uuid,
     pub name: String,
     /// The name of its creator.
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
     pub by: Option<String>,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
     pub last_used_at: Option<OffsetDateTime>,
     pub revoked_at: Option<OffsetDateTime>,
     /// Neither expired nor revoked.
+    #[sea_orm(from_expr = "Expr::cust(IS_VALID)")]
     pub holds: bool,
 }
+
+const IS_VALID: &str = "token.revoked_at IS NULL AND token.expires_at > now()";
 
 /// Inserts a token of a node. `None`: the node has the maximum number. The caller has locked the
 /// node's row.
@@ -91,14 +102,15 @@ pub async fn authenticate_node(
     .bind(hash.as_slice())
     .fetch_optional(&mut *connection)
     .await?;
-    let Some((node, token, should_record_use)) = found else { return Ok(None) };
+    let Some((node, id, should_record_use)) = found else { return Ok(None) };
     if should_record_use {
-        sqlx::query("UPDATE token SET last_used_at = now() WHERE id = $1")
-            .bind(token)
-            .execute(connection)
+        token::Entity::update_many()
+            .col_expr(token::Column::LastUsedAt, Expr::current_timestamp())
+            .filter(token::Column::Id.eq(id))
+            .exec(&orm(connection))
             .await?;
     }
-    Ok(Some((NodeId(node), token)))
+    Ok(Some((NodeId(node), id)))
 }
 
 /// The tokens of a node, newest first.
@@ -106,15 +118,16 @@ pub async fn node_tokens(
     connection: &mut PgConnection,
     node: NodeId,
 ) -> Result<Vec<NodeTokenRow>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT t.id, t.name, p.name AS by, t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
-           t.revoked_at IS NULL AND t.expires_at > now() AS holds
-         FROM token t LEFT JOIN person p ON p.id = t.created_by
-         WHERE t.node_id = $1 AND t.kind = 'node' ORDER BY holds DESC, t.created_at DESC, t.id LIMIT $2",
-    )
-    .bind(node.0)
-    .bind(TOLD)
-    .fetch_all(connection)
-    .await?;
+    let rows = token::Entity::find()
+        .join(JoinType::LeftJoin, join(token::Column::CreatedBy, person::Column::Id))
+        .filter(token::Column::NodeId.eq(node.0))
+        .filter(token::Column::Kind.eq("node"))
+        .order_by_desc(Expr::cust(IS_VALID))
+        .order_by_desc(token::Column::CreatedAt)
+        .order_by_asc(token::Column::Id)
+        .limit(TOLD)
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }

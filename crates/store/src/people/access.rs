@@ -6,11 +6,15 @@ use std::sync::Arc;
 
 use engine::gate::access::{Access, AccessChange, AccessKind};
 use engine::ids::PersonId;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{access_change, join, person};
 
 /// The maximum number of changes in a list.
 pub const MAX_LISTED: i64 = 20;
@@ -93,22 +97,10 @@ pub async fn limits(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
-    let rows = sqlx::query_as(
-        "WITH cooling AS (
-           SELECT make_interval(hours => cooling_hours(y.hash)) AS period
-           FROM head h JOIN policy y ON y.number = h.policy_number)
-         SELECT o.name, max(c.at + k.period) FROM cooling k
-         CROSS JOIN access_change c
-         CROSS JOIN LATERAL (
-           SELECT c.by AS id UNION SELECT access_from(c.by, c.at, k.period, 'infinity')) AS origin
-         JOIN person o ON o.id = origin.id
-         WHERE c.person_id = $1 AND c.by IS NOT NULL AND c.confirmed_at IS NULL AND c.at + k.period > clock_timestamp()
-           AND o.id <> $1
-         GROUP BY o.name ORDER BY o.name",
-    )
-    .bind(person.0)
-    .fetch_all(connection)
-    .await?;
+    let rows = sqlx::query_as(include_str!("statements/limits.sql"))
+        .bind(person.0)
+        .fetch_all(connection)
+        .await?;
     Ok(rows)
 }
 
@@ -130,22 +122,33 @@ pub async fn confirm(
 /// first.
 pub async fn notices(
     connection: &mut PgConnection,
-    person: PersonId,
+    person_id: PersonId,
 ) -> Result<Vec<(String, OffsetDateTime)>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT b.name, c.at FROM access_change c JOIN person b ON b.id = c.by
-         WHERE c.person_id = $1 AND c.kind = 'reset' AND c.dismissed_at IS NULL ORDER BY c.id DESC LIMIT $2",
-    )
-    .bind(person.0)
-    .bind(MAX_LISTED)
-    .fetch_all(connection)
-    .await?;
+    let rows = access_change::Entity::find()
+        .join(JoinType::InnerJoin, join(access_change::Column::By, person::Column::Id))
+        .filter(access_change::Column::PersonId.eq(person_id.0))
+        .filter(access_change::Column::Kind.eq(AccessKind::Reset.as_str()))
+        .filter(access_change::Column::DismissedAt.is_null())
+        .order_by_desc(access_change::Column::Id)
+        .limit(MAX_LISTED.unsigned_abs())
+        .select_only()
+        .column(person::Column::Name)
+        .column(access_change::Column::At)
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }
 
 /// Dismisses these notices and returns their number.
 pub async fn dismiss(connection: &mut PgConnection, person: PersonId) -> Result<u64, StoreError> {
-    let sql = "UPDATE access_change SET dismissed_at = now()
-               WHERE person_id = $1 AND kind = 'reset' AND by IS NOT NULL AND dismissed_at IS NULL";
-    Ok(sqlx::query(sql).bind(person.0).execute(connection).await?.rows_affected())
+    let dismissed = access_change::Entity::update_many()
+        .col_expr(access_change::Column::DismissedAt, Expr::current_timestamp())
+        .filter(access_change::Column::PersonId.eq(person.0))
+        .filter(access_change::Column::Kind.eq(AccessKind::Reset.as_str()))
+        .filter(access_change::Column::By.is_not_null())
+        .filter(access_change::Column::DismissedAt.is_null())
+        .exec(&orm(connection))
+        .await?;
+    Ok(dismissed.rows_affected)
 }

@@ -7,15 +7,23 @@
 use std::collections::BTreeSet;
 
 use engine::ids::{DeploymentId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, Order, QueryFilter, QueryOrder,
+    QuerySelect,
+};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::people::TokenHash;
+use crate::connect::orm;
+use crate::entity::{account, deployment, join, person, scoped_grant};
+use crate::people::{HUMAN, TokenHash};
 
 /// A person in a list.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "person::Entity")]
 pub struct AccountRow {
     pub id: Uuid,
     pub name: String,
@@ -27,11 +35,16 @@ pub struct AccountRow {
     /// The version of all permissions, scoped grants included.
     pub grants_version: i32,
     /// Whether they have a password.
+    #[sea_orm(from_expr = "Expr::cust(HAS_PASSWORD)")]
     pub password: bool,
     /// The last request, with a session or a token. `None`: never.
+    #[sea_orm(from_expr = "Expr::cust(LAST_VISIT)")]
     pub seen: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
 }
+
+const HAS_PASSWORD: &str = "EXISTS (SELECT FROM account a WHERE a.person_id = person.id)";
+const LAST_VISIT: &str = "(SELECT v.at FROM visit v WHERE v.person_id = person.id)";
 
 /// A search for accounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,67 +59,71 @@ pub struct AccountListQuery {
     pub after: Option<String>,
 }
 
-const ACCOUNT: &str = "p.id, p.name, p.kind, p.disabled, p.permissions, p.grants_version,
-    EXISTS (SELECT FROM account a WHERE a.person_id = p.id) AS password,
-    (SELECT v.at FROM visit v WHERE v.person_id = p.id) AS seen, p.created_at";
-
 /// Accounts ordered by name.
 pub async fn accounts(
     connection: &mut PgConnection,
     find: &AccountListQuery,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<AccountRow>, StoreError> {
-    let (sign, direction) = if find.descending { ("<", "DESC") } else { (">", "ASC") };
-    let sql = format!(
-        "SELECT {ACCOUNT} FROM person p
-         WHERE position($1 IN p.name) > 0 AND ($2::text IS NULL OR p.kind = $2) AND ($3::bool IS NULL OR p.disabled = $3)
-           AND ($4::text IS NULL OR p.name {sign} $4)
-         ORDER BY p.name {direction} LIMIT $5"
-    );
-    let rows = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-        .bind(&find.text)
-        .bind(&find.kind)
-        .bind(find.disabled)
-        .bind(&find.after)
-        .bind(limit)
-        .fetch_all(connection)
-        .await?;
-    Ok(rows)
+    let direction = if find.descending { Order::Desc } else { Order::Asc };
+    let mut query = person::Entity::find().order_by(person::Column::Name, direction).limit(limit);
+    if !find.text.is_empty() {
+        // `position` instead of LIKE, because search texts are not patterns.
+        let text = find.text.as_str();
+        query = query.filter(Expr::cust_with_values("position($1 IN person.name) > 0", [text]));
+    }
+    if let Some(kind) = &find.kind {
+        query = query.filter(person::Column::Kind.eq(kind));
+    }
+    if let Some(disabled) = find.disabled {
+        query = query.filter(person::Column::Disabled.eq(disabled));
+    }
+    query = match &find.after {
+        None => query,
+        Some(after) if find.descending => query.filter(person::Column::Name.lt(after)),
+        Some(after) => query.filter(person::Column::Name.gt(after)),
+    };
+    Ok(query.into_partial_model().all(&orm(connection)).await?)
 }
 
 pub async fn account(
     connection: &mut PgConnection,
     id: PersonId,
 ) -> Result<Option<AccountRow>, StoreError> {
-    let sql = format!("SELECT {ACCOUNT} FROM person p WHERE p.id = $1");
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(connection).await?)
+    let query = person::Entity::find_by_id(id.0).into_partial_model();
+    Ok(query.one(&orm(connection)).await?)
 }
 
 /// A permission in a part of the tree.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "scoped_grant::Entity")]
 pub struct GrantRow {
     pub person_id: Uuid,
     pub permission: String,
     /// The deployment with all descendants.
     pub deployment_id: Uuid,
     /// `None`: the deployment is removed, and the grant has no effect.
+    #[sea_orm(from_expr = "Expr::cust(PRESENT_DEPLOYMENT)")]
     pub deployment: Option<String>,
 }
+
+const PRESENT_DEPLOYMENT: &str = "CASE WHEN deployment.removed_in IS NULL THEN deployment.name END";
 
 /// The scoped grants of these people.
 pub async fn grants(
     connection: &mut PgConnection,
     ids: &[PersonId],
 ) -> Result<Vec<GrantRow>, StoreError> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows = sqlx::query_as(
-        "SELECT g.person_id, g.permission, g.deployment_id, CASE WHEN d.removed_in IS NULL THEN d.name END AS deployment
-         FROM scoped_grant g JOIN deployment d ON d.id = g.deployment_id
-         WHERE g.person_id = ANY($1) ORDER BY g.person_id, d.name, g.permission",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+    let of_deployment = join(scoped_grant::Column::DeploymentId, deployment::Column::Id);
+    let rows = scoped_grant::Entity::find()
+        .join(JoinType::InnerJoin, of_deployment)
+        .filter(scoped_grant::Column::PersonId.is_in(ids.iter().map(|id| id.0)))
+        .order_by_asc(scoped_grant::Column::PersonId)
+        .order_by_asc(deployment::Column::Name)
+        .order_by_asc(scoped_grant::Column::Permission)
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }
 
@@ -137,10 +154,11 @@ pub async fn set_grants(
     scoped: &BTreeSet<(&str, DeploymentId)>,
 ) -> Result<(), StoreError> {
     // Also for equal permissions: the update raises the version.
-    sqlx::query("UPDATE person SET permissions = $2 WHERE id = $1")
-        .bind(id.0)
-        .bind(global)
-        .execute(&mut *connection)
+    let global: Vec<String> = global.iter().map(|&word| word.to_owned()).collect();
+    person::Entity::update_many()
+        .col_expr(person::Column::Permissions, Expr::value(global))
+        .filter(person::Column::Id.eq(id.0))
+        .exec(&orm(connection))
         .await?;
     let (words, deployments): (Vec<&str>, Vec<Uuid>) =
         scoped.iter().map(|(word, place)| (*word, place.0)).unzip();
@@ -173,13 +191,17 @@ pub async fn password_by_name(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<(PersonId, String)>, StoreError> {
-    let row: Option<(Uuid, String)> = sqlx::query_as(
-        "SELECT p.id, a.password_hash FROM person p JOIN account a ON a.person_id = p.id
-         WHERE p.name = $1 AND NOT p.disabled AND p.kind = 'human'",
-    )
-    .bind(name)
-    .fetch_optional(connection)
-    .await?;
+    let row: Option<(Uuid, String)> = person::Entity::find()
+        .join(JoinType::InnerJoin, join(person::Column::Id, account::Column::PersonId))
+        .filter(person::Column::Name.eq(name))
+        .filter(person::Column::Disabled.eq(false))
+        .filter(person::Column::Kind.eq(HUMAN))
+        .select_only()
+        .column(person::Column::Id)
+        .column(account::Column::PasswordHash)
+        .into_tuple()
+        .one(&orm(connection))
+        .await?;
     Ok(row.map(|(id, hash)| (PersonId(id), hash)))
 }
 
@@ -188,8 +210,9 @@ pub async fn password(
     connection: &mut PgConnection,
     id: PersonId,
 ) -> Result<Option<String>, StoreError> {
-    let sql = "SELECT password_hash FROM account WHERE person_id = $1";
-    Ok(sqlx::query_scalar(sql).bind(id.0).fetch_optional(connection).await?)
+    let query = account::Entity::find_by_id(id.0).select_only();
+    let query = query.column(account::Column::PasswordHash).into_tuple();
+    Ok(query.one(&orm(connection)).await?)
 }
 
 /// Sets the password of the acting person, if the stored one still equals `current_hash` (`None`:

@@ -8,11 +8,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use engine::ids::{DeploymentId, PersonId};
+use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::token;
 use crate::people::person::{PERSON_COLUMNS, PersonRow, RawPerson, TokenHash};
 use crate::people::sessions::RECORD_VISIT;
 
@@ -197,9 +201,14 @@ pub async fn token(
 
 /// Revokes a token. `false`: it does not exist or was already revoked.
 pub async fn revoke(connection: &mut PgConnection, id: Uuid) -> Result<bool, StoreError> {
-    let sql =
-        "UPDATE token SET revoked_at = now() WHERE id = $1 AND kind = 'api' AND revoked_at IS NULL";
-    Ok(sqlx::query(sql).bind(id).execute(connection).await?.rows_affected() == 1)
+    let revoked = token::Entity::update_many()
+        .col_expr(token::Column::RevokedAt, Expr::current_timestamp())
+        .filter(token::Column::Id.eq(id))
+        .filter(token::Column::Kind.eq("api"))
+        .filter(token::Column::RevokedAt.is_null())
+        .exec(&orm(connection))
+        .await?;
+    Ok(revoked.rows_affected == 1)
 }
 
 /// Revokes all valid tokens of a person and returns their number. The caller has locked the person.
@@ -207,7 +216,13 @@ pub async fn revoke_all(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<u64, StoreError> {
-    let sql = "UPDATE token SET revoked_at = now()
-               WHERE person_id = $1 AND kind = 'api' AND revoked_at IS NULL AND expires_at > now()";
-    Ok(sqlx::query(sql).bind(person.0).execute(connection).await?.rows_affected())
+    let revoked = token::Entity::update_many()
+        .col_expr(token::Column::RevokedAt, Expr::current_timestamp())
+        .filter(token::Column::PersonId.eq(person.0))
+        .filter(token::Column::Kind.eq("api"))
+        .filter(token::Column::RevokedAt.is_null())
+        .filter(token::Column::ExpiresAt.into_expr().gt(Expr::current_timestamp()))
+        .exec(&orm(connection))
+        .await?;
+    Ok(revoked.rows_affected)
 }

@@ -8,12 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::Hash;
 use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey};
 use engine::ids::{PasskeyId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{passkey, session};
 
 /// A passkey to register.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +83,7 @@ pub(crate) fn parse_nonce(column: &str, bytes: &[u8]) -> Result<Nonce, StoreErro
         .ok_or_else(|| StoreError::corrupt(column, "a nonce must have 16 bytes"))
 }
 
-fn passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
+fn to_passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
     let confirmation = match (raw.confirmed, raw.by_passkey) {
         (false, _) => None,
         (true, None) => Some(Confirmation::Owner),
@@ -145,7 +149,7 @@ pub async fn list_passkeys(
     );
     let rows: Vec<RawPasskey> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(person.0).fetch_all(connection).await?;
-    rows.into_iter().map(passkey).collect()
+    rows.into_iter().map(to_passkey).collect()
 }
 
 /// A passkey, revoked or not.
@@ -160,7 +164,7 @@ pub async fn one(
     );
     let row: Option<RawPasskey> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(connection).await?;
-    row.map(passkey).transpose()
+    row.map(to_passkey).transpose()
 }
 
 /// These passkeys and all that confirmed them, revoked or not, for
@@ -183,7 +187,7 @@ pub async fn load_with_confirmers(
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     let rows: Vec<RawPasskey> =
         sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
-    rows.into_iter().map(|raw| passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
+    rows.into_iter().map(|raw| to_passkey(raw).map(|row| (row.passkey.id, row.passkey))).collect()
 }
 
 /// The names of these passkeys, without revoked ones.
@@ -191,9 +195,14 @@ pub async fn names(
     connection: &mut PgConnection,
     ids: &BTreeSet<PasskeyId>,
 ) -> Result<BTreeMap<PasskeyId, String>, StoreError> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let sql = "SELECT id, name FROM passkey WHERE id = ANY($1) AND revoked_at IS NULL";
-    let rows: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(ids).fetch_all(connection).await?;
+    let rows: Vec<(Uuid, String)> = passkey::Entity::find()
+        .filter(passkey::Column::Id.is_in(ids.iter().map(|id| id.0)))
+        .filter(passkey::Column::RevokedAt.is_null())
+        .select_only()
+        .columns([passkey::Column::Id, passkey::Column::Name])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     Ok(rows.into_iter().map(|(id, name)| (PasskeyId(id), name)).collect())
 }
 
@@ -251,8 +260,14 @@ pub async fn revoke(
     id: PasskeyId,
     by: PersonId,
 ) -> Result<bool, StoreError> {
-    let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE id = $1 AND revoked_at IS NULL";
-    Ok(sqlx::query(sql).bind(id.0).bind(by.0).execute(connection).await?.rows_affected() > 0)
+    let revoked = passkey::Entity::update_many()
+        .col_expr(passkey::Column::RevokedAt, Expr::current_timestamp())
+        .col_expr(passkey::Column::RevokedBy, Expr::value(by.0))
+        .filter(passkey::Column::Id.eq(id.0))
+        .filter(passkey::Column::RevokedAt.is_null())
+        .exec(&orm(connection))
+        .await?;
+    Ok(revoked.rows_affected > 0)
 }
 
 /// Records a use with the authenticator's counter. `false`: the counter did not rise, so the
@@ -276,13 +291,13 @@ pub async fn record_use(
 /// Stores a WebAuthn registration or sign-in in progress in a session. It replaces an earlier one.
 pub async fn begin_ceremony(
     connection: &mut PgConnection,
-    session: Uuid,
+    session_id: Uuid,
     state: &Value,
 ) -> Result<(), StoreError> {
-    sqlx::query("UPDATE session SET ceremony = $2 WHERE id = $1")
-        .bind(session)
-        .bind(state)
-        .execute(connection)
+    session::Entity::update_many()
+        .col_expr(session::Column::Ceremony, Expr::value(state.clone()))
+        .filter(session::Column::Id.eq(session_id))
+        .exec(&orm(connection))
         .await?;
     Ok(())
 }

@@ -1,12 +1,16 @@
 //! People and their permissions.
 
 use engine::ids::{DeploymentId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::person;
 
 /// SHA-256 of a token.
 pub type TokenHash = [u8; 32];
@@ -112,9 +116,13 @@ pub async fn set_disabled(
     id: PersonId,
     disabled: bool,
 ) -> Result<bool, StoreError> {
-    let sql = "UPDATE person SET disabled = $2 WHERE id = $1 AND disabled <> $2";
-    let done = sqlx::query(sql).bind(id.0).bind(disabled).execute(db).await?;
-    Ok(done.rows_affected() == 1)
+    let changed = person::Entity::update_many()
+        .col_expr(person::Column::Disabled, Expr::value(disabled))
+        .filter(person::Column::Id.eq(id.0))
+        .filter(person::Column::Disabled.ne(disabled))
+        .exec(&orm(db))
+        .await?;
+    Ok(changed.rows_affected == 1)
 }
 
 /// Locks an enabled person, whom no other transaction can change or disable until this one ends.

@@ -7,10 +7,14 @@
 use std::fmt;
 
 use engine::ids::{PasskeyId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{passkey, totp};
 
 /// The length of a secret in bytes.
 pub const SECRET_BYTES: usize = 20;
@@ -88,8 +92,11 @@ pub async fn begin_totp(
     person: PersonId,
     secret: &[u8; SECRET_BYTES],
 ) -> Result<bool, StoreError> {
-    let sql = "DELETE FROM totp WHERE person_id = $1 AND confirmed_at IS NULL";
-    sqlx::query(sql).bind(person.0).execute(&mut *connection).await?;
+    totp::Entity::delete_many()
+        .filter(totp::Column::PersonId.eq(person.0))
+        .filter(totp::Column::ConfirmedAt.is_null())
+        .exec(&orm(connection))
+        .await?;
     let sql = "INSERT INTO totp (person_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING";
     Ok(sqlx::query(sql)
         .bind(person.0)
@@ -138,11 +145,8 @@ pub async fn remove_totp(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query("DELETE FROM totp WHERE person_id = $1")
-        .bind(person.0)
-        .execute(connection)
-        .await?;
-    Ok(done.rows_affected() > 0)
+    let removed = totp::Entity::delete_by_id(person.0).exec(&orm(connection)).await?;
+    Ok(removed.rows_affected > 0)
 }
 
 /// Revokes all passkeys of a person and returns their number. `by` is `None` for the owner of the
@@ -152,11 +156,12 @@ pub async fn revoke_passkeys(
     person: PersonId,
     by: Option<PersonId>,
 ) -> Result<u64, StoreError> {
-    let sql = "UPDATE passkey SET revoked_at = now(), revoked_by = $2 WHERE person_id = $1 AND revoked_at IS NULL";
-    Ok(sqlx::query(sql)
-        .bind(person.0)
-        .bind(by.map(|by| by.0))
-        .execute(connection)
-        .await?
-        .rows_affected())
+    let revoked = passkey::Entity::update_many()
+        .col_expr(passkey::Column::RevokedAt, Expr::current_timestamp())
+        .col_expr(passkey::Column::RevokedBy, Expr::value(by.map(|by| by.0)))
+        .filter(passkey::Column::PersonId.eq(person.0))
+        .filter(passkey::Column::RevokedAt.is_null())
+        .exec(&orm(connection))
+        .await?;
+    Ok(revoked.rows_affected)
 }

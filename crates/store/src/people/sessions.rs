@@ -10,12 +10,17 @@
 use std::time::Duration;
 
 use engine::ids::PersonId;
+use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::person::{PERSON_COLUMNS, PersonRow, RawPerson, TokenHash};
+use super::revoke_sign_in_links;
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::session;
 
 /// A valid session with its person.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,24 +286,17 @@ pub async fn end_all_sessions(
     person: PersonId,
     except: Option<&TokenHash>,
 ) -> Result<u64, StoreError> {
-    sqlx::query(
-        "UPDATE token SET revoked_at = now()
-         WHERE person_id = $1 AND kind = 'sign_in' AND used_at IS NULL AND revoked_at IS NULL",
-    )
-    .bind(person.0)
-    .execute(&mut *db)
-    .await?;
-    let ended =
-        sqlx::query("DELETE FROM session WHERE person_id = $1 AND token_hash IS DISTINCT FROM $2")
-            .bind(person.0)
-            .bind(except.map(<[u8; 32]>::as_slice))
-            .execute(db)
-            .await?;
-    Ok(ended.rows_affected())
+    revoke_sign_in_links(db, person).await?;
+    let mut query = session::Entity::delete_many().filter(session::Column::PersonId.eq(person.0));
+    if let Some(except) = except {
+        query = query.filter(session::Column::TokenHash.ne(except.as_slice()));
+    }
+    Ok(query.exec(&orm(db)).await?.rows_affected)
 }
 
 /// A session without its token.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "session::Entity")]
 pub struct SessionListRow {
     /// The id for requests.
     pub id: Uuid,
@@ -317,14 +315,16 @@ pub async fn sessions(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<SessionListRow>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT id, token_hash, created_at, last_seen_at, expires_at, user_agent, address FROM session
-         WHERE person_id = $1 AND expires_at > now() AND idle_expires_at > now() ORDER BY created_at DESC, id LIMIT $2",
-    )
-    .bind(person.0)
-    .bind(MAX_SESSIONS)
-    .fetch_all(connection)
-    .await?;
+    let rows = session::Entity::find()
+        .filter(session::Column::PersonId.eq(person.0))
+        .filter(session::Column::ExpiresAt.into_expr().gt(Expr::current_timestamp()))
+        .filter(session::Column::IdleExpiresAt.into_expr().gt(Expr::current_timestamp()))
+        .order_by_desc(session::Column::CreatedAt)
+        .order_by_asc(session::Column::Id)
+        .limit(MAX_SESSIONS.unsigned_abs())
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }
 
@@ -332,9 +332,12 @@ pub async fn sessions(
 pub async fn end_session_by_id(
     connection: &mut PgConnection,
     person: PersonId,
-    session: Uuid,
+    session_id: Uuid,
 ) -> Result<bool, StoreError> {
-    let sql = "DELETE FROM session WHERE person_id = $1 AND id = $2";
-    let done = sqlx::query(sql).bind(person.0).bind(session).execute(connection).await?;
-    Ok(done.rows_affected() == 1)
+    let ended = session::Entity::delete_many()
+        .filter(session::Column::PersonId.eq(person.0))
+        .filter(session::Column::Id.eq(session_id))
+        .exec(&orm(connection))
+        .await?;
+    Ok(ended.rows_affected == 1)
 }

@@ -3,11 +3,16 @@
 //! [`super::begin_session_by_link`] uses a link. Only one of two concurrent requests gets it.
 
 use engine::ids::PersonId;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::PgConnection;
 use std::time::Duration;
+use time::OffsetDateTime;
 
 use super::TokenHash;
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::token;
 
 /// The purpose of a sign-in link that is made to set a password.
 pub const REQUIRES_PASSWORD: &str = "password";
@@ -48,13 +53,16 @@ pub async fn insert_sign_in_link(
 /// The reason why [`begin_session_by_link`] found no valid link. The client has the link's token,
 /// so the answer reveals nothing to others.
 pub async fn link_error(db: &mut PgConnection, hash: &TokenHash) -> Result<LinkError, StoreError> {
-    let sql = "SELECT used_at IS NOT NULL FROM token WHERE hash = $1 AND kind = 'sign_in'";
-    let used: Option<bool> =
-        sqlx::query_scalar(sql).bind(hash.as_slice()).fetch_optional(db).await?;
-    Ok(match used {
+    let query = token::Entity::find()
+        .filter(token::Column::Hash.eq(hash.as_slice()))
+        .filter(token::Column::Kind.eq("sign_in"))
+        .select_only()
+        .column(token::Column::UsedAt);
+    let used_at: Option<Option<OffsetDateTime>> = query.into_tuple().one(&orm(db)).await?;
+    Ok(match used_at {
         None => LinkError::Unknown,
-        Some(true) => LinkError::Used,
-        Some(false) => LinkError::Expired,
+        Some(Some(_)) => LinkError::Used,
+        Some(None) => LinkError::Expired,
     })
 }
 
@@ -63,12 +71,13 @@ pub async fn revoke_sign_in_links(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE token SET revoked_at = now()
-         WHERE person_id = $1 AND kind = 'sign_in' AND used_at IS NULL AND revoked_at IS NULL",
-    )
-    .bind(person.0)
-    .execute(connection)
-    .await?;
+    token::Entity::update_many()
+        .col_expr(token::Column::RevokedAt, Expr::current_timestamp())
+        .filter(token::Column::PersonId.eq(person.0))
+        .filter(token::Column::Kind.eq("sign_in"))
+        .filter(token::Column::UsedAt.is_null())
+        .filter(token::Column::RevokedAt.is_null())
+        .exec(&orm(connection))
+        .await?;
     Ok(())
 }

@@ -3,9 +3,12 @@
 use std::ops::RangeInclusive;
 
 use engine::ids::{BlueprintNumber, ProposalId};
+use sea_orm::{EntityTrait, Set};
 use sqlx::PgConnection;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::left_out;
 
 /// The maximum number of entries stored by name. Further ones are only counted.
 pub const MAX_LEFT_OUT: usize = 200;
@@ -26,19 +29,18 @@ pub async fn insert_omitted_parts(
     connection: &mut PgConnection,
     proposal: ProposalId,
     edits: RangeInclusive<u32>,
-    left_out: &LeftOutRow,
+    omitted: &LeftOutRow,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO left_out (proposal_id, first_edit, last_edit, blueprint_number, missing, more) VALUES ($1, $2, $3, $4, $5, $6)",
-    )
-    .bind(proposal.0)
-    .bind(i64::from(*edits.start()))
-    .bind(i64::from(*edits.end()))
-    .bind(left_out.target.0)
-    .bind(&left_out.missing)
-    .bind(i32::try_from(left_out.more).unwrap_or(i32::MAX))
-    .execute(connection)
-    .await?;
+    let number = |seq: u32| i32::try_from(seq).unwrap_or(i32::MAX);
+    let row = left_out::ActiveModel {
+        proposal_id: Set(proposal.0),
+        first_edit: Set(number(*edits.start())),
+        last_edit: Set(number(*edits.end())),
+        blueprint_number: Set(omitted.target.0),
+        missing: Set(omitted.missing.clone()),
+        more: Set(i32::try_from(omitted.more).unwrap_or(i32::MAX)),
+    };
+    left_out::Entity::insert(row).exec_without_returning(&orm(connection)).await?;
     Ok(())
 }
 

@@ -8,12 +8,16 @@ use std::collections::BTreeMap;
 
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId, ReviewId};
 use engine::plan::{Edit, NumberedEdit, Scope};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::proposal;
 
 /// The maximum number of edits per proposal.
 pub const MAX_EDITS: usize = 10_000;
@@ -352,15 +356,16 @@ pub async fn discard_proposal(
     id: ProposalId,
     version: i32,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE proposal SET state = 'discarded', closed_at = now(), updated_at = now() \
-         WHERE id = $1 AND version = $2 AND state = 'open'",
-    )
-    .bind(id.0)
-    .bind(version)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected() == 1)
+    let discarded = proposal::Entity::update_many()
+        .col_expr(proposal::Column::State, Expr::value("discarded"))
+        .col_expr(proposal::Column::ClosedAt, Expr::current_timestamp())
+        .col_expr(proposal::Column::UpdatedAt, Expr::current_timestamp())
+        .filter(proposal::Column::Id.eq(id.0))
+        .filter(proposal::Column::Version.eq(version))
+        .filter(proposal::Column::State.eq("open"))
+        .exec(&orm(connection))
+        .await?;
+    Ok(discarded.rows_affected == 1)
 }
 
 /// Closes every open proposal for these removed deployments and nodes, except the one that removes

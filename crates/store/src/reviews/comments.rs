@@ -5,11 +5,15 @@
 //! thread is opened between check and commit.
 
 use engine::ids::{CommentId, PersonId, ProposalId, ReviewId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Set};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{comment, join, person, review, review_view};
 
 /// The maximum number of comments per proposal.
 pub const MAX_COMMENTS: i64 = 2_000;
@@ -104,15 +108,20 @@ pub async fn open_threads(
     connection: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Vec<String>, StoreError> {
-    let rows: Vec<(String,)> = sqlx::query_as(
-        "SELECT p.name FROM review s JOIN comment c ON c.review_id = s.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
-         JOIN person p ON p.id = c.person_id WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
-    )
-    .bind(proposal.0)
-    .bind(MAX_COMMENTS)
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(|(name,)| name).collect())
+    let rows = comment::Entity::find()
+        .join(JoinType::InnerJoin, join(comment::Column::ReviewId, review::Column::Id))
+        .join(JoinType::InnerJoin, join(comment::Column::PersonId, person::Column::Id))
+        .filter(review::Column::ProposalId.eq(proposal.0))
+        .filter(comment::Column::ThreadId.is_null())
+        .filter(comment::Column::ResolvedBy.is_null())
+        .order_by_asc(comment::Column::Id)
+        .limit(MAX_COMMENTS.unsigned_abs())
+        .select_only()
+        .column(person::Column::Name)
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
+    Ok(rows)
 }
 
 /// A comment to insert.
@@ -132,17 +141,16 @@ pub async fn append_comment(
     connection: &mut PgConnection,
     new: &NewComment<'_>,
 ) -> Result<CommentId, StoreError> {
-    let (id,): (i64,) = sqlx::query_as(
-        "INSERT INTO comment (review_id, thread_id, anchor, person_id, body) VALUES ($1, $2, $3, $4, $5) RETURNING id",
-    )
-    .bind(new.submission.0)
-    .bind(new.thread.map(|t| t.0))
-    .bind(new.anchor)
-    .bind(new.person.0)
-    .bind(new.body)
-    .fetch_one(connection)
-    .await?;
-    Ok(CommentId(id))
+    let row = comment::ActiveModel {
+        review_id: Set(new.submission.0),
+        thread_id: Set(new.thread.map(|thread| thread.0)),
+        anchor: Set(new.anchor.to_owned()),
+        person_id: Set(new.person.0),
+        body: Set(new.body.to_owned()),
+        ..Default::default()
+    };
+    let inserted = comment::Entity::insert(row).exec(&orm(connection)).await?;
+    Ok(CommentId(inserted.last_insert_id))
 }
 
 /// Resolves a thread, or reopens it with `None`. `false`: nothing changed. The caller holds the
@@ -152,15 +160,19 @@ pub async fn set_resolved(
     thread: CommentId,
     by: Option<PersonId>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE comment SET resolved_by = $2, resolved_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
-         WHERE id = $1 AND thread_id IS NULL AND (resolved_by IS NULL) = ($2::uuid IS NOT NULL)",
-    )
-    .bind(thread.0)
-    .bind(by.map(|p| p.0))
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected() == 1)
+    let mut query = comment::Entity::update_many()
+        .col_expr(comment::Column::ResolvedBy, Expr::value(by.map(|person| person.0)))
+        .filter(comment::Column::Id.eq(thread.0))
+        .filter(comment::Column::ThreadId.is_null());
+    query = match by {
+        Some(_) => query
+            .col_expr(comment::Column::ResolvedAt, Expr::current_timestamp())
+            .filter(comment::Column::ResolvedBy.is_null()),
+        None => query
+            .col_expr(comment::Column::ResolvedAt, Expr::cust("NULL"))
+            .filter(comment::Column::ResolvedBy.is_not_null()),
+    };
+    Ok(query.exec(&orm(connection)).await?.rows_affected == 1)
 }
 
 /// The reviews of a proposal that a person viewed.
@@ -177,13 +189,10 @@ pub async fn look(
     person: PersonId,
     proposal: ProposalId,
 ) -> Result<Option<Look>, StoreError> {
-    let row: Option<(i64, Option<i64>)> = sqlx::query_as(
-        "SELECT review_id, before_id FROM review_view WHERE person_id = $1 AND proposal_id = $2",
-    )
-    .bind(person.0)
-    .bind(proposal.0)
-    .fetch_optional(connection)
-    .await?;
+    let query = review_view::Entity::find_by_id((person.0, proposal.0))
+        .select_only()
+        .columns([review_view::Column::ReviewId, review_view::Column::BeforeId]);
+    let row: Option<(i64, Option<i64>)> = query.into_tuple().one(&orm(connection)).await?;
     Ok(row.map(|(submission, before)| Look {
         submission: ReviewId(submission),
         before: before.map(ReviewId),

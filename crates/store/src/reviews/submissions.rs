@@ -10,6 +10,7 @@ use engine::gate::{Risk, VerdictKind};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ProposalId, ReviewId,
 };
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -18,6 +19,8 @@ use uuid::Uuid;
 use crate::StoreError;
 use crate::audit::add_token;
 use crate::connect::hash;
+use crate::connect::orm;
+use crate::entity::{review, review_base, review_document};
 
 /// The time during which an equal refusal of the same person is not recorded again.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
@@ -230,13 +233,12 @@ pub async fn review_of_version(
     proposal: ProposalId,
     version: i32,
 ) -> Result<Option<ReviewId>, StoreError> {
-    let row: Option<(i64,)> =
-        sqlx::query_as("SELECT id FROM review WHERE proposal_id = $1 AND version = $2")
-            .bind(proposal.0)
-            .bind(version)
-            .fetch_optional(connection)
-            .await?;
-    Ok(row.map(|(id,)| ReviewId(id)))
+    let query = review::Entity::find()
+        .filter(review::Column::ProposalId.eq(proposal.0))
+        .filter(review::Column::Version.eq(version))
+        .select_only()
+        .column(review::Column::Id);
+    Ok(query.into_tuple().one(&orm(connection)).await?.map(ReviewId))
 }
 
 /// The blueprints on which the plan of a review is based.
@@ -244,11 +246,11 @@ pub async fn base(
     connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<BTreeMap<DeploymentId, BlueprintNumber>, StoreError> {
-    let rows: Vec<(Uuid, i64)> =
-        sqlx::query_as("SELECT deployment_id, head_no FROM review_base WHERE review_id = $1")
-            .bind(id.0)
-            .fetch_all(connection)
-            .await?;
+    let query = review_base::Entity::find()
+        .filter(review_base::Column::ReviewId.eq(id.0))
+        .select_only()
+        .columns([review_base::Column::DeploymentId, review_base::Column::HeadNo]);
+    let rows: Vec<(Uuid, i64)> = query.into_tuple().all(&orm(connection)).await?;
     Ok(rows.into_iter().map(|(d, n)| (DeploymentId(d), BlueprintNumber(n))).collect())
 }
 
@@ -258,12 +260,20 @@ pub async fn documents(
     id: ReviewId,
 ) -> Result<Vec<DocumentChange>, StoreError> {
     type Row = (String, Uuid, Option<Vec<u8>>, Option<Vec<u8>>);
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT kind, id, old_hash, new_hash FROM review_document WHERE review_id = $1 ORDER BY kind, id",
-    )
-    .bind(id.0)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Row> = review_document::Entity::find()
+        .filter(review_document::Column::ReviewId.eq(id.0))
+        .order_by_asc(review_document::Column::Kind)
+        .order_by_asc(review_document::Column::Id)
+        .select_only()
+        .columns([
+            review_document::Column::Kind,
+            review_document::Column::Id,
+            review_document::Column::OldHash,
+            review_document::Column::NewHash,
+        ])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let read = |bytes: Option<Vec<u8>>| bytes.map(|b| hash("review_document", &b)).transpose();
     let change = |(kind, id, old, new): Row| {
         let (old, new) = (read(old)?, read(new)?);

@@ -47,23 +47,7 @@ pub struct Tally {
 
 /// The present counts, except for steps.
 pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT d.deployments, d.held, d.proposed, n.nodes, n.dead, n.unavailable, r.queued, r.running, r.oldest, \
-         coalesce(extract(epoch FROM now() - r.oldest), 0)::float8 AS oldest_age, w.workers, w.capacity, o.open_reviews FROM \
-         (SELECT count(*) AS deployments, count(*) FILTER (WHERE held_by IS NOT NULL) AS held, \
-                 (SELECT count(DISTINCT deployment_id) FROM proposal WHERE state = 'open' AND kind = 'personal') AS proposed \
-          FROM deployment WHERE removed_in IS NULL) d, \
-         (SELECT count(*) AS nodes, count(*) FILTER (WHERE NOT alive) AS dead, count(*) FILTER (WHERE NOT available) AS unavailable \
-          FROM node WHERE NOT phantom AND removed_in IS NULL) n, \
-         (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running, \
-                 min(queued_at) FILTER (WHERE state = 'queued') AS oldest FROM run WHERE ended_at IS NULL) r, \
-         (SELECT count(*) AS workers, coalesce(sum(capacity), 0)::bigint AS capacity FROM worker \
-          WHERE phase = 'confirmed' AND lease_until > now()) w, \
-         (SELECT count(*) AS open_reviews FROM (SELECT 1 FROM proposal p JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
-          WHERE p.state = 'open' LIMIT 1000) s) o",
-    )
-    .fetch_one(connection)
-    .await?)
+    Ok(sqlx::query_as(include_str!("statements/tally.sql")).fetch_one(connection).await?)
 }
 
 /// All steps by state. An ACTIVE removal step belongs to a noderole that is gone, so it does not
@@ -155,18 +139,8 @@ pub struct HourRow {
 /// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `limit`
 /// runs and omits hours before the oldest of them.
 pub async fn hours(connection: &mut PgConnection, limit: i64) -> Result<Vec<HourRow>, StoreError> {
-    Ok(sqlx::query_as(
-        "WITH this AS (SELECT date_bin('1 hour', now(), 'epoch'::timestamptz) AS hour), \
-         seen AS MATERIALIZED (SELECT queued_at, outcome FROM run \
-           WHERE queued_at >= (SELECT hour - interval '23 hours' FROM this) ORDER BY queued_at DESC LIMIT $1), \
-         whole AS (SELECT CASE WHEN count(*) < $1 THEN '-infinity'::timestamptz ELSE min(queued_at) END AS since FROM seen), \
-         counted AS (SELECT date_bin('1 hour', queued_at, 'epoch'::timestamptz) AS hour, count(*) AS runs, \
-           count(*) FILTER (WHERE outcome IN ('failed', 'lost')) AS failed FROM seen GROUP BY 1) \
-         SELECT h.hour, coalesce(c.runs, 0) AS runs, coalesce(c.failed, 0) AS failed \
-         FROM this, whole, generate_series(this.hour - interval '23 hours', this.hour, interval '1 hour') AS h(hour) \
-         LEFT JOIN counted c ON c.hour = h.hour WHERE h.hour > whole.since ORDER BY h.hour",
-    )
-    .bind(limit)
-    .fetch_all(connection)
-    .await?)
+    Ok(sqlx::query_as(include_str!("statements/hours.sql"))
+        .bind(limit)
+        .fetch_all(connection)
+        .await?)
 }

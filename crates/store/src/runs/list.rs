@@ -8,6 +8,8 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::models::{RunModel, StepModel};
+use crate::connect::orm;
 use crate::entity::{deployment, node, noderole, run, step, worker};
 use crate::list::ColumnType;
 use crate::{Page, Sort, Store, StoreError};
@@ -15,8 +17,8 @@ use crate::{Page, Sort, Store, StoreError};
 /// A run with names for display.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
-    pub run: run::Model,
-    pub step: step::Model,
+    pub run: RunModel,
+    pub step: StepModel,
     pub noderole: Uuid,
     pub role: String,
     /// The node's name.
@@ -80,7 +82,7 @@ pub async fn runs(
     filter: RunFilter<'_>,
     page: &Page<RunRow>,
 ) -> Result<Vec<RunRow>, StoreError> {
-    add_names(store, run_query(filter, page).all(store.orm()).await?).await
+    add_names(store, run_query(filter, page).into_partial_model().all(store.orm()).await?).await
 }
 
 pub(crate) fn run_query(filter: RunFilter<'_>, page: &Page<RunRow>) -> Select<run::Entity> {
@@ -132,7 +134,7 @@ pub async fn runs_of_step(
         .filter(run::Column::StepId.eq(step.0))
         .order_by_desc(run::Column::Id)
         .limit(limit);
-    add_names(store, query.all(store.orm()).await?).await
+    add_names(store, query.into_partial_model().all(store.orm()).await?).await
 }
 
 /// The runs on a node, newest first.
@@ -145,11 +147,11 @@ pub async fn runs_of_node(
         .filter(run::Column::NodeId.eq(node.0))
         .order_by_desc(run::Column::Id)
         .limit(limit);
-    add_names(store, query.all(store.orm()).await?).await
+    add_names(store, query.into_partial_model().all(store.orm()).await?).await
 }
 
 pub async fn run(store: &Store, id: RunId) -> Result<Option<RunRow>, StoreError> {
-    let found = run::Entity::find_by_id(id.0).all(store.orm()).await?;
+    let found = run::Entity::find_by_id(id.0).into_partial_model().all(store.orm()).await?;
     Ok(add_names(store, found).await?.pop())
 }
 
@@ -170,41 +172,55 @@ pub async fn run_documents(
 }
 
 /// Adds names, with one statement for each kind of name.
-async fn add_names(store: &Store, runs: Vec<run::Model>) -> Result<Vec<RunRow>, StoreError> {
-    let steps: Vec<Uuid> = runs.iter().map(|r| r.step_id).collect();
-    let steps = step::Entity::find()
-        .filter(step::Column::Id.is_in(steps))
-        .find_also_related(noderole::Entity)
-        .all(store.orm())
+async fn add_names(store: &Store, runs: Vec<RunModel>) -> Result<Vec<RunRow>, StoreError> {
+    let orm = store.orm();
+    let steps: Vec<StepModel> = step::Entity::find()
+        .filter(step::Column::Id.is_in(runs.iter().map(|run| run.step_id)))
+        .into_partial_model()
+        .all(orm)
         .await?;
-    let nodes = node::Entity::find()
-        .filter(node::Column::Id.is_in(runs.iter().map(|r| r.node_id)))
-        .all(store.orm())
+    let noderoles: Vec<(Uuid, String, Uuid)> = noderole::Entity::find()
+        .filter(noderole::Column::Id.is_in(steps.iter().map(|step| step.noderole_id)))
+        .select_only()
+        .columns([noderole::Column::Id, noderole::Column::Role, noderole::Column::DeploymentId])
+        .into_tuple()
+        .all(orm)
         .await?;
-    let workers = worker::Entity::find()
-        .filter(worker::Column::Id.is_in(runs.iter().filter_map(|r| r.worker_id)))
-        .all(store.orm())
+    let nodes: Vec<(Uuid, String)> = node::Entity::find()
+        .filter(node::Column::Id.is_in(runs.iter().map(|run| run.node_id)))
+        .select_only()
+        .columns([node::Column::Id, node::Column::Fqdn])
+        .into_tuple()
+        .all(orm)
         .await?;
-    let deployments = deployment::Entity::find()
-        .filter(
-            deployment::Column::Id
-                .is_in(steps.iter().filter_map(|(_, n)| n.as_ref().map(|n| n.deployment_id))),
-        )
-        .all(store.orm())
+    let workers: Vec<(Uuid, String)> = worker::Entity::find()
+        .filter(worker::Column::Id.is_in(runs.iter().filter_map(|run| run.worker_id)))
+        .select_only()
+        .columns([worker::Column::Id, worker::Column::Name])
+        .into_tuple()
+        .all(orm)
         .await?;
-    let to_row = |run: run::Model| {
-        let (step, noderole) = steps.iter().find(|(s, _)| s.id == run.step_id)?;
-        let noderole = noderole.as_ref()?;
+    let deployments: Vec<(Uuid, String)> = deployment::Entity::find()
+        .filter(deployment::Column::Id.is_in(noderoles.iter().map(|(.., deployment)| *deployment)))
+        .select_only()
+        .columns([deployment::Column::Id, deployment::Column::Name])
+        .into_tuple()
+        .all(orm)
+        .await?;
+    let name_of = |names: &[(Uuid, String)], wanted: Uuid| {
+        names.iter().find(|(id, _)| *id == wanted).map(|(_, name)| name.clone())
+    };
+    let to_row = |run: RunModel| {
+        let step = steps.iter().find(|step| step.id == run.step_id)?;
+        let (noderole, role, deployment) =
+            noderoles.iter().find(|(id, ..)| *id == step.noderole_id)?;
         Some(RunRow {
             step: step.clone(),
-            noderole: noderole.id,
-            role: noderole.role.clone(),
-            fqdn: nodes.iter().find(|n| n.id == run.node_id)?.fqdn.clone(),
-            deployment: deployments.iter().find(|d| d.id == noderole.deployment_id)?.name.clone(),
-            worker: run
-                .worker_id
-                .and_then(|id| workers.iter().find(|w| w.id == id))
-                .map(|w| w.name.clone()),
+            noderole: *noderole,
+            role: role.clone(),
+            fqdn: name_of(&nodes, run.node_id)?,
+            deployment: name_of(&deployments, *deployment)?,
+            worker: run.worker_id.and_then(|worker| name_of(&workers, worker)),
             run,
         })
     };
@@ -216,12 +232,9 @@ pub async fn noderole_deployment(
     connection: &mut PgConnection,
     id: NoderoleId,
 ) -> Result<Option<DeploymentId>, StoreError> {
-    let place: Option<Uuid> =
-        sqlx::query_scalar("SELECT deployment_id FROM noderole WHERE id = $1")
-            .bind(id.0)
-            .fetch_optional(connection)
-            .await?;
-    Ok(place.map(DeploymentId))
+    let query = noderole::Entity::find_by_id(id.0).select_only();
+    let query = query.column(noderole::Column::DeploymentId).into_tuple();
+    Ok(query.one(&orm(connection)).await?.map(DeploymentId))
 }
 
 /// The deployment in which a run's noderole is bound.

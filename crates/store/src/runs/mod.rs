@@ -24,6 +24,7 @@ mod facts;
 mod leases;
 mod list;
 mod log;
+mod models;
 mod pending;
 mod results;
 mod transition;
@@ -49,6 +50,7 @@ pub use list::{
     runs_of_step,
 };
 pub use log::{LogPiece, append_log, read_log_range};
+pub use models::{RunModel, StepModel};
 pub use pending::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,
     in_the_way, steps_with_names, waiting,
@@ -60,6 +62,3 @@ pub use transition::{
     set_node_alive, set_node_available, settle_leftovers,
 };
 pub(crate) use transition::{ConnectionResult, Expected, change_node_alive};
-
-pub use crate::entity::run::Model as RunModel;
-pub use crate::entity::step::Model as StepModel;

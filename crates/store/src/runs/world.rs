@@ -271,32 +271,20 @@ pub(crate) async fn write(
     fn column<'d, T>(outcome: &'d Outcome, of: impl Fn(&'d engine::anneal::Delta) -> T) -> Vec<T> {
         outcome.deltas.iter().map(of).collect()
     }
-    let rows: Vec<Moved> = sqlx::query_as(
-        "UPDATE step s SET state = d.state, pending = d.pending, satisfied = d.satisfied,
-           applied_generation = d.applied, failures = d.failures, cause = d.cause,
-           cause_by = CASE WHEN d.cause IS NOT DISTINCT FROM s.cause AND s.state <> 'error' THEN s.cause_by END, error = d.error, node_up = d.node_up,
-           since = CASE WHEN d.state = d.was THEN s.since ELSE now() END,
-           not_before = CASE WHEN d.wait IS NULL THEN s.not_before ELSE now() + make_interval(secs => d.wait) END
-         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::int[], $8::text[],
-             $9::text[], $10::bool[], $11::float8[])
-           AS d (id, was, state, pending, satisfied, applied, failures, cause, error, node_up, wait)
-         JOIN step old ON old.id = d.id JOIN noderole n ON n.id = old.noderole_id
-         WHERE s.id = d.id
-         RETURNING s.noderole_id, n.deployment_id, s.state, d.state <> d.was AS moved",
-    )
-    .bind(column(outcome, |d| d.step.0))
-    .bind(column(outcome, |d| d.was.as_str()))
-    .bind(column(outcome, |d| d.now.state.as_str()))
-    .bind(column(outcome, |d| d.now.pending.cast_signed()))
-    .bind(column(outcome, |d| d.now.satisfied.cast_signed()))
-    .bind(column(outcome, |d| d.now.applied.map_or(0, |applied| applied.0)))
-    .bind(column(outcome, |d| d.now.failures.cast_signed()))
-    .bind(column(outcome, |d| d.now.cause.map(|cause| cause.to_string())))
-    .bind(column(outcome, |d| d.now.error.as_deref()))
-    .bind(column(outcome, |d| d.now.node_up))
-    .bind(column(outcome, |d| d.not_before.map(|wait| wait.as_secs_f64())))
-    .fetch_all(transaction)
-    .await?;
+    let rows: Vec<Moved> = sqlx::query_as(include_str!("statements/write_steps.sql"))
+        .bind(column(outcome, |d| d.step.0))
+        .bind(column(outcome, |d| d.was.as_str()))
+        .bind(column(outcome, |d| d.now.state.as_str()))
+        .bind(column(outcome, |d| d.now.pending.cast_signed()))
+        .bind(column(outcome, |d| d.now.satisfied.cast_signed()))
+        .bind(column(outcome, |d| d.now.applied.map_or(0, |applied| applied.0)))
+        .bind(column(outcome, |d| d.now.failures.cast_signed()))
+        .bind(column(outcome, |d| d.now.cause.map(|cause| cause.to_string())))
+        .bind(column(outcome, |d| d.now.error.as_deref()))
+        .bind(column(outcome, |d| d.now.node_up))
+        .bind(column(outcome, |d| d.not_before.map(|wait| wait.as_secs_f64())))
+        .fetch_all(transaction)
+        .await?;
     let moved: BTreeMap<Uuid, Event> = rows
         .into_iter()
         .filter(|row| row.moved)
