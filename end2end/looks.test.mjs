@@ -26,6 +26,8 @@ const SEALED = 'tbody td:last-child';
 const LOOKED = '[aria-label="Health checks"] > :not(header)';
 // Runs are numbered in the order of queueing, and several are queued at once.
 const NUMBER = '.crumbs, .head .muted, [aria-label="Runs of this step"] .link-list';
+// The names and results of tasks depend on the machine and the moment.
+const TASKS = '[aria-label="Background tasks"] table';
 // Length and content of a run's output and input differ, so these take no space.
 const WRITTEN = '.log, [aria-labelledby="log-title"] header .muted, [aria-label="Data"] .inside';
 // The name of a worker has its machine and process.
@@ -91,7 +93,7 @@ const pages = [
   ['role-graph', () => '/catalog/graph'],
   ['imports', () => '/catalog/imports'],
   ['search', () => '/search?q=web'],
-  ['workers', () => '/workers', [ORDER]],
+  ['workers', () => '/workers', [ORDER], undefined, [TASKS]],
   ['worker', ({ worker }) => `/workers/${worker}`, [WORKER]],
   ['palette', () => '/deployments', [], palette],
   ['account', () => '/settings/account'],

@@ -48,13 +48,13 @@ test('pending steps show their reasons until none remain', { timeout: 600_000 },
     const line = ada.getByRole('region', { name: 'Waiting for other steps' });
     await line.getByText(/Waits for \d+ parents?: /).first().waitFor();
     await ada.getByRole('navigation', { name: 'Pending reasons' }).getByRole('link', { name: /^Deployment on hold/ }).click();
-    await ada.waitForURL(/reason=held/);
+    await ada.waitForURL(/reason=on_hold/);
     await line.waitFor({ state: 'detached' });
     await held.waitFor();
-    const told = await ask(ada, `pending?deployment=${deployment}&reason=held`);
-    assert.equal(told.groups.find(({ reason }) => reason === 'held').steps[0].resolved_by[0].name, deployment);
+    const told = await ask(ada, `pending?deployment=${deployment}&reason=on_hold`);
+    assert.equal(told.groups.find(({ reason }) => reason === 'on_hold').steps[0].resolved_by[0].name, deployment);
     await held.getByRole('link', { name: 'Pending since' }).click();
-    await ada.waitForURL(/reason=held&sort=-since/);
+    await ada.waitForURL(/reason=on_hold&sort=-since/);
     await held.locator('th[aria-sort="descending"]').waitFor();
   });
 

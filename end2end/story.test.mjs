@@ -103,8 +103,8 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     assert.ok(await ada.getByRole('button', { name: 'Approve' }).isDisabled());
     assert.ok(await ada.getByRole('button', { name: 'Commit' }).isDisabled());
     // A request without the button gets the same response.
-    const answer = await ada.evaluate(async (submission) => {
-      const body = new URLSearchParams({ submission, kind: 'approve', reason: '' });
+    const answer = await ada.evaluate(async (review) => {
+      const body = new URLSearchParams({ review, kind: 'approve', reason: '' });
       const response = await fetch('/call/judge', { method: 'POST', body, headers: { accept: 'application/json' } });
       return { status: response.status, problem: await response.json() };
     }, review);

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use api::At;
+use engine::counting::duration;
 use leptos::prelude::*;
 use time::OffsetDateTime;
 
@@ -71,14 +72,7 @@ pub fn ago(now: At, at: At) -> String {
 
 /// A duration: `480 ms`, `12.3 s`, `5 min 2 s`, `3 h 10 min`.
 pub fn span(from: At, to: At) -> String {
-    let ms = (to.0 - from.0).max(0);
-    let seconds = ms / 1000;
-    match seconds {
-        0 => format!("{ms} ms"),
-        1..60 => format!("{}.{} s", seconds, ms % 1000 / 100),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
+    duration(u64::try_from(to.0 - from.0).unwrap_or_default())
 }
 
 fn to_datetime(at: At) -> OffsetDateTime {

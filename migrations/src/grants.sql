@@ -125,6 +125,7 @@ BEGIN
     'UPDATE (last_seen_at, idle_expires_at, ceremony), DELETE ON session',
     'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
+    'INSERT, UPDATE, DELETE ON background_task',
     'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token',
     -- The database verifies credentials. Only these functions act for a person, begin a session or
     -- set a password.
@@ -195,6 +196,7 @@ BEGIN
     'SELECT, INSERT (id, name, phase, capacity, jigs, host, pid, version, lease_until), DELETE ON
                      worker',
     'UPDATE (phase, lease_until, last_heartbeat_at, reason, secrets) ON worker',
+    'SELECT, INSERT, UPDATE, DELETE ON background_task',
     'INSERT (topic, subject, kind, body) ON event',
     'EXECUTE ON FUNCTION acting_person()',
     'EXECUTE ON FUNCTION seal_audit(int)',
@@ -232,6 +234,8 @@ BEGIN
              lease_until, cancel_requested, superseded, result_bytes, log_bytes) ON run',
     'SELECT (id, name, phase, capacity, jigs, host, version, lease_until, started_at,
              last_heartbeat_at) ON worker',
+    'SELECT (process_id, process_kind, process, task, period_ms, started_at, ended_at, took_ms,
+             failures, due_at, lease_until) ON background_task',
     'SELECT (id, deployment_id, kind, state, version, created_at, updated_at, closed_at) ON
              proposal',
     'SELECT (id, proposal_id, version, approvals_needed, risk, created_at) ON review',

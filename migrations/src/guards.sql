@@ -1322,18 +1322,8 @@ CREATE TRIGGER guard_node_machine AFTER INSERT OR UPDATE OF transport, address, 
 
 -- Node requirements of a step ---------------------------------------------------------------------
 
--- The rules of the engine's admission for the node of a step. These three functions run once per
--- row, and their own search path would cost 0.1 ms per call. No approval depends on them.
-CREATE OR REPLACE FUNCTION node_fits(needs text, phantom boolean, removed_in bigint, available boolean, alive boolean, joined text)
-RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE
-    WHEN phantom THEN needs <> 'dead'
-    WHEN NOT available OR removed_in IS NOT NULL THEN false
-    WHEN needs = 'alive' THEN alive AND joined = 'confirmed'
-    WHEN needs = 'dead' THEN NOT alive
-    ELSE true END
-$$;
-
+-- step.node_fits: whether node_reasons is empty (admission.sql). These functions run once per row,
+-- and their own search path would cost 0.1 ms per call. No approval depends on them.
 CREATE OR REPLACE FUNCTION step_meets_node() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   SELECT public.node_fits(NEW.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) INTO NEW.node_fits

@@ -6,8 +6,8 @@
 //! * The tables are created by one migration, `schema/*.sql`. Later changes are forward-only
 //!   migrations, each applied once. A database of a version before this schema is rejected
 //!   ([`Error::Unsupported`]).
-//! * Functions, triggers and grants (`guards.sql`, `guards/*.sql`, `grants.sql`) are replaced by
-//!   every [`migrate`]. So a database always has the guards that this build was tested with.
+//! * Functions, triggers and grants (`admission.sql`, `guards.sql`, `guards/*.sql`, `grants.sql`)
+//!   are replaced by every [`migrate`]. So a database always has the guards that this build was tested with.
 //! * The owner role runs the migrations. The server, the workers and monitoring have a role each
 //!   ([`Roles`]). These three own nothing and cannot disable a trigger. The server's role writes
 //!   intent, the worker's role writes progress, the metrics role reads counts.
@@ -127,6 +127,8 @@ const SCHEMA: &str = concat!(
 /// Functions and triggers, one file per topic, then the grants. The order matters: later files use
 /// functions of earlier ones.
 const GUARDS: &str = concat!(
+    include_str!("admission.sql"),
+    "\n",
     include_str!("guards/secrets.sql"),
     "\n",
     include_str!("guards.sql"),

@@ -8,7 +8,7 @@ use migrations::{APPLY_LOCK, CLAIM_LOCK};
 use sqlx::{AssertSqlSafe, Executor as _};
 use testdb::TestDatabase;
 
-const CLAIM: &str = include_str!("../../crates/store/src/running/claim.sql");
+const CLAIM: &str = include_str!("../../crates/store/src/runs/statements/claim.sql");
 
 /// Nodes `n1..`, each with steps in the concurrency group of their role, in deployments `d1` and
 /// its child `d2`.
@@ -210,6 +210,24 @@ async fn node_has_one_exclusive_run() {
     assert_eq!(started.len(), 2, "{started:?}");
     assert_eq!(floor.claim(100).await, 0);
     floor.end(2).await;
+    assert_eq!(floor.claim(100).await, 1);
+}
+
+#[tokio::test]
+async fn noderole_runs_one_action_at_once() {
+    let floor = Floor::new().await;
+    floor.steps(1, "a", (1, 2), ", exclusive", ", false").await;
+    floor
+        .sql(
+            "UPDATE noderole SET disposition = 'expunged';
+             INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state,
+               node_up, exclusive)
+             SELECT gen_random_uuid(), noderole_id, node_id, 'remove', concurrency_group_id, rank, jig, generation, content_hash, state,
+               node_up, exclusive FROM step",
+        )
+        .await;
+    assert_eq!(floor.claim(100).await, 2);
+    floor.end(1).await;
     assert_eq!(floor.claim(100).await, 1);
 }
 

@@ -156,6 +156,7 @@ const REFUSED_TO_SERVER: &[&str] = &[
 
 /// Monitoring reads states, counts and times only.
 const REFUSED_TO_METRICS: &[&str] = &[
+    "SELECT FROM step_admission(1)",
     "SELECT connection FROM node",
     "SELECT address FROM node",
     "SELECT facts FROM node",
@@ -168,6 +169,7 @@ const REFUSED_TO_METRICS: &[&str] = &[
     "SELECT input FROM run",
     "SELECT result FROM run",
     "SELECT error FROM run",
+    "SELECT error FROM background_task",
     "SELECT data FROM noderole",
     "SELECT system_data FROM noderole",
     "SELECT FROM object",

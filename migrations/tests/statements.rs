@@ -4,7 +4,8 @@
 //! SQL. A `{NAME}` in a format string is replaced by the constant of that name, and other
 //! placeholders by a sample ([`SAMPLES`]). `EXPLAIN EXECUTE` also checks the privileges.
 //!
-//! Two kinds of SQL are not covered: SeaORM builds its statements, and `DO` blocks have no plan.
+//! Two kinds of SQL are not covered: the statements that SeaORM builds (a test of the store compares
+//! the entities with the schema), and `DO` blocks, which have no plan.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -42,7 +43,6 @@ const SAMPLES: &[(&str, &str)] = &[
     ("order_by", "s.id DESC"),
     ("outcome_filter", "s.state = 'open'"),
     ("returned", "result = CASE WHEN nd.removed_in IS NULL THEN $7::jsonb END, result_bytes = $8,"),
-    ("runs", "10"),
     ("sign", "<"),
     ("state_filter", "p.state = 'open' AND"),
     ("way", "DESC"),
@@ -53,7 +53,6 @@ const RESTS: &[(&str, &str)] = &[
     ("INSERT INTO step (id, noderole_id,", "{STEP_COLUMNS}"),
     ("UPDATE step s SET concurrency_group_id", "{STEP_COLUMNS} WHERE s.id = d.id"),
     ("SELECT n.id, n.fqdn, n.deployment_id, n.version,", "n.id = $1"),
-    ("SELECT w.id, w.name, w.phase,", "true"),
 ];
 
 /// A string literal or the content of an included file.
@@ -243,7 +242,7 @@ fn roles(file: &Path) -> &'static [&'static str] {
         ["worker", ..] => &["worker"],
         ["server", ..] | ["crates", "control", ..] => &["server"],
         // `gantry up` and `gantry admin` create accounts and sessions as the owner.
-        ["crates", "store", "src", "people.rs"] => &["server", "owner"],
+        ["crates", "store", "src", "people", ..] => &["server", "owner"],
         ["crates", "store", ..] => &["server", "worker"],
         _ => &["server", "worker", "owner"],
     }
@@ -272,7 +271,7 @@ async fn problem(connection: &mut PgConnection, sql: &str) -> Option<sqlx::Error
 #[tokio::test]
 async fn every_statement_can_be_prepared() {
     let (statements, mut problems) = statements();
-    assert!(statements.len() > 300, "only {} statements found", statements.len());
+    assert!(statements.len() > 200, "only {} statements found", statements.len());
     let db = TestDatabase::new().await;
     let mut connections = BTreeMap::new();
     for (role, url) in

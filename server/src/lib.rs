@@ -22,7 +22,7 @@
 // A page is one deeply nested type.
 #![recursion_limit = "512"]
 
-mod background;
+mod background_tasks;
 pub mod http;
 mod live;
 mod pages;
@@ -55,14 +55,14 @@ use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
 use tracing::{Instrument as _, Level, Span};
 
 use crate::http::metrics::Metrics;
-use crate::http::permits::Places;
+use crate::http::permits::Permits;
 use crate::http::problems::Refusal;
 use crate::http::timeouts::Patience;
 use crate::live::Rhythm;
 use crate::live::feed::Feed;
 use crate::pages::site::Site;
 
-pub use crate::background::checkpoints::{Checkpoints, Destination};
+pub use crate::background_tasks::checkpoints::{Checkpoints, Destination};
 pub use crate::http::address::{AddressError, PublicAddress};
 pub use crate::http::metrics::{MetricsToken, MetricsTokenError};
 pub use crate::http::proxies::{ProxiesError, TrustedProxies};
@@ -79,15 +79,15 @@ pub(crate) struct AppState {
     pub site: Arc<Site>,
     pub feed: Feed,
     /// Permits for live streams.
-    pub streams: Places,
+    pub streams: Permits,
     /// Intervals of live streams.
     pub rhythm: Rhythm,
     /// Permits for downloads.
-    pub downloads: Places,
+    pub downloads: Permits,
     /// Held by a readiness check: one at a time may use the database.
     pub readiness_check: Arc<Mutex<()>>,
     /// Permits for requests that wait for an event.
-    pub waiting: Places,
+    pub waiting: Permits,
     /// Permits for requests. A request keeps its permit until its work ends, whether it was
     /// answered or not.
     pub requests: Arc<Semaphore>,
@@ -153,20 +153,12 @@ pub async fn serve(
     let mut state = state(address, site, control, stopping.clone());
     state.metrics_token = config.metrics_token.map(MetricsToken::hash);
     state.proxies = Arc::new(config.trusted_proxies);
-    tokio::spawn(background::sweep::run(
-        Arc::clone(&state.control),
-        state.metrics.clone(),
+    let tasks = background_tasks::start(
+        &state.control,
+        &state.metrics,
+        config.checkpoints,
         stopping.clone(),
-    ));
-    if let Some(checkpoints) = config.checkpoints {
-        let control = Arc::clone(&state.control);
-        tokio::spawn(background::checkpoints::run(
-            control,
-            state.metrics.clone(),
-            checkpoints,
-            stopping.clone(),
-        ));
-    }
+    );
     let router = router(state);
     let shutdown_signal = stopping.clone();
     tokio::spawn(async move {
@@ -187,6 +179,7 @@ pub async fn serve(
         () = serving => {}
         () = grace_period => tracing::info!("cancelling responses that are still open"),
     }
+    tasks.stop().await;
     Ok(())
 }
 
@@ -205,10 +198,13 @@ fn state(
         address: Arc::new(address),
         proxies: Arc::default(),
         site: Arc::new(site),
-        streams: Places::new(http::limits::MAX_STREAMS, http::limits::MAX_STREAMS_PER_PERSON),
-        downloads: Places::new(http::limits::MAX_DOWNLOADS, http::limits::MAX_DOWNLOADS_PER_PERSON),
+        streams: Permits::new(http::limits::MAX_STREAMS, http::limits::MAX_STREAMS_PER_PERSON),
+        downloads: Permits::new(
+            http::limits::MAX_DOWNLOADS,
+            http::limits::MAX_DOWNLOADS_PER_PERSON,
+        ),
         readiness_check: Arc::default(),
-        waiting: Places::new(http::limits::MAX_WAITING, http::limits::MAX_WAITING_PER_PERSON),
+        waiting: Permits::new(http::limits::MAX_WAITING, http::limits::MAX_WAITING_PER_PERSON),
         requests: Arc::new(Semaphore::new(http::limits::MAX_REQUESTS)),
         patience: Patience::default(),
         metrics: Metrics::default(),

@@ -25,7 +25,8 @@ use cluster::{Bind, Cluster, bind, role};
 use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use serde_json::json;
-use store::running::{self, Finished, NewWorker, RunEnd, WorkerId};
+use store::runs::{Finished, RunEnd};
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 const PAIRS: usize = 220;
@@ -68,25 +69,26 @@ async fn measure(size: i64) {
         pid: 1,
         version: String::new(),
     };
-    running::ensure_worker(cluster.pool(), &hello, LEASE).await.expect("a worker");
-    running::confirm_worker(cluster.pool(), worker).await.expect("a worker");
+    store::workers::ensure_worker(cluster.pool(), &hello, LEASE).await.expect("a worker");
+    store::workers::confirm_worker(cluster.pool(), worker).await.expect("a worker");
     let (mut claims, mut leases, mut finishes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PAIRS {
         let begun = Instant::now();
-        let claimed = running::claim_runs(cluster.pool(), Limits { running: 1, batch: 1 })
+        let claimed = store::runs::claim_runs(cluster.pool(), Limits { running: 1, batch: 1 })
             .await
             .expect("a claim");
         claims.push(begun.elapsed());
         assert_eq!(claimed.runs.len(), 1);
         let begun = Instant::now();
-        let leased = running::lease_runs(cluster.pool(), worker, &["noop"], 1, LEASE)
+        let leased = store::runs::lease_runs(cluster.pool(), worker, &["noop"], 1, LEASE)
             .await
             .expect("a lease");
         leases.push(begun.elapsed());
         let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
         let begun = Instant::now();
-        let finished =
-            running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
+        let finished = store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end)
+            .await
+            .expect("an end");
         finishes.push(begun.elapsed());
         assert_eq!(finished, Finished::Applied);
     }

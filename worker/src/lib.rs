@@ -1,16 +1,17 @@
 //! The worker executes approved runs.
 //!
-//! One process shares one connection pool between five tasks. They share only the register of
-//! leased runs ([`held`]), notifiers and the SSH connections to nodes.
-//! * The annealer ([`annealer`]) claims runnable steps and ends lost runs.
-//! * The queue ([`backend`]) leases queued runs to an apalis worker as slots become free.
-//! * The heartbeat ([`heartbeat`]) renews leases and stops runs that this worker no longer leases.
-//! * Health checks ([`looking`]) test whether nodes are reachable.
-//! * The listener ([`listen`]) wakes the other tasks.
+//! One process shares one connection pool between its tasks. They share only the register of leased
+//! runs ([`queue::leases`]), notifiers and the sessions with nodes.
+//! * The annealer ([`tasks::annealer`]) claims runnable steps and ends lost runs.
+//! * The queue ([`queue::backend`]) leases queued runs to an apalis worker as slots become free.
+//! * The heartbeat ([`tasks::heartbeat`]) renews leases and stops runs that this worker no longer
+//!   leases.
+//! * Health checks ([`tasks::health`]) test whether nodes are reachable.
+//! * The listener ([`tasks::listen`]) wakes the other tasks.
 //!
-//! A run goes through four phases: lease, verify and prepare the input ([`prepare`]), execute with
-//! a jig ([`jig`]), finish. The worker only reports the result. One transaction in the store
-//! decides the step's next state.
+//! A run goes through four phases: lease, verify and prepare the input ([`run::prepare`]), execute
+//! with a jig ([`jig`]), finish. Jigs reach nodes via [`node`]. The worker only reports the result.
+//! One transaction in the store decides the step's next state.
 //!
 //! Invariants:
 //! * Any part may die at any moment. The database and the node have enough state to continue.
@@ -27,45 +28,41 @@ use std::time::Duration;
 use apalis::layers::WorkerBuilderExt;
 use apalis::prelude::{Monitor, WorkerBuilder};
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
+use background::{Driver, Process, ProcessKind};
 use engine::anneal::Limits;
+use engine::catalog::JigClass;
 use sqlx::PgPool;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-pub mod annealer;
-pub mod backend;
-mod backoff;
-pub mod boot;
-pub mod heartbeat;
-pub mod held;
+pub mod database;
 pub mod jig;
-pub mod listen;
-pub mod log;
-pub mod looking;
-pub mod node_record;
-pub mod objects;
-pub mod prepare;
-pub mod reach;
-pub mod runner;
+pub mod job;
+pub mod node;
+pub mod queue;
+pub mod run;
 pub mod secrets;
-mod signatures;
-pub mod together;
+pub mod tasks;
 
-use annealer::Annealer;
-use backend::{Asking, RunQueue};
-use heartbeat::Heartbeat;
-use held::Held;
-use jig::script::ScriptJig;
-use jig::{Jigs, StopReason};
-use listen::Bells;
-use looking::Looking;
-use objects::Objects;
-use prepare::Preparing;
-use reach::Reachable;
-use runner::Runner;
+use database::objects::Objects;
+use jig::Jigs;
+use job::StopReason;
+use node::Nodes;
+use node::connection::Dialer;
+use queue::backend::{QueueSettings, RunQueue};
+use queue::leases::Leases;
+use run::prepare::Preparer;
+use run::runner::{self, Runner};
 use secrets::{SecretFolder, SecretSource};
+use tasks::annealer::{ClaimSteps, EndLostRuns};
+use tasks::health::CheckNodes;
+use tasks::heartbeat::{RenewLeases, StopExpiredRuns};
+use tasks::housekeeping::MaintainTables;
+use tasks::listen::Notifiers;
+use tasks::secrets::ReportSecrets;
 
 /// Settings of a worker process.
 #[derive(Debug, Clone)]
@@ -138,130 +135,132 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), WorkerError> {
     let hello = hello(&config);
-    let (held, todo, cancelled) =
-        (Arc::new(Held::default()), Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let leases = Arc::new(Leases::default());
     let objects = Arc::new(Objects::of(pool.clone()));
     let secrets: Arc<dyn SecretSource> = Arc::new(SecretFolder(config.secrets.clone()));
-    let reachable = Reachable::beside(&pool, config.local_nodes);
-    let script = Arc::new(ScriptJig::new(
-        objects.clone(),
-        secrets.clone(),
-        config.folder.join("on-behalf"),
-        reachable,
-    ));
+    let dialer = Dialer::for_pool(&pool, config.local_nodes);
+    let nodes = Arc::new(Nodes::new(secrets.clone(), dialer, config.folder.join("on-behalf")));
     let runner = Arc::new(Runner {
-        preparer: Preparing::new(pool.clone(), hello.id, objects.clone(), secrets),
-        jigs: Jigs::new(script.clone()),
+        preparer: Preparer::new(pool.clone(), hello.id, objects.clone(), secrets),
+        jigs: Jigs::new(objects.clone(), nodes.clone()),
     });
-    let notifiers = Bells { held: held.clone(), todo: todo.clone(), cancelled: cancelled.clone() };
-    let limits =
-        Limits { running: config.max_running, batch: Limits::default().batch.max(config.capacity) };
-    let looking = Looking::new(
-        pool.clone(),
-        objects.clone(),
-        script.clone(),
-        config.health_check_interval,
-        hello.name.clone(),
-    );
-    let annealer =
-        Annealer { pool: pool.clone(), objects, limits, sweep: config.sweep, todo, script };
-    let heartbeat = Heartbeat {
-        pool: pool.clone(),
-        hello: hello.clone(),
-        lease: config.lease,
-        held: held.clone(),
-        cancelled,
-    };
-
-    let _listener = AbortOnDropHandle::new(tokio::spawn(notifiers.listen(pool.clone())));
-    let _heartbeat = AbortOnDropHandle::new(tokio::spawn(heartbeat.beat()));
-    let reporting = report_secrets(
-        pool.clone(),
-        hello.id,
-        SecretFolder(config.secrets.clone()),
-        config.lease / 3,
-    );
-    let _reporting = AbortOnDropHandle::new(tokio::spawn(reporting));
-    let _looking = AbortOnDropHandle::new(tokio::spawn(looking.look()));
-    let annealing = AbortOnDropHandle::new(tokio::spawn(annealer.anneal()));
+    let claiming = CancellationToken::new();
+    let (driver, notifiers) =
+        start_tasks(&config, &pool, &hello, objects, nodes, &leases, &claiming);
+    let _listener = AbortOnDropHandle::new(tokio::spawn(notifiers.run(pool.clone())));
     tracing::info!(worker = %hello.name, capacity = config.capacity, "worker started");
 
-    let monitor = monitor(&config, &pool, &hello, &held, &runner);
+    let monitor = monitor(&config, &pool, &hello, &leases, &runner);
     let shutdown_begun = Notify::new();
     let signal = async {
         shutdown.await;
-        tracing::info!(worker = %hello.name, running = held.count(), "worker is stopping");
+        tracing::info!(worker = %hello.name, running = leases.count(), "worker is stopping");
         shutdown_begun.notify_one();
         Ok(())
     };
     let forced_stop = async {
         shutdown_begun.notified().await;
-        annealing.abort();
-        stop_after_grace(&config, &held).await;
+        claiming.cancel();
+        stop_after_grace(&config, &leases).await;
         std::future::pending().await
     };
     let result = tokio::select! {
         result = monitor.run_with_signal(signal) => result,
         never = forced_stop => never,
     };
-    if let Err(error) = running::end_worker(&pool, hello.id, "stopped").await {
+    // A renewal after the end would make the worker appear alive.
+    driver.stop().await;
+    if let Err(error) = store::workers::end_worker(&pool, hello.id, "stopped").await {
         tracing::warn!(%error, "cannot end the worker's lease, so it will expire");
     }
     Ok(result?)
 }
 
-/// Reports the names of the secrets in the folder periodically, because files change while the
-/// worker runs.
-async fn report_secrets(pool: PgPool, worker: WorkerId, folder: SecretFolder, interval: Duration) {
-    let mut pause = Duration::from_millis(250).min(interval);
-    loop {
-        let known = tokio::task::spawn_blocking({
-            let folder = folder.clone();
-            move || folder.known()
-        });
-        if let Ok(known) = known.await {
-            match running::report_secrets(&pool, worker, &known).await {
-                Ok(true) => pause = interval,
-                // The worker's row does not exist yet. The heartbeat inserts it.
-                Ok(false) => {}
-                Err(error) => {
-                    pause = interval;
-                    tracing::warn!(%error, "cannot report the worker's secrets, retrying");
-                }
-            }
-        }
-        tokio::time::sleep(pause).await;
-    }
+/// Starts the background tasks. Those that claim or end runs stop with `claiming`, the others with
+/// the driver.
+fn start_tasks(
+    config: &Config,
+    pool: &PgPool,
+    hello: &NewWorker,
+    objects: Arc<Objects>,
+    nodes: Arc<Nodes>,
+    leases: &Arc<Leases>,
+    claiming: &CancellationToken,
+) -> (Driver, Notifiers) {
+    let mut driver = Driver::new(background::Metrics::default(), CancellationToken::new());
+    let renewals = driver.add(RenewLeases {
+        pool: pool.clone(),
+        hello: hello.clone(),
+        lease: config.lease,
+        leases: leases.clone(),
+    });
+    driver.add(StopExpiredRuns { lease: config.lease, leases: leases.clone() });
+    driver.add(ReportSecrets {
+        pool: pool.clone(),
+        worker: hello.id,
+        folder: SecretFolder(config.secrets.clone()),
+        period: config.lease / 3,
+    });
+    driver.add(CheckNodes::new(
+        pool.clone(),
+        objects.clone(),
+        nodes.clone(),
+        config.health_check_interval,
+        hello.name.clone(),
+    ));
+    let batch = Limits::default().batch.max(config.capacity);
+    let claims = driver.add_until(
+        claiming.clone(),
+        ClaimSteps {
+            pool: pool.clone(),
+            limits: Limits { running: config.max_running, batch },
+            sweep: config.sweep,
+        },
+    );
+    driver.add_until(
+        claiming.clone(),
+        EndLostRuns {
+            pool: pool.clone(),
+            objects,
+            sweep: config.sweep,
+            claims: claims.clone(),
+            nodes,
+        },
+    );
+    driver.add_until(claiming.clone(), MaintainTables(pool.clone()));
+    let process = Process { kind: ProcessKind::Worker, id: hello.id.0, name: hello.name.clone() };
+    driver.report(pool.clone(), process);
+    (driver, Notifiers { leases: leases.clone(), claims, renewals })
 }
 
 /// Ends the remaining runs after the grace period.
-async fn stop_after_grace(config: &Config, held: &Held) {
+async fn stop_after_grace(config: &Config, leases: &Leases) {
     tokio::time::sleep(config.grace_period).await;
-    if held.count() > 0 {
+    if leases.count() > 0 {
         tracing::warn!(
-            runs = held.count(),
+            runs = leases.count(),
             "the grace period is over, so remaining runs are ended"
         );
     }
-    held.stop_all(StopReason::WorkerShutdown);
+    leases.stop_all(StopReason::WorkerShutdown);
 }
 
 fn monitor(
     config: &Config,
     pool: &PgPool,
     hello: &NewWorker,
-    held: &Arc<Held>,
+    leases: &Arc<Leases>,
     runner: &Arc<Runner>,
 ) -> Monitor {
-    let queue_config = Asking {
+    let queue_config = QueueSettings {
         worker: hello.id,
         capacity: usize::try_from(config.capacity).unwrap_or(usize::MAX),
         lease: config.lease,
         sweep: config.sweep,
     };
-    let (pool, name, held, runner) =
-        (pool.clone(), hello.name.clone(), held.clone(), runner.clone());
-    let ends = Arc::new(backend::ends(pool.clone(), hello.id));
+    let (pool, name, leases, runner) =
+        (pool.clone(), hello.name.clone(), leases.clone(), runner.clone());
+    let ends = Arc::new(queue::backend::ends(pool.clone(), hello.id));
     let (max_run_time, stop_time) = (config.max_run_time, config.grace_period + FINAL_STOP_TIME);
     // The sleep must start at shutdown, so it is created when this future is first polled.
     let terminator = async move { tokio::time::sleep(stop_time).await };
@@ -271,7 +270,7 @@ fn monitor(
                 .backend(RunQueue::new(
                     pool.clone(),
                     queue_config.clone(),
-                    held.clone(),
+                    leases.clone(),
                     ends.clone(),
                 ))
                 .data(runner.clone())
@@ -279,7 +278,7 @@ fn monitor(
                 .timeout(max_run_time)
                 .enable_tracing()
                 .parallelize(spawn_abortable)
-                .build(runner::carry_out)
+                .build(runner::execute)
         })
         .should_restart(|_, error| {
             tracing::error!(%error, "a task of the worker ended and is restarted");
@@ -304,7 +303,7 @@ fn hello(config: &Config) -> NewWorker {
         id: WorkerId(id),
         name: format!("{}@{host}/{}", config.name, &id.simple().to_string()[..8]),
         capacity: config.capacity,
-        jigs: Jigs::classes().map(str::to_owned).to_vec(),
+        jigs: JigClass::names().map(str::to_owned).collect(),
         host,
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

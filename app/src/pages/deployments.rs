@@ -29,7 +29,7 @@ columns_of!(Part {
     Deployment "deployment" "Deployment",
     Steps "steps" "Steps",
     Nodes "nodes" "Nodes",
-    OpenChanges "open_changes" "Open changes",
+    OpenChanges "mark_viewed" "Open changes",
     Changed "changed" "Last change",
 });
 

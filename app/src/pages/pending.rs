@@ -3,7 +3,7 @@
 use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Order};
 use api::live::Topic;
-use api::waiting::{PendingGroup, PendingPage, PendingSort, PendingStep, PendingWanted, Resolver};
+use api::pending::{PendingGroup, PendingPage, PendingSort, PendingStep, PendingWanted, Resolver};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -93,7 +93,7 @@ pub fn Pending() -> impl IntoView {
     let asked = Memo::new(move |_| read(&query.read()));
     let fetch = |asked: Asked| async move {
         let wanted = at_place(asked)?;
-        Ok((wanted.clone(), waiting(wanted).await?))
+        Ok((wanted.clone(), pending(wanted).await?))
     };
     let waiting = Resource::new(move || asked.get(), fetch);
     let listed = Memo::new(move |_| listed(&query.read()));
@@ -139,7 +139,7 @@ fn Found(
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let asked = wanted.clone();
-    let feed = Feed::new(first, move || waiting(asked.clone()));
+    let feed = Feed::new(first, move || pending(asked.clone()));
     use_live()
         .hear(vec![Topic::Runs, Topic::Nodes, Topic::Blueprints], NOW, move |_| feed.eventually());
     let page = feed.value();
@@ -324,10 +324,10 @@ fn pager(next: Option<&Cursor>, wanted: &PendingWanted) -> impl IntoView + use<>
     ways(first, later, (to_first, "Next"))
 }
 
-#[server(name = ReadPending, prefix = "/call", endpoint = "waiting", input = AsJson, output = AsJson)]
-pub async fn waiting(wanted: PendingWanted) -> ServerResult<PendingPage> {
+#[server(name = ReadPending, prefix = "/call", endpoint = "pending", input = AsJson, output = AsJson)]
+pub async fn pending(wanted: PendingWanted) -> ServerResult<PendingPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.waiting(&actor, &wanted).await).await
+    answer(request.control.pending(&actor, &wanted).await).await
 }
 
 #[cfg(test)]

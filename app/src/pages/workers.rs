@@ -1,4 +1,6 @@
-//! Workers: the phase of their join, and the runs that they lease.
+//! Workers: the phase of their join, the runs that they lease, and the background tasks.
+
+mod background_tasks;
 
 use api::calls::List;
 use api::live::Topic;
@@ -173,6 +175,7 @@ pub fn Workers() -> impl IntoView {
         <Title text="Workers"/>
         <div class="head"><h1>"Workers"</h1></div>
         {list.view()}
+        <background_tasks::Section/>
     }
     .into_any()
 }

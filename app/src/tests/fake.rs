@@ -27,6 +27,7 @@ use api::nodes::{
     NodeToken, NodeView, ReportView, SshView, TriedAddress,
 };
 use api::overview::PolicyView;
+use api::pending::{PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver};
 use api::people::{Signature, SignatureRequest};
 use api::proposals::*;
 use api::reviews::*;
@@ -43,7 +44,6 @@ use api::views::board::*;
 use api::views::frame::*;
 use api::views::graph::*;
 use api::views::node_proposal::*;
-use api::waiting::{PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver};
 use api::{At, Problem};
 use control::people::Permission;
 use control::{Imported, Lost, ToCommit};
@@ -937,7 +937,7 @@ fn waits() -> Vec<PendingGroup> {
             )],
         ),
         group(
-            Wait::Held,
+            Wait::OnHold,
             1,
             false,
             vec![step(
@@ -1529,7 +1529,7 @@ impl Fake {
             next: (!world.runs.is_empty()).then(|| Cursor::from("1000".to_owned())),
         })
     }
-    pub async fn waiting(&self, _: &Actor, wanted: &PendingWanted) -> Result<PendingPage, Problem> {
+    pub async fn pending(&self, _: &Actor, wanted: &PendingWanted) -> Result<PendingPage, Problem> {
         let fits = |group: &&PendingGroup| {
             wanted.reason.is_empty() || wanted.reason == group.reason.as_str()
         };
@@ -1622,15 +1622,19 @@ impl Fake {
         self.read(|world| world.discussion.clone())
     }
 
-    pub async fn since_look(&self, _: &Actor, _: ReviewId) -> Result<ChangesSinceView, Problem> {
+    pub async fn changes_since_view(
+        &self,
+        _: &Actor,
+        _: ReviewId,
+    ) -> Result<ChangesSinceView, Problem> {
         self.read(|world| world.since.clone())
     }
 
-    pub async fn opened(&self, _: &Actor, _: ReviewId) -> Result<ViewedChanges, Problem> {
+    pub async fn viewed_changes(&self, _: &Actor, _: ReviewId) -> Result<ViewedChanges, Problem> {
         self.read(|world| world.opened.clone())
     }
 
-    pub async fn open_changes(
+    pub async fn mark_viewed(
         &self,
         _: &Actor,
         id: ReviewId,
@@ -1665,7 +1669,7 @@ impl Fake {
             false => self.read(|world| world.comparison.clone()),
         }
     }
-    pub async fn look(&self, _: &Actor, id: ReviewId) -> Result<(), Problem> {
+    pub async fn record_view(&self, _: &Actor, id: ReviewId) -> Result<(), Problem> {
         self.told(format!("look {id}"));
         Ok(())
     }

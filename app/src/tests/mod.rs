@@ -619,13 +619,13 @@ async fn viewed_changes_are_marked_without_javascript() {
     page.says(&[
         "You have ",
         "viewed <b class=\"num\">1<!></b> of <b class=\"num\">3",
-        "action=\"/call/open_changes\"",
+        "action=\"/call/mark_viewed\"",
         "</svg>viewed",
     ]);
     let done = post(
         &fake,
-        "/call/open_changes",
-        &format!("submission=128&anchors={}", crate::places::encoded(&web.to_string())),
+        "/call/mark_viewed",
+        &format!("review=128&anchors={}", crate::places::encoded(&web.to_string())),
     )
     .await;
     assert_eq!(done.status, 302);
@@ -705,7 +705,7 @@ async fn thread_links_to_change_and_names_resolver() {
 #[tokio::test]
 async fn comments_work_without_javascript() {
     let fake = Fake::new(|_| {});
-    let done = post(&fake, "/call/open_thread", "submission=128&anchor=&body=Why%3F").await;
+    let done = post(&fake, "/call/open_thread", "review=128&anchor=&body=Why%3F").await;
     assert_eq!(done.status, 302);
     post(&fake, "/call/reply", "thread=1&body=Because").await;
     post(&fake, "/call/resolve_thread", "thread=1&resolved=true").await;
@@ -713,7 +713,7 @@ async fn comments_work_without_javascript() {
         fake.0.lock().unwrap().told,
         ["open 128  Why?", "reply 1 Because", "resolve 1 true"]
     );
-    let odd = post(&fake, "/call/open_thread", "submission=128&anchor=elsewhere&body=x").await;
+    let odd = post(&fake, "/call/open_thread", "review=128&anchor=elsewhere&body=x").await;
     assert_eq!(odd.status, 302, "it leads back to the page, which says what is wrong");
 }
 
@@ -906,7 +906,7 @@ async fn forms_work_without_javascript() {
     );
     let submitted = post(&fake, "/call/submit", "proposal=7&version=3&title=More+nodes").await;
     assert_eq!((submitted.status, submitted.location.as_deref()), (302, Some("/reviews/128")));
-    let refused = post(&fake, "/call/judge", "submission=128&kind=approve&reason=").await;
+    let refused = post(&fake, "/call/judge", "review=128&kind=approve&reason=").await;
     assert_eq!(refused.status, 302, "a problem leads back to the page, which shows it");
     let back = refused.location.expect("a way back");
     assert!(back.starts_with("http://localhost/from-here?"), "{back}");

@@ -1,6 +1,7 @@
 //! The overview, workers, audit and search pages.
 
 use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView, ChainWanted};
+use api::background_tasks::{BackgroundTaskView, BackgroundTasks, ProcessKind, ProcessView};
 use api::listing::{Cursor, Order};
 use api::overview::{
     DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
@@ -25,6 +26,7 @@ use super::serve::{get, get_with, post};
 pub struct Overseen {
     pub overview: Overview,
     pub workers: Vec<WorkerView>,
+    pub tasks: BackgroundTasks,
     pub entries: Vec<AuditEntry>,
     pub chain: ChainView,
     pub found: Found,
@@ -49,6 +51,27 @@ fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
         last_heartbeat: At(1_795_248_962_000),
         lease_until: At(1_795_248_992_000),
         reason: (phase == Phase::None).then(|| "told to stop".into()),
+    }
+}
+
+fn task(kind: ProcessKind, n: u128, name: &str) -> BackgroundTaskView {
+    BackgroundTaskView {
+        name: name.into(),
+        purpose: format!("Does the work of {name}."),
+        process: ProcessView {
+            id: Uuid::from_u128(n),
+            kind,
+            name: format!("{}-{n}", kind.as_str()),
+        },
+        period_ms: 20_000,
+        running: false,
+        started: Some(At(1_795_248_962_000)),
+        ended: Some(At(1_795_248_962_480)),
+        took_ms: Some(480),
+        outcome: Some("Nothing to do.".into()),
+        error: None,
+        failures: 0,
+        next: Some(At(1_795_248_982_000)),
     }
 }
 
@@ -89,6 +112,18 @@ impl Default for Overseen {
                 worker(8, Phase::Confirmed, false),
                 worker(9, Phase::None, false),
             ],
+            tasks: BackgroundTasks {
+                background_tasks: vec![
+                    BackgroundTaskView {
+                        outcome: None,
+                        error: Some("Cannot seal the audit.".into()),
+                        failures: 3,
+                        ..task(ProcessKind::Worker, 9, "seal-audit")
+                    },
+                    task(ProcessKind::Server, 3, "replan-reviews"),
+                ],
+                more: false,
+            },
             entries: vec![
                 entry(2, Some("ada"), "review.commit", json!({"reason": "<fine>"})),
                 entry(1, None, "genesis", json!({})),
@@ -162,6 +197,10 @@ impl Fake {
         found.ok_or_else(|| Problem::not_found("There is no such worker."))
     }
 
+    pub async fn background_tasks(&self, _: &Actor) -> Result<BackgroundTasks, Problem> {
+        self.read(|world| world.overseen.tasks.clone())
+    }
+
     pub async fn audit(&self, _: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
@@ -186,6 +225,31 @@ impl Fake {
 
 fn told(fake: &Fake) -> Vec<String> {
     fake.0.lock().expect("no test died here").told.clone()
+}
+
+#[tokio::test]
+async fn workers_page_shows_background_tasks() {
+    let page = get(&Fake::new(|_| {}), "/workers").await;
+    let failing = page.body.find("seal-audit").expect("the failing task");
+    assert!(failing < page.body.find("replan-reviews").expect("the other task"));
+    page.says(&[
+        "Background tasks",
+        "Does the work of seal-audit.",
+        "failed 3 times",
+        "Cannot seal the audit.",
+        "data-label=\"Every\"",
+        "20 s",
+        "480 ms",
+        "Nothing to do.",
+        "href=\"/workers/00000000-0000-0000-0000-000000000009\">worker-9",
+        "gantry background-tasks",
+        "/api/v1/background-tasks",
+    ]);
+    page.says_not(&["More tasks exist"]);
+    let more = Fake::new(|world| world.overseen.tasks.more = true);
+    get(&more, "/workers").await.says(&["More tasks exist. Failing tasks are listed first."]);
+    let none = Fake::new(|world| world.overseen.tasks = BackgroundTasks::default());
+    get(&none, "/workers").await.says(&["No background tasks yet."]);
 }
 
 #[tokio::test]

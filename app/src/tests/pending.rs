@@ -1,6 +1,6 @@
 //! The page of pending steps.
 
-use api::waiting::PendingGroup;
+use api::pending::PendingGroup;
 use engine::anneal::Wait;
 
 use super::fake::{Fake, fqdn, noderole};
@@ -32,15 +32,15 @@ async fn pending_reason_is_paginated_and_keeps_filter() {
     let fake = Fake::new(|world| world.long = true);
     let page = get(
         &fake,
-        "/pending?deployment=web&reason=held&after=since~-1~-00000000-0000-0000-0000-000000000001",
+        "/pending?deployment=web&reason=on_hold&after=since~-1~-00000000-0000-0000-0000-000000000001",
     )
     .await;
     page.says(&[
         "Deployment web was put on hold by ada.",
         "Longest pending",
-        "/pending?deployment=web&amp;reason=held&amp;after=since~-7~-00000000-0000-0000-0000-000000000007",
+        "/pending?deployment=web&amp;reason=on_hold&amp;after=since~-7~-00000000-0000-0000-0000-000000000007",
         "value=\"web\"",
-        "href=\"/pending?reason=held\" class=\"button quiet\"",
+        "href=\"/pending?reason=on_hold\" class=\"button quiet\"",
         "name=\"reason\" value=\"held\"",
     ]);
     page.says_not(&["exit 1 in 20-realm.sh", "Show all 1"]);
@@ -49,19 +49,19 @@ async fn pending_reason_is_paginated_and_keeps_filter() {
 #[tokio::test]
 async fn reversed_order_is_kept_across_pages() {
     let fake = Fake::new(|world| world.long = true);
-    let usual = get(&fake, "/pending?deployment=web&reason=held").await;
+    let usual = get(&fake, "/pending?deployment=web&reason=on_hold").await;
     usual.says(&[
         "aria-sort=\"ascending\"",
-        "href=\"/pending?deployment=web&amp;reason=held&amp;sort=-since\"",
+        "href=\"/pending?deployment=web&amp;reason=on_hold&amp;sort=-since\"",
     ]);
     let page =
-        get(&fake, "/pending?deployment=web&reason=held&sort=-since&after=-since~-1~-x").await;
+        get(&fake, "/pending?deployment=web&reason=on_hold&sort=-since&after=-since~-1~-x").await;
     page.says(&[
         "aria-sort=\"descending\"",
         "Shortest pending",
-        "&amp;reason=held&amp;sort=-since&amp;after=-since~-7~-00000000-0000-0000-0000-000000000007",
+        "&amp;reason=on_hold&amp;sort=-since&amp;after=-since~-7~-00000000-0000-0000-0000-000000000007",
     ]);
-    let other = get(&fake, "/pending?reason=held&after=-since~-1~-x").await;
+    let other = get(&fake, "/pending?reason=on_hold&after=-since~-1~-x").await;
     assert_eq!(other.status, 400, "a place of the other order");
     let odd = get(&fake, "/pending?sort=colour").await;
     assert_eq!(odd.status, 400);
@@ -70,12 +70,12 @@ async fn reversed_order_is_kept_across_pages() {
 
 #[tokio::test]
 async fn invalid_cursor_is_reported_next_to_form() {
-    let page = get(&Fake::new(|_| {}), "/pending?deployment=web&reason=held&after=7").await;
+    let page = get(&Fake::new(|_| {}), "/pending?deployment=web&reason=on_hold&after=7").await;
     assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1));
     page.says(&[
         "Invalid cursor in `after`.",
         "value=\"web\"",
-        "href=\"/pending?deployment=web&amp;reason=held\" class=\"button\">Open the first page",
+        "href=\"/pending?deployment=web&amp;reason=on_hold\" class=\"button\">Open the first page",
         "href=\"/pending\" class=\"button\">Show all pending steps",
     ]);
 }
@@ -85,7 +85,7 @@ async fn empty_pending_page_has_message() {
     let page = get(&Fake::new(|world| world.waits.clear()), "/pending").await;
     page.says(&["No pending steps", "Steps that cannot start yet"]);
     let fake =
-        Fake::new(|world| world.waits.retain(|group: &PendingGroup| group.reason == Wait::Held));
+        Fake::new(|world| world.waits.retain(|group: &PendingGroup| group.reason == Wait::OnHold));
     get(&fake, "/pending?reason=failed")
         .await
         .says(&["No pending steps match", "Show all pending steps"]);

@@ -103,7 +103,8 @@ async fn lists_show_equivalent_commands() {
         &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""],
     )
     .await;
-    says(&fake, "/pending?reason=held&node=n1", &["/api/v1/pending?node=n1&reason=held\""]).await;
+    says(&fake, "/pending?reason=on_hold&node=n1", &["/api/v1/pending?node=n1&reason=on_hold\""])
+        .await;
     says(
         &fake,
         "/pending?sort=-since",

@@ -35,8 +35,8 @@ pub use people::{
 };
 pub use samples::samples;
 pub use work::{
-    cancel_run, comment, commit, execution, export_audit, hold, import, overview, policy,
-    prioritise, reply, resolve, restore, retry, role_graph, run_log, script, show_review,
+    background_tasks, cancel_run, comment, commit, execution, export_audit, hold, import, overview,
+    policy, prioritise, reply, resolve, restore, retry, role_graph, run_log, script, show_review,
     show_role, verdict, verify_audit,
 };
 

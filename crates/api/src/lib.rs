@@ -6,6 +6,7 @@
 //! With the feature `schema`, doc comments become descriptions in the OpenAPI document.
 
 pub mod audit;
+pub mod background_tasks;
 pub mod blueprints;
 pub mod calls;
 pub mod catalog;
@@ -16,6 +17,7 @@ pub mod live;
 pub mod names;
 pub mod nodes;
 pub mod overview;
+pub mod pending;
 pub mod people;
 pub mod problem;
 pub mod proposals;
@@ -25,7 +27,6 @@ pub mod search;
 pub mod second_factor;
 pub mod values;
 pub mod views;
-pub mod waiting;
 pub mod workers;
 
 pub use problem::Problem;

@@ -1,5 +1,6 @@
 //! Nodes: their view and the changes that people make to them.
 
+pub use engine::alive::TriedAddress;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use engine::plan::{Edit, edit};
 use serde::{Deserialize, Serialize};
@@ -132,18 +133,6 @@ pub struct SshView {
     pub host_key: String,
     /// Fingerprint of the host key, as `ssh-keygen -l` prints it.
     pub fingerprint: String,
-}
-
-/// Result of a connection attempt to one address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct TriedAddress {
-    /// The address.
-    pub address: String,
-    /// Whether the login succeeded.
-    pub reached: bool,
-    /// Reason of the failure.
-    pub error: String,
 }
 
 /// Result of a health check.

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::At;
 use crate::blueprints::BlueprintSummary;
+use crate::pending::PendingGroup;
 use crate::reviews::ReviewCount;
 use crate::runs::StateCounts;
-use crate::waiting::PendingGroup;
 
 /// Maximum number of commits in an overview.
 pub const MAX_COMMITS: usize = 5;

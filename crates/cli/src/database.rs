@@ -144,14 +144,15 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
 
 /// The rules for node addresses with this database. `local` allows nodes on this host.
 pub fn reach(store: &Store, local: bool) -> Policy {
-    let (host, port) = worker::reach::Reachable::beside(store.pool(), local).database.unzip();
+    let (host, port) =
+        worker::node::connection::Dialer::for_pool(store.pool(), local).database.unzip();
     let database = host.zip(port).map(|(host, port)| Database {
         // Workers resolve host names, immediately before they connect.
         addresses: host.parse().into_iter().collect(),
         host,
         port,
     });
-    Policy { allow_local: local, own: worker::reach::own_addresses(), database }
+    Policy { allow_local: local, own: worker::node::connection::own_addresses(), database }
 }
 
 /// Rejects a role that belongs to another program.

@@ -8,7 +8,7 @@ use control::Control;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
 use testbed::{KEY, Node, PORT, Testbed};
-use worker::boot::{LocalNode, boot, halt};
+use worker::node::boot::{LocalNode, boot, halt};
 
 use crate::{database, home, signals};
 

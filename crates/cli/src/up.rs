@@ -28,7 +28,7 @@ use serde_json::json;
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use worker::boot::{LocalNode, boot, halt};
+use worker::node::boot::{LocalNode, boot, halt};
 
 use crate::signals::StopRequest;
 use crate::{database, home, migrate, serve, shipped_barclamps};
@@ -465,8 +465,7 @@ async fn listen(requested: Option<SocketAddr>) -> Result<TcpListener> {
 /// Nodes of the demo: those with folders in the data folder.
 async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
     let mut connection = store.pool().acquire().await?;
-    let (ours, more) =
-        store::reading::local_nodes(&mut connection, &data.to_string_lossy()).await?;
+    let (ours, more) = store::nodes::local_nodes(&mut connection, &data.to_string_lossy()).await?;
     if more {
         tracing::warn!(
             looked_at = ours.len(),

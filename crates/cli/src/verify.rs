@@ -38,7 +38,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn report(verified: &Verified) -> serde_json::Value {
-    let discrepancy = |d: &store::intent::Discrepancy| serde_json::json!({"what": d.what, "meant": d.meant, "found": d.found});
+    let discrepancy = |d: &store::blueprints::Discrepancy| serde_json::json!({"what": d.what, "meant": d.meant, "found": d.found});
     serde_json::json!({
         "target": verified.target,
         "steps": verified.steps,

@@ -1022,6 +1022,7 @@ async fn watched_lists_are_paged_and_updated() {
         &["pending"],
         &["pending", "--sort", "-since"],
         &["workers"],
+        &["background-tasks"],
         &["run", "list", "--since", "1h"],
         &["blueprint", "list"],
         &["blueprint", "show", "1"],

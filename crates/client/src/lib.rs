@@ -16,6 +16,7 @@
 mod address;
 mod args;
 mod audit;
+mod background_tasks;
 mod blueprints;
 mod catalog;
 mod client;
@@ -113,6 +114,8 @@ pub enum Command {
     Role(catalog::roles::Role),
     /// Show workers
     Workers(workers::Workers),
+    /// Show the background tasks of servers and workers, failing ones first
+    BackgroundTasks(overview::Show),
     /// Manage people, their permissions and sign-in links
     #[command(subcommand)]
     Person(people::Person),
@@ -316,6 +319,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Role(command) => catalog::roles::role(client, command),
         Command::Search(args) => search::search(client, args),
         Command::Workers(args) => workers::workers(client, args),
+        Command::BackgroundTasks(show) => background_tasks::background_tasks(client, show),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::services::service(client, command),
         Command::Token(command) => people::tokens::token(client, command),

@@ -2,7 +2,7 @@
 
 use api::blueprints::BlueprintSummary;
 use api::overview::Overview;
-use api::waiting::PendingPage;
+use api::pending::PendingPage;
 use clap::Args;
 use engine::counting::many;
 use engine::ids::actor_name;

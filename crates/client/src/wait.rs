@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use api::deployments::DeploymentSummary;
 use api::overview::{BlueprintView, DeploymentProgress, Progress};
+use api::pending::PendingPage;
 use api::reviews::ReviewState;
 use api::runs::StateCounts;
-use api::waiting::PendingPage;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::counting::many;
 use engine::ids::{ReviewId, RunId};

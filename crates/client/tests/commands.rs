@@ -10,7 +10,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// REST operations by the commands that use them.
-const COMMANDS: [(&str, &[&str]); 98] = [
+const COMMANDS: [(&str, &[&str]); 99] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -64,6 +64,7 @@ const COMMANDS: [(&str, &[&str]); 98] = [
     ("holdDeployment", &["deployment hold", "deployment release"]),
     ("importBarclamps", &["barclamp import"]),
     ("listAudit", &["audit list"]),
+    ("listBackgroundTasks", &["background-tasks"]),
     ("listBarclamps", &["barclamp list"]),
     ("listBlueprints", &["blueprint list"]),
     ("listDeployments", &["deployment list"]),

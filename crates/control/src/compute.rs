@@ -16,7 +16,7 @@
 //!   outnumber the connections, and all workers need the row locks of a commit. So a use case
 //!   reads, returns the connection, computes, and then takes a connection again. If it writes, its
 //!   transaction begins after that and rechecks everything that may have changed. Functions that
-//!   compute take a [`Beside`] instead of a connection.
+//!   compute take a [`ComputeLimit`] instead of a connection.
 //! * Work never acquires a permit itself. It would wait for tasks that wait for it.
 //!
 //! Work that runs once at a time for the whole process needs no permit:
@@ -63,21 +63,21 @@ impl Shares {
 }
 
 /// The permits of this process. All `Control`s share them, because they share its cores.
-pub(crate) static PLACES: LazyLock<Arc<Places>> = LazyLock::new(|| {
+pub(crate) static PERMITS: LazyLock<Arc<Permits>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    Arc::new(Places::new(cores.max(2), WAITING, MAX_WAIT))
+    Arc::new(Permits::new(cores.max(2), WAITING, MAX_WAIT))
 });
 
 /// How CPU-bound work is limited, and the person that it counts for.
 #[derive(Debug, Clone)]
-pub(crate) enum Beside {
+pub(crate) enum ComputeLimit {
     /// Takes one of these permits. `None`: the work counts for no person.
-    In(Arc<Places>, Option<PersonId>),
+    In(Arc<Permits>, Option<PersonId>),
     /// Takes no permit: the caller runs this work once at a time.
     Unlimited,
 }
 
-impl Beside {
+impl ComputeLimit {
     /// Runs `work` on a blocking thread once a permit is free. The caller must not have a
     /// connection.
     pub async fn work<T: Send + 'static>(
@@ -85,14 +85,14 @@ impl Beside {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
         match self {
-            Self::In(places, who) => places.place(*who).await?.work(work).await,
-            Self::Unlimited => unplaced(work).await,
+            Self::In(permits, who) => permits.acquire(*who).await?.work(work).await,
+            Self::Unlimited => on_blocking_thread(work).await,
         }
     }
 }
 
 /// Runs `work` on a blocking thread without a permit, for work that has its own limit.
-pub(crate) async fn unplaced<T: Send + 'static>(
+pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
@@ -103,7 +103,7 @@ pub(crate) async fn unplaced<T: Send + 'static>(
 
 /// A concurrency limit with a fair share per person.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct Permits {
     free: Arc<Semaphore>,
     /// Slots for tasks that run or wait.
     asking: Arc<Semaphore>,
@@ -145,31 +145,31 @@ impl Drop for Asking {
 
 /// A permit; dropping it releases the permit.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     _one: OwnedSemaphorePermit,
     _own_running: Option<OwnedSemaphorePermit>,
     _share: Option<Asking>,
     _task: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl Permit {
     /// Runs `work` on a blocking thread. The permit stays taken until the work ends, even if the
     /// client disconnects.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = self;
-        unplaced(move || {
+        let permit = self;
+        on_blocking_thread(move || {
             let done = work();
-            drop(place);
+            drop(permit);
             done
         })
         .await
     }
 }
 
-impl Places {
+impl Permits {
     pub(crate) fn new(concurrency: usize, waiting: usize, patience: Duration) -> Self {
         let asking = concurrency + waiting;
         Self {
@@ -184,7 +184,7 @@ impl Places {
 
     /// Acquires a permit for a person, or for no person (`None`). The caller must not have a
     /// connection.
-    pub(crate) async fn place(&self, who: Option<PersonId>) -> Result<Place, Problem> {
+    pub(crate) async fn acquire(&self, who: Option<PersonId>) -> Result<Permit, Problem> {
         let asking = who.map(|person| self.ask(person)).transpose()?;
         let any = Arc::clone(&self.asking).try_acquire_owned().map_err(|_| busy())?;
         let permits = async {
@@ -200,7 +200,7 @@ impl Places {
             .await
             .map_err(|_| busy())?
             .map_err(|_| busy())?;
-        Ok(Place { _one: one, _own_running: own_running, _share: asking, _task: any })
+        Ok(Permit { _one: one, _own_running: own_running, _share: asking, _task: any })
     }
 
     fn ask(&self, person: PersonId) -> Result<Asking, Problem> {
@@ -235,24 +235,24 @@ mod tests {
     }
 
     async fn work<T: Send + 'static>(
-        places: &Places,
+        permits: &Permits,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        places.place(None).await?.work(work).await
+        permits.acquire(None).await?.work(work).await
     }
 
     #[tokio::test]
     async fn permit_is_taken_until_work_ends() {
-        let places = Arc::new(Places::new(1, 1, Duration::from_millis(50)));
+        let permits = Arc::new(Permits::new(1, 1, Duration::from_millis(50)));
         let (end, ended) = mpsc::channel::<()>();
         let first = tokio::spawn({
-            let places = Arc::clone(&places);
-            async move { work(&places, move || ended.recv().is_ok()).await }
+            let permits = Arc::clone(&permits);
+            async move { work(&permits, move || ended.recv().is_ok()).await }
         });
-        while places.free.available_permits() > 0 {
+        while permits.free.available_permits() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let (second, third) = tokio::join!(work(&places, || 2), work(&places, || 3));
+        let (second, third) = tokio::join!(work(&permits, || 2), work(&permits, || 3));
         for refused in [second, third] {
             let problem = refused.expect_err("no permit is free");
             assert_eq!((problem.status, problem.again_after.is_some()), (503, true), "{problem:?}");
@@ -260,63 +260,64 @@ mod tests {
         // The client of the first task is gone, but the task continues.
         first.abort();
         assert!(first.await.is_err_and(|error| error.is_cancelled()));
-        assert_eq!(places.free.available_permits(), 0);
+        assert_eq!(permits.free.available_permits(), 0);
         end.send(()).expect("it still accepts requests");
-        let done = Places {
+        let done = Permits {
             patience: Duration::from_secs(30),
-            ..Arc::into_inner(places).expect("the only one")
+            ..Arc::into_inner(permits).expect("the only one")
         };
         assert_eq!(work(&done, || 4).await, Ok(4));
     }
 
     #[tokio::test]
     async fn panicking_work_releases_its_permit() {
-        let places = Places::new(1, 0, Duration::from_secs(30));
-        let wrong: Result<(), Problem> = work(&places, || panic!("on purpose")).await;
+        let permits = Permits::new(1, 0, Duration::from_secs(30));
+        let wrong: Result<(), Problem> = work(&permits, || panic!("on purpose")).await;
         assert_eq!(wrong.map_err(|problem| problem.status), Err(500));
-        assert_eq!(work(&places, || 1).await, Ok(1));
+        assert_eq!(work(&permits, || 1).await, Ok(1));
     }
 
     #[tokio::test]
     async fn one_person_cannot_take_all_permits() {
         let (ada, bo) = (person(1), person(2));
         // The limits of a machine with two cores: one person may have four tasks that run or wait.
-        let places = Arc::new(Places::new(2, 14, Duration::from_secs(30)));
-        let first = places.place(ada).await.expect("a place");
+        let permits = Arc::new(Permits::new(2, 14, Duration::from_secs(30)));
+        let first = permits.acquire(ada).await.expect("a permit");
         let mut waiting = Vec::new();
         for _ in 0..3 {
-            let places = Arc::clone(&places);
-            waiting.push(tokio::spawn(async move { places.place(ada).await.map(drop) }));
+            let permits = Arc::clone(&permits);
+            waiting.push(tokio::spawn(async move { permits.acquire(ada).await.map(drop) }));
         }
-        while places.asking.available_permits() > 12 {
+        while permits.asking.available_permits() > 12 {
             tokio::task::yield_now().await;
         }
-        let refused = places.place(ada).await.map(drop).expect_err("more than a share");
+        let refused = permits.acquire(ada).await.map(drop).expect_err("more than a share");
         assert_eq!((refused.status, refused.again_after.is_some()), (503, true), "{refused:?}");
         assert_eq!(
-            places.free.available_permits(),
+            permits.free.available_permits(),
             1,
             "requests of one person wait only for that person's permits"
         );
-        let others =
-            tokio::time::timeout(Duration::from_secs(5), places.place(bo)).await.expect("at once");
-        drop(others.expect("a place"));
+        let others = tokio::time::timeout(Duration::from_secs(5), permits.acquire(bo))
+            .await
+            .expect("at once");
+        drop(others.expect("a permit"));
         drop(first);
         for one in waiting {
             assert_eq!(one.await.expect("it ends"), Ok(()));
         }
-        assert!(places.shares.lock().expect("the table").is_empty(), "unused shares are removed");
-        assert_eq!((places.free.available_permits(), places.asking.available_permits()), (2, 16));
+        assert!(permits.shares.lock().expect("the table").is_empty(), "unused shares are removed");
+        assert_eq!((permits.free.available_permits(), permits.asking.available_permits()), (2, 16));
     }
 
     #[tokio::test]
     async fn canceled_wait_releases_everything() {
-        let places = Places::new(1, 7, Duration::from_millis(20));
-        let held = places.place(person(1)).await.expect("a place");
-        let refused = places.place(person(1)).await.map(drop).expect_err("it takes too long");
+        let permits = Permits::new(1, 7, Duration::from_millis(20));
+        let held = permits.acquire(person(1)).await.expect("a permit");
+        let refused = permits.acquire(person(1)).await.map(drop).expect_err("it takes too long");
         assert_eq!(refused.status, 503);
         drop(held);
-        assert!(places.shares.lock().expect("the table").is_empty());
-        assert_eq!((places.free.available_permits(), places.asking.available_permits()), (1, 8));
+        assert!(permits.shares.lock().expect("the table").is_empty());
+        assert_eq!((permits.free.available_permits(), permits.asking.available_permits()), (1, 8));
     }
 }

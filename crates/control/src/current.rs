@@ -5,7 +5,7 @@
 //! deployment rows, nodes without a document) is read each time, so no plan uses old data.
 //!
 //! CPU-bound work here runs once for all requests that wait for it. So it needs no
-//! [permit](crate::beside), and other computations cannot block page views. The construction of a
+//! [permit](crate::compute), and other computations cannot block page views. The construction of a
 //! skeleton always finishes and its result is cached, even if no request waits for it any more.
 
 use std::collections::BTreeMap;
@@ -22,11 +22,13 @@ use engine::ids::{BlueprintNumber, DeploymentId, Fqdn, NodeId, NoderoleId};
 use engine::plan::Bare;
 use sqlx::PgConnection;
 use store::StoreError;
-use store::intent::{self, BareNode, DeploymentRow, Head};
+use store::blueprints::Head;
+use store::deployments::DeploymentRow;
+use store::nodes::BareNode;
 use tokio::sync::Mutex;
 
 use crate::Control;
-use crate::compute::{Beside, unplaced};
+use crate::compute::{ComputeLimit, on_blocking_thread};
 use crate::problems::from_store;
 
 /// The input of planning and pages.
@@ -175,15 +177,15 @@ impl Present {
 impl Kept {
     /// Reads the parts that can change. `on` must be a transaction with a snapshot.
     pub async fn moment(&self, on: &mut PgConnection) -> Result<Moment, Problem> {
-        let head = intent::head(on).await.map_err(from_store)?;
+        let head = store::blueprints::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
             Problem::unavailable(
                 "This database has no blueprint yet. Start `gantry server` or `gantry up` on it once.",
             )
         })?;
         let catalog = self.catalog(on).await.map_err(from_store)?;
-        let bare = intent::undocumented_nodes(on).await.map_err(from_store)?;
-        let rows = intent::deployment_rows(on).await.map_err(from_store)?;
+        let bare = store::nodes::undocumented_nodes(on).await.map_err(from_store)?;
+        let rows = store::deployments::deployment_rows(on).await.map_err(from_store)?;
         Ok(Moment { head, root, catalog, bare, rows })
     }
 
@@ -220,7 +222,7 @@ impl Kept {
         let (blueprint, catalog) = (Arc::clone(blueprint), Arc::clone(catalog));
         // The task stores the result itself, because the request that started it may be gone by
         // then.
-        let building = unplaced(move || {
+        let building = on_blocking_thread(move || {
             // A reader with an older snapshot gets its skeleton, but must not replace a newer one
             // in the cache.
             let is_older = kept.as_ref().is_some_and(|kept| kept.at > at);
@@ -252,7 +254,7 @@ impl Kept {
             Some((_, blueprint)) => blueprint,
             None => Arc::default(),
         };
-        let blueprint = Arc::new(load(control, &Beside::Unlimited, root, &before).await?);
+        let blueprint = Arc::new(load(control, &ComputeLimit::Unlimited, root, &before).await?);
         if let Ok(mut kept) = self.blueprint.write() {
             *kept = Some((root, Arc::clone(&blueprint)));
         }
@@ -267,7 +269,7 @@ impl Kept {
             .map(|(hash, _)| hash)
             .chain(kept.roles().map(|(hash, _)| hash))
             .collect();
-        let new = intent::catalog_objects(on, &known).await?;
+        let new = store::catalog::catalog_objects(on, &known).await?;
         if new.is_empty() {
             return Ok(kept);
         }
@@ -312,12 +314,12 @@ fn made(
 /// the threads that answer requests, because an old target may differ in every node.
 pub(crate) async fn load(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     root: Hash,
     before: &Arc<Blueprint>,
 ) -> Result<Blueprint, Problem> {
     let mut connection = control.connection().await?;
-    let found = intent::bodies(&mut connection, &[root]).await;
+    let found = store::catalog::bodies(&mut connection, &[root]).await;
     let body = found.and_then(|bodies| one(bodies, root)).map_err(from_store)?;
     drop(connection);
     let known = Arc::clone(before);
@@ -340,7 +342,8 @@ pub(crate) async fn load_full_blueprint(
     on: &mut PgConnection,
     root: Hash,
 ) -> Result<Blueprint, StoreError> {
-    let (body, empty) = (one(intent::bodies(on, &[root]).await?, root)?, Blueprint::default());
+    let (body, empty) =
+        (one(store::catalog::bodies(on, &[root]).await?, root)?, Blueprint::default());
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
     let missing = [missing_deployments(&doc, &empty), missing_nodes(&doc, &empty)].concat();
     let bodies = bodies(on, &missing).await?;
@@ -354,7 +357,7 @@ pub(crate) async fn load_deployments(
     root: Hash,
     before: &Blueprint,
 ) -> Result<Blueprint, StoreError> {
-    let body = one(intent::bodies(on, &[root]).await?, root)?;
+    let body = one(store::catalog::bodies(on, &[root]).await?, root)?;
     let doc: RootDoc = parse("root", root, &body).map_err(corrupt)?;
     let bodies = bodies(on, &missing_deployments(&doc, before)).await?;
     with_deployments(&doc, before, &bodies)
@@ -408,7 +411,7 @@ async fn bodies(
     on: &mut PgConnection,
     missing: &[Hash],
 ) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
-    if missing.is_empty() { Ok(BTreeMap::new()) } else { intent::bodies(on, missing).await }
+    if missing.is_empty() { Ok(BTreeMap::new()) } else { store::catalog::bodies(on, missing).await }
 }
 
 fn corrupt(error: engine::cluster::BlueprintError) -> StoreError {

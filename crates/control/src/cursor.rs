@@ -1,7 +1,8 @@
 //! Pagination: parsing of cursors, and pages of lists that are already in memory.
 
 use api::Problem;
-use api::listing::{Cursor, InvalidCursor, Key, Order, Sort};
+use api::listing::{Cursor, InvalidCursor, Key, Order, PAGE_SIZE, Sort};
+use store::Page;
 
 use crate::text::{plain, sentence};
 
@@ -29,6 +30,41 @@ pub(crate) fn invalid_cursor<S: Sort>(order: Order<S>, cursor: Option<&Cursor>) 
 
 fn refused(error: InvalidCursor) -> Problem {
     Problem::invalid(sentence(&error.to_string()))
+}
+
+/// The part of a stored list that a page needs: its rows, and one more if there are more.
+pub(crate) fn stored<S: Sort, R>(
+    order: Order<S>,
+    cursor: Option<&Cursor>,
+    sort: store::Sort<R>,
+) -> Result<Page<R>, Problem> {
+    let key = |key| match key {
+        Key::Text(text) => store::Key::Text(text),
+        Key::Number(number) => store::Key::Number(number),
+    };
+    let after = behind(order, cursor)?.map(|keys| keys.into_iter().map(key).collect());
+    Ok(Page { sort, descending: order.descending, after, limit: PAGE_SIZE as u64 + 1 })
+}
+
+/// The cursor after a row of a stored list.
+pub(crate) fn after<S: Sort, R>(order: Order<S>, page: &Page<R>, row: &R) -> Cursor {
+    let key = |key| match key {
+        store::Key::Text(text) => Key::Text(text),
+        store::Key::Number(number) => Key::Number(number),
+    };
+    let keys: Vec<Key> = page.sort.keys(row).into_iter().map(key).collect();
+    Cursor::behind(order, &keys)
+}
+
+/// Drops the row after a page. Returns the cursor of the next page, if there is one.
+pub(crate) fn cut<S: Sort, R>(
+    rows: &mut Vec<R>,
+    order: Order<S>,
+    page: &Page<R>,
+) -> Option<Cursor> {
+    let more = rows.len() > PAGE_SIZE;
+    rows.truncate(PAGE_SIZE);
+    rows.last().filter(|_| more).map(|row| after(order, page, row))
 }
 
 /// A page of an in-memory list, and the cursor of the next page. `keys` must be unique per row.

@@ -18,10 +18,9 @@ use engine::blueprint::difference::Sides;
 use engine::catalog::{Barclamp, Catalog, Role};
 use engine::ids::{BarclampName, RoleName};
 use engine::text::Deceit;
-use store::intent;
 
 use crate::Control;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::problems::from_store;
 
 /// Scripts that a warning lists by name.
@@ -38,7 +37,7 @@ impl Known {
     async fn among(
         &self,
         control: &Control,
-        compute: &Beside,
+        compute: &ComputeLimit,
         wanted: BTreeSet<Hash>,
     ) -> Result<BTreeMap<Hash, Arc<Deceit>>, Problem> {
         let mut new: Vec<Hash> = Vec::new();
@@ -54,7 +53,8 @@ impl Known {
         }
         for batch in new.chunks(AT_ONCE) {
             let mut connection = control.connection().await?;
-            let scripts = intent::bodies(&mut connection, batch).await.map_err(from_store)?;
+            let scripts =
+                store::catalog::bodies(&mut connection, batch).await.map_err(from_store)?;
             drop(connection);
             let looked = move || {
                 scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)))
@@ -77,7 +77,7 @@ impl Known {
     pub async fn begun(
         &self,
         control: &Control,
-        compute: &Beside,
+        compute: &ComputeLimit,
         difference: &Difference,
         pins: &[PinChange],
         catalog: &Catalog,
@@ -97,7 +97,7 @@ impl Known {
     pub async fn scan_versions(
         &self,
         control: &Control,
-        compute: &Beside,
+        compute: &ComputeLimit,
         versions: &[&Barclamp],
         catalog: &Catalog,
     ) -> Result<Vec<HiddenCharacters>, Problem> {

@@ -21,6 +21,7 @@
 //! * No response contains the text of a database error.
 
 pub mod audit;
+mod background_tasks;
 mod blueprints;
 mod catalog;
 mod compute;
@@ -63,7 +64,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Transaction};
 use store::Store;
 
-use crate::compute::{Beside, PLACES, Places};
+use crate::compute::{ComputeLimit, PERMITS, Permits};
 use crate::current::{Kept, Present};
 use crate::nodes::address_policy::Added;
 use crate::problems::from_store;
@@ -75,7 +76,7 @@ pub struct Control {
     kept: Arc<Kept>,
     /// Plans of open reviews on the current target.
     plans: Arc<reviews::impact::Kept>,
-    places: Arc<Places>,
+    permits: Arc<Permits>,
     data: Option<Arc<Path>>,
     reach: Arc<Policy>,
     added: Arc<Added>,
@@ -87,7 +88,7 @@ impl Control {
             store,
             kept: Arc::default(),
             plans: Arc::default(),
-            places: Arc::clone(&PLACES),
+            permits: Arc::clone(&PERMITS),
             data: None,
             reach: Arc::default(),
             added: Arc::default(),
@@ -111,7 +112,7 @@ impl Control {
     /// the maximum waiting time.
     #[must_use]
     pub fn computing(self, concurrency: usize, waiting: usize, max_wait: Duration) -> Self {
-        Self { places: Arc::new(Places::new(concurrency, waiting, max_wait)), ..self }
+        Self { permits: Arc::new(Permits::new(concurrency, waiting, max_wait)), ..self }
     }
 
     /// Direct database access for code that is not a use case, such as health checks and the
@@ -129,13 +130,13 @@ impl Control {
     }
 
     /// Limits CPU-bound work that counts for the actor.
-    fn beside(&self, actor: &Actor) -> Beside {
-        Beside::In(Arc::clone(&self.places), Some(actor.person))
+    fn compute_for(&self, actor: &Actor) -> ComputeLimit {
+        ComputeLimit::In(Arc::clone(&self.permits), Some(actor.person))
     }
 
     /// Limits CPU-bound work that counts for no person.
-    fn compute_for_system(&self) -> Beside {
-        Beside::In(Arc::clone(&self.places), None)
+    fn compute_for_system(&self) -> ComputeLimit {
+        ComputeLimit::In(Arc::clone(&self.permits), None)
     }
 
     /// Reads the present in one snapshot. A commit between two reads would pair an old plan with
@@ -161,7 +162,7 @@ async fn done(transaction: Transaction<'static, Postgres>) -> Result<(), Problem
 impl Control {
     /// The current position in the journal.
     pub(crate) async fn cursor(&self, on: &mut PgConnection) -> Result<i64, Problem> {
-        store::journal::cursor(on).await.map_err(from_store)
+        store::events::cursor(on).await.map_err(from_store)
     }
 
     /// Like [`Self::cursor`], on a connection of its own.

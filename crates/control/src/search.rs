@@ -5,16 +5,15 @@
 //! people by the queries of their lists.
 
 use api::Problem;
-use api::listing::Order;
 use api::search::{Found, HITS, Hit, HitKind, MAX_QUERY_CHARS, SearchWanted};
 use engine::catalog::version::newest;
 use engine::cluster::{SkeletonDeployment, SkeletonNode};
 use engine::ids::{DeploymentId, NodeId, PersonId, ReviewId, RunId};
 use sqlx::PgConnection;
-use store::accounts::{self, AccountListQuery};
-use store::intent::{self, Became, Find};
+use store::Page;
 use store::people::SERVICE;
-use store::reading;
+use store::people::accounts::AccountListQuery;
+use store::reviews::{Became, Find};
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -64,7 +63,9 @@ impl Control {
         let number = lowercase.strip_prefix('#').unwrap_or(&lowercase).parse::<i64>().ok();
         let present = self.present().await?;
         let run = match number {
-            Some(number) => reading::run(&self.store, RunId(number)).await.map_err(from_store)?,
+            Some(number) => {
+                store::runs::run(&self.store, RunId(number)).await.map_err(from_store)?
+            }
             None => None,
         };
         let mut connection = self.connection().await?;
@@ -128,7 +129,7 @@ fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
     best(matches.collect())
 }
 
-fn run_hit(present: &Present, row: &reading::RunRow) -> Result<Hit, Problem> {
+fn run_hit(present: &Present, row: &store::runs::RunRow) -> Result<Hit, Problem> {
     let run = to_run(present, row)?;
     Ok(Hit::Run { id: run.id, role: run.role, fqdn: run.fqdn, state: run.state })
 }
@@ -139,24 +140,23 @@ async fn reviews(
     number: Option<i64>,
 ) -> Result<(Vec<Hit>, bool), Problem> {
     let text = Some(text);
-    let find = Find {
-        became: Became::Anything,
-        author: None,
-        deployment: None,
-        text,
-        order: Order::default(),
-        behind: None,
+    let find = Find { became: Became::Anything, author: None, deployment: None, text };
+    let page = Page {
+        sort: store::reviews::Hit::BY_ID,
+        descending: true,
+        after: None,
+        limit: HITS as u64,
     };
-    let found = intent::find_reviews(on, &find, HITS).await.map_err(from_store)?;
+    let found = store::reviews::find_reviews(on, &find, &page).await.map_err(from_store)?;
     let mut ids: Vec<ReviewId> = number
         .map(ReviewId)
         .into_iter()
         .chain(found.hits.into_iter().map(|hit| ReviewId(hit.id)))
         .collect();
     ids.dedup();
-    let lines = intent::lines_of(on, &ids).await.map_err(from_store)?;
+    let lines = store::reviews::lines_of(on, &ids).await.map_err(from_store)?;
     let more = found.next.is_some() || lines.len() > HITS;
-    let hit = |line: intent::LineRow| Hit::Review {
+    let hit = |line: store::reviews::LineRow| Hit::Review {
         id: line.id,
         title: line.title,
         deployment: line.deployment,
@@ -169,10 +169,11 @@ async fn reviews(
 
 async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), Problem> {
     let find = AccountListQuery { text: text.to_owned(), ..AccountListQuery::default() };
-    let mut rows = accounts::accounts(on, &find, HITS as i64 + 1).await.map_err(from_store)?;
+    let mut rows =
+        store::people::accounts::accounts(on, &find, HITS as u64 + 1).await.map_err(from_store)?;
     let more = rows.len() > HITS;
     rows.truncate(HITS);
-    let hit = |row: accounts::AccountRow| Hit::Person {
+    let hit = |row: store::people::accounts::AccountRow| Hit::Person {
         id: PersonId(row.id),
         name: row.name,
         service: row.kind == SERVICE,

@@ -1,11 +1,9 @@
 //! The list of workers, for operators.
 
 use api::Problem;
-use api::listing::Cursor;
-use api::listing::PAGE_SIZE;
-use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerView, WorkersWanted};
+use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerSort, WorkerView, WorkersWanted};
 use engine::ids::RunId;
-use store::reading::{self, WorkerFilter, WorkerRow};
+use store::workers::{WorkerFilter, WorkerRow};
 use uuid::Uuid;
 
 use crate::people::{Actor, Permission};
@@ -21,25 +19,22 @@ impl Control {
         query: &WorkersWanted,
     ) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let sort = match query.sort.by {
+            WorkerSort::Started => WorkerRow::BY_START,
+            WorkerSort::Heartbeat => WorkerRow::BY_HEARTBEAT,
+            WorkerSort::Name => WorkerRow::BY_NAME,
+        };
+        let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
         let filter = WorkerFilter {
             alive: query.alive,
             phase: query.phase.map(Phase::as_str),
             name: text::asked(&query.name)?,
-            order: query.sort,
-            behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
-        let mut rows =
-            reading::workers(&mut connection, filter, PAGE_SIZE as i64 + 1, MAX_RUNS as i64)
-                .await
-                .map_err(from_store)?;
-        let more = rows.len() > PAGE_SIZE;
-        rows.truncate(PAGE_SIZE);
-        let next = rows
-            .last()
-            .filter(|_| more)
-            .map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
+        let mut rows = store::workers::workers(&mut connection, filter, &page, MAX_RUNS as u32)
+            .await
+            .map_err(from_store)?;
+        let next = cursor::cut(&mut rows, query.sort, &page);
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 
@@ -49,7 +44,8 @@ impl Control {
             return Ok(id);
         }
         let mut connection = self.connection().await?;
-        let found = reading::worker_id_by_name(&mut connection, text).await.map_err(from_store)?;
+        let found =
+            store::workers::worker_id_by_name(&mut connection, text).await.map_err(from_store)?;
         found.ok_or_else(|| {
             Problem::not_found(format!(
                 "Worker {text} does not exist. Use its full name or id from the list of workers. A \
@@ -61,8 +57,9 @@ impl Control {
     pub async fn worker(&self, actor: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let row =
-            reading::worker(&mut connection, id, MAX_RUNS as i64).await.map_err(from_store)?;
+        let row = store::workers::worker(&mut connection, id, MAX_RUNS as u32)
+            .await
+            .map_err(from_store)?;
         row.map(view).transpose()?.ok_or_else(|| {
             Problem::not_found(
                 "This worker does not exist. A worker gets a new id when it restarts, and old \

@@ -22,6 +22,18 @@ pub const FAILURE_THRESHOLD: u32 = 3;
 /// Consecutive successful checks after which a dead node counts as alive again.
 pub const SUCCESS_THRESHOLD: u32 = 2;
 
+/// Result of a connection attempt to one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TriedAddress {
+    /// The address.
+    pub address: String,
+    /// Whether the login succeeded.
+    pub reached: bool,
+    /// Reason of the failure.
+    pub error: String,
+}
+
 /// Believed aliveness of a node, with the evidence against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

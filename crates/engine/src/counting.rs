@@ -22,6 +22,28 @@ pub fn count(n: usize, noun: &str) -> String {
     }
 }
 
+/// A duration: `480 ms`, `12.3 s`, `5 min 2 s`, `3 h 10 min`.
+pub fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..60 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// A duration that is set and not measured: `20 s`, `5 min`, `1 h`.
+pub fn period(ms: u64) -> String {
+    match ms {
+        0 => "0 s".to_owned(),
+        ms if ms % 3_600_000 == 0 => format!("{} h", ms / 3_600_000),
+        ms if ms % 60_000 == 0 => format!("{} min", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
+        ms => duration(ms),
+    }
+}
+
 /// The names as a list: `n1, n2 and 3 more`.
 pub fn some_of(names: &[String]) -> String {
     first_of(names, names.len())
@@ -47,6 +69,12 @@ mod tests {
         let said = [many(0_i64, "step"), many(1_i64, "step"), many(2_usize, "node")];
         assert_eq!(said, ["0 steps", "1 step", "2 nodes"]);
         assert_eq!([0_usize, 1, 2].map(|n| either(n, "is", "are")), ["are", "is", "are"]);
+    }
+
+    #[test]
+    fn periods_have_the_largest_whole_unit() {
+        let texts = [0, 250, 1_500, 20_000, 90_000, 300_000, 7_200_000].map(period);
+        assert_eq!(texts, ["0 s", "250 ms", "1.5 s", "20 s", "90 s", "5 min", "2 h"]);
     }
 
     #[test]

@@ -10,7 +10,9 @@ use engine::anneal::{
     NodeView, OpenRun, Reason, StepState, StepView, Taken, admit, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
-use engine::ids::{ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
+use engine::ids::{
+    ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, StepId,
+};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -18,6 +20,11 @@ const LIMITS: Limits = Limits { running: 10, batch: 10 };
 
 fn step_id(n: u128) -> StepId {
     StepId(Uuid::from_u128(n))
+}
+
+/// By default, each step is the only action of its noderole.
+fn noderole_id(n: u128) -> NoderoleId {
+    NoderoleId(Uuid::from_u128(300 + n))
 }
 
 fn node_id(n: u128) -> NodeId {
@@ -37,6 +44,7 @@ fn lane(deployment: u128, name: &str) -> LaneKey {
 
 fn step(n: u128, node: u128) -> (StepId, StepView) {
     let view = StepView {
+        noderole: noderole_id(n),
         node: node_id(node),
         lane: lane(1, "app"),
         jig: JigName::parse("script").unwrap(),
@@ -97,7 +105,13 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
 }
 
 fn open(n: u128, node: u128) -> OpenRun {
-    OpenRun { step: step_id(n), node: node_id(node), lane: lane(1, "app"), exclusive: true }
+    OpenRun {
+        step: step_id(n),
+        noderole: noderole_id(n),
+        node: node_id(node),
+        lane: lane(1, "app"),
+        exclusive: true,
+    }
 }
 
 fn told(view: &AdmissionView, n: u128) -> Vec<String> {
@@ -123,7 +137,7 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
 /// Tests every rule alone: the step is admitted without it, and pending with it, for this reason.
 #[test]
 fn every_rule_applies_and_is_reported() {
-    let rules: [(Spoil, &str); 21] = [
+    let rules: [(Spoil, &str); 22] = [
         (|v| v.enabled = false, "Execution is paused. An operator must resume it"),
         (
             |v| v.capacity = 0,
@@ -192,6 +206,11 @@ fn every_rule_applies_and_is_reported() {
         (
             |v| v.open.push(open(9, 1)),
             "Waits for node n1: step 00000000-0000-0000-0000-000000000009 runs there",
+        ),
+        (
+            |v| v.open.push(OpenRun { noderole: noderole_id(1), exclusive: false, ..open(9, 1) }),
+            "Waits for another action of this noderole: step \
+             00000000-0000-0000-0000-000000000009 runs",
         ),
         (
             |v| {
@@ -323,6 +342,7 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
     let any_step = (
         (
             1..=5u128,
+            1..=8u128,
             1..=2u128,
             any::<bool>(),
             proptest::bool::weighted(0.8),
@@ -365,7 +385,7 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
         for (
             n,
             (
-                (node, deployment, app, exclusive, freezes),
+                (node, noderole, deployment, app, exclusive, freezes),
                 (priority, since, rank, failures, budgets),
                 state,
                 needs,
@@ -373,6 +393,7 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
         ) in steps.into_iter().enumerate()
         {
             let (id, mut step) = step(n as u128 + 1, node);
+            step.noderole = noderole_id(10 * node + noderole);
             step.lane = lane(deployment, if app { "app" } else { "other" });
             (step.exclusive, step.priority, step.ready_since, step.rank) =
                 (exclusive, priority, Moment(since), rank);
@@ -382,6 +403,7 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
             if state == StepState::Transition {
                 view.open.push(OpenRun {
                     step: id,
+                    noderole: step.noderole,
                     node: step.node,
                     lane: step.lane.clone(),
                     exclusive,
@@ -418,6 +440,7 @@ proptest! {
             let step = &view.steps[pick];
             let on_node = after.iter().filter(|(_, s)| s.node == step.node && s.exclusive).count();
             prop_assert!(!step.exclusive || on_node == 1);
+            prop_assert_eq!(after.iter().filter(|(_, s)| s.noderole == step.noderole).count(), 1);
             let node = &view.nodes[&step.node];
             prop_assert!(node.available);
             let fits = match step.needs {

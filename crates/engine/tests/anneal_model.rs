@@ -14,7 +14,8 @@ use engine::anneal::{
 use engine::catalog::{ConcurrencyGroupMode, Join, JoinAfter, JoinNeed, Needs, OnError};
 use engine::cluster::EdgeKind;
 use engine::ids::{
-    BlueprintNumber, ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId,
+    BlueprintNumber, ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId,
+    NoderoleId, StepId,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -612,6 +613,7 @@ impl Cluster {
             let (id, drawn) = (step_id(*index), &self.drawn[*index]);
             let step = &self.world.steps[&id];
             let view = StepView {
+                noderole: NoderoleId(id.0),
                 node: step.node,
                 lane: lane_key(drawn.lane),
                 jig: JigName::parse("test").unwrap(),
@@ -643,6 +645,7 @@ impl Cluster {
             .map(|(n, (_, max, mode))| (lane_key(n), LaneView { max_running: *max, mode: *mode }));
         let open = self.runs.iter().map(|(step, run)| OpenRun {
             step: *step,
+            noderole: NoderoleId(step.0),
             node: run.node,
             lane: lane_key(
                 self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane,

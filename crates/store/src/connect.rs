@@ -3,9 +3,17 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
+use engine::Hash;
+use sea_orm::prelude::async_trait;
+use sea_orm::sea_query::Values;
+use sea_orm::{
+    ConnectionTrait, DatabaseConnection, DbBackend, DbErr, ExecResult, QueryResult, RuntimeErr,
+    SqlxPostgresConnector, Statement,
+};
+use sea_query_sqlx::SqlxValues;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{PgConnection, PgPool, Row as _};
+use sqlx::{PgConnection, PgPool, Postgres, Row as _};
+use tokio::sync::Mutex;
 
 /// Connection settings.
 #[derive(Debug, Clone)]
@@ -48,7 +56,7 @@ pub enum StoreError {
     Database(#[from] sqlx::Error),
     /// The same for a statement of SeaORM.
     #[error("the database query failed: {0}")]
-    Orm(#[from] sea_orm::DbErr),
+    Orm(#[from] DbErr),
     /// A row has a value that no statement of Gantry writes.
     #[error("the row {what} is invalid: {reason}. Restore it from a backup, or report the problem")]
     Corrupt {
@@ -68,11 +76,10 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Database(error) => passes(error),
-            Self::Orm(sea_orm::DbErr::Conn(_) | sea_orm::DbErr::ConnectionAcquire(_)) => true,
-            Self::Orm(sea_orm::DbErr::Exec(source) | sea_orm::DbErr::Query(source)) => match source
-            {
-                sea_orm::RuntimeErr::SqlxError(error) => passes(error),
-                sea_orm::RuntimeErr::Internal(_) => false,
+            Self::Orm(DbErr::Conn(_) | DbErr::ConnectionAcquire(_)) => true,
+            Self::Orm(DbErr::Exec(source) | DbErr::Query(source)) => match source {
+                RuntimeErr::SqlxError(error) => passes(error),
+                RuntimeErr::Internal(_) => false,
             },
             Self::Orm(_) | Self::Corrupt { .. } => false,
         }
@@ -139,6 +146,62 @@ impl Store {
     pub fn orm(&self) -> &DatabaseConnection {
         &self.orm
     }
+}
+
+/// Runs SeaORM's statements on a connection, inside its transaction if it has one.
+pub(crate) struct Orm<'c>(Mutex<&'c mut PgConnection>);
+
+pub(crate) fn orm(connection: &mut PgConnection) -> Orm<'_> {
+    Orm(Mutex::new(connection))
+}
+
+/// A statement with its values, for sqlx.
+fn bound(statement: &Statement) -> sqlx::query::Query<'_, Postgres, SqlxValues> {
+    let values = statement.values.clone().unwrap_or(Values(Vec::new()));
+    sqlx::query_with(sqlx::AssertSqlSafe(statement.sql.as_str()), SqlxValues(values))
+}
+
+fn exec_error(error: sqlx::Error) -> DbErr {
+    DbErr::Exec(RuntimeErr::SqlxError(error.into()))
+}
+
+fn query_error(error: sqlx::Error) -> DbErr {
+    DbErr::Query(RuntimeErr::SqlxError(error.into()))
+}
+
+#[async_trait::async_trait]
+impl ConnectionTrait for Orm<'_> {
+    fn get_database_backend(&self) -> DbBackend {
+        DbBackend::Postgres
+    }
+
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        let mut connection = self.0.lock().await;
+        bound(&statement).execute(&mut **connection).await.map(Into::into).map_err(exec_error)
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        let mut connection = self.0.lock().await;
+        let query = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+        query.execute(&mut **connection).await.map(Into::into).map_err(exec_error)
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        let mut connection = self.0.lock().await;
+        let row = bound(&statement).fetch_optional(&mut **connection).await;
+        row.map(|row| row.map(Into::into)).map_err(query_error)
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        let mut connection = self.0.lock().await;
+        let rows = bound(&statement).fetch_all(&mut **connection).await.map_err(query_error)?;
+        Ok(rows.into_iter().map(Into::into).collect())
+    }
+}
+
+/// The hash in a column.
+pub(crate) fn hash(column: &str, bytes: &[u8]) -> Result<Hash, StoreError> {
+    Hash::from_bytes(bytes).ok_or_else(|| StoreError::corrupt(column, "a hash must have 32 bytes"))
 }
 
 /// A listener with its own connection. A listener from the pool that fails at the wrong moment

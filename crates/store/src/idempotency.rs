@@ -8,11 +8,15 @@
 use std::time::Duration;
 
 use engine::ids::PersonId;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::idempotency;
 
 /// The lifetime of a claim without an answer or renewal. A longer request has to renew its claim.
 pub const LEASE: Duration = Duration::from_secs(120);
@@ -78,26 +82,16 @@ struct Row {
 pub async fn claim_key(connection: &mut PgConnection, key: &Key) -> Result<Claimed, StoreError> {
     let claim = Uuid::new_v4();
     // Takes over a key past its retention, or the expired claim of an equal request.
-    let claimed: Option<Uuid> = sqlx::query_scalar(
-        "INSERT INTO idempotency AS i (person_id, key, request, claim, claimed_until) \
-         SELECT $1, $2, $3, $4, now() + make_interval(secs => $5) \
-         WHERE (SELECT count(*) FROM (SELECT 1 FROM idempotency WHERE person_id = $1 LIMIT $7) k) < $7 \
-            OR EXISTS (SELECT 1 FROM idempotency WHERE person_id = $1 AND key = $2) \
-         ON CONFLICT (person_id, key) DO UPDATE SET request = excluded.request, claim = excluded.claim, claimed_at = now(), \
-           claimed_until = excluded.claimed_until, status = NULL, headers = NULL, body = NULL, withheld = NULL \
-         WHERE i.claimed_at < now() - make_interval(secs => $6) \
-            OR (i.status IS NULL AND i.claimed_until < now() AND i.request = excluded.request) \
-         RETURNING claim",
-    )
-    .bind(key.person.0)
-    .bind(&key.key)
-    .bind(key.request.as_slice())
-    .bind(claim)
-    .bind(LEASE.as_secs_f64())
-    .bind(KEPT.as_secs_f64())
-    .bind(MAX_KEYS)
-    .fetch_optional(&mut *connection)
-    .await?;
+    let claimed: Option<Uuid> = sqlx::query_scalar(include_str!("statements/claim_key.sql"))
+        .bind(key.person.0)
+        .bind(&key.key)
+        .bind(key.request.as_slice())
+        .bind(claim)
+        .bind(LEASE.as_secs_f64())
+        .bind(KEPT.as_secs_f64())
+        .bind(MAX_KEYS)
+        .fetch_optional(&mut *connection)
+        .await?;
     if claimed.is_some() {
         return Ok(Claimed::Yours(claim));
     }
@@ -162,6 +156,15 @@ pub async fn renew_claim(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, 
     Ok(done.rows_affected() == 1)
 }
 
+/// The row of a claim without an answer.
+fn open_claim(key: &Key, claim: Uuid) -> Condition {
+    Condition::all()
+        .add(idempotency::Column::PersonId.eq(key.person.0))
+        .add(idempotency::Column::Key.eq(&key.key))
+        .add(idempotency::Column::Claim.eq(claim))
+        .add(idempotency::Column::Status.is_null())
+}
+
 /// Stores the answer of the request with this claim. `false`: the claim no longer exists.
 pub async fn store_response(
     connection: &mut PgConnection,
@@ -170,24 +173,19 @@ pub async fn store_response(
     response: &Kept,
 ) -> Result<bool, StoreError> {
     let (body, withheld) = match &response.body {
-        Ok(body) => (Some(body.as_slice()), None),
+        Ok(body) => (Some(body.clone()), None),
         Err(OmitReason::Secret) => (None, Some("secret")),
         Err(OmitReason::TooLarge) => (None, Some("large")),
     };
-    let done = sqlx::query(
-        "UPDATE idempotency SET status = $4, headers = $5, body = $6, withheld = $7 \
-         WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL",
-    )
-    .bind(key.person.0)
-    .bind(&key.key)
-    .bind(claim)
-    .bind(response.status.cast_signed())
-    .bind(&response.headers)
-    .bind(body)
-    .bind(withheld)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected() == 1)
+    let stored = idempotency::Entity::update_many()
+        .col_expr(idempotency::Column::Status, Expr::value(response.status.cast_signed()))
+        .col_expr(idempotency::Column::Headers, Expr::value(response.headers.clone()))
+        .col_expr(idempotency::Column::Body, Expr::value(body))
+        .col_expr(idempotency::Column::Withheld, Expr::value(withheld))
+        .filter(open_claim(key, claim))
+        .exec(&orm(connection))
+        .await?;
+    Ok(stored.rows_affected == 1)
 }
 
 /// Frees the key of a request that was rejected without an effect.
@@ -196,12 +194,8 @@ pub async fn release_key(
     key: &Key,
     claim: Uuid,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM idempotency WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL")
-        .bind(key.person.0)
-        .bind(&key.key)
-        .bind(claim)
-        .execute(connection)
-        .await?;
+    let query = idempotency::Entity::delete_many().filter(open_claim(key, claim));
+    query.exec(&orm(connection)).await?;
     Ok(())
 }
 

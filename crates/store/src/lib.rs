@@ -12,20 +12,25 @@
 //! * A function that writes progress leaves it consistent or unchanged: state, counts, events and
 //!   notifications change together.
 
-pub mod access;
-pub mod accounts;
-pub mod api_tokens;
+pub mod audit;
+pub mod background_tasks;
+pub mod blueprints;
+pub mod catalog;
 mod connect;
-mod entity;
+pub mod deployments;
+pub mod entity;
+pub mod events;
 pub mod housekeeping;
 pub mod idempotency;
-pub mod intent;
-pub mod journal;
-pub mod node_tokens;
-pub mod passkeys;
+mod list;
+mod locks;
+pub mod nodes;
 pub mod people;
-pub mod reading;
-pub mod running;
-pub mod second_factor;
+pub mod proposals;
+pub mod reviews;
+pub mod runs;
+pub mod workers;
 
 pub use connect::{Connecting, STATEMENT_TIME, Store, StoreError, listener};
+pub use list::{Key, Page, Sort};
+pub use locks::lock_apply_shared;

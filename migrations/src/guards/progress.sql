@@ -252,7 +252,8 @@ CREATE TRIGGER guard_system_data_change AFTER UPDATE OF system_data ON noderole 
 -- Runs --------------------------------------------------------------------------------------------
 
 -- Only a claim inserts a run, for a due step that the same statement moves to TRANSITION. The rules
--- are those of claim.sql, without fairness and disruption budgets.
+-- are those of step_admission, without those that the new runs themselves affect: the disruption
+-- budgets, and the limits of nodes and workers.
 CREATE OR REPLACE FUNCTION guard_run_due() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
@@ -275,34 +276,28 @@ BEGIN
                THEN 'its data differs from the data of its step'
         WHEN r.blueprint_number <> h.number OR r.epoch <> h.epoch
           THEN 'its target is not the one in force'
-        WHEN NOT h.enabled THEN 'execution is off'
-        WHEN s.immediate OR s.skipped IS NOT NULL THEN 'its step needs no run'
-        WHEN s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)
-          THEN 'its step is already applied'
+        WHEN a.paused THEN 'execution is off'
+        WHEN a.rests THEN 'its step needs no run, or is already applied'
         WHEN s.destructive AND s.cause LIKE 'retry%' AND s.cause_by IS NULL
           THEN 'its retry names no person'
-        WHEN s.not_before > now() THEN 'its step waits for its next retry'
-        WHEN NOT j.active THEN 'its jig is turned off'
+        WHEN a.backoff THEN 'its step waits for its next retry'
+        WHEN a.jig THEN 'its jig is turned off'
         WHEN NOT node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) THEN
           'its node is in maintenance or does not meet the needs of its step'
-        WHEN on_hold(l.deployment_id) THEN 'its deployment is on hold'
+        WHEN a.on_hold THEN 'its deployment is on hold'
         WHEN l.max_running < u.open THEN 'its concurrency group is full'
-        WHEN EXISTS (SELECT FROM step e WHERE e.node_id = s.node_id AND e.state = 'error'
-          AND e.freezes_node AND e.id <> s.id) THEN
-          'a failed step blocks its node'
+        WHEN a.frozen THEN 'a failed step blocks its node'
         WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)
           THEN 'a parent of its step is not done'
-        WHEN EXISTS (SELECT FROM step o JOIN run a ON a.step_id = o.id AND a.ended_at IS NULL
-          WHERE o.noderole_id = s.noderole_id AND o.id <> s.id)
-          THEN 'another action of its noderole is running'
+        WHEN a.other_action THEN 'another action of its noderole is running'
         WHEN s.action <> 'run' AND EXISTS (SELECT FROM noderole b WHERE b.id = s.noderole_id
           AND b.disposition = 'in_service') THEN 'its noderole is bound'
       END AS what
-    FROM added r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig
+    FROM added r JOIN step s ON s.id = r.step_id JOIN step_admission(0) a ON a.step_id = r.step_id
       JOIN node n ON n.id = s.node_id
     JOIN concurrency_group l ON l.id = s.concurrency_group_id CROSS JOIN head h
-    LEFT JOIN (SELECT a.concurrency_group_id, count(*) AS open FROM run a WHERE a.ended_at IS NULL
-      GROUP BY a.concurrency_group_id) u ON u.concurrency_group_id = l.id) x
+    LEFT JOIN (SELECT o.concurrency_group_id, count(*) AS open FROM run o WHERE o.ended_at IS NULL
+      GROUP BY o.concurrency_group_id) u ON u.concurrency_group_id = l.id) x
   WHERE x.what IS NOT NULL LIMIT 1;
   IF bad.step_id IS NOT NULL AND NOT owns_tables() THEN
     RAISE EXCEPTION 'No run of step % may start: %', bad.step_id, bad.what

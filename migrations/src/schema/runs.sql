@@ -88,6 +88,7 @@ CREATE INDEX step_disruption_budget ON step (id)
 CREATE INDEX step_freezes ON step (node_id) WHERE state = 'error' AND freezes_node;
 CREATE INDEX step_generation ON step (generation);
 CREATE INDEX step_node ON step (node_id, rank, id);
+CREATE INDEX step_other_action ON step (noderole_id) WHERE action <> 'run';
 CREATE INDEX step_ready ON step (concurrency_group_id, priority DESC, since, rank, id)
   WHERE state = 'todo' AND node_fits;
 CREATE INDEX step_rests ON step (rank, id)

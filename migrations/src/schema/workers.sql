@@ -32,6 +32,35 @@ COMMENT ON COLUMN worker.secrets IS
 ALTER TABLE run ADD CONSTRAINT run_worker_id_fkey
   FOREIGN KEY (worker_id) REFERENCES worker(id);
 
+CREATE TABLE background_task (
+  process_id    uuid        NOT NULL,
+  process_kind  text        NOT NULL CHECK (process_kind IN ('server', 'worker')),
+  process       text        NOT NULL CHECK (char_length(process) <= 500),
+  task          text        NOT NULL CHECK (char_length(task) <= 100),
+  purpose       text        NOT NULL CHECK (char_length(purpose) <= 500),
+  period_ms     bigint      NOT NULL CHECK (period_ms >= 0),
+  started_at    timestamptz,
+  ended_at      timestamptz,
+  took_ms       bigint      CHECK (took_ms >= 0),
+  outcome       text        CHECK (char_length(outcome) <= 500),
+  error         text        CHECK (char_length(error) <= 500),
+  failures      int         NOT NULL DEFAULT 0 CHECK (failures >= 0),
+  due_at        timestamptz,
+  lease_until   timestamptz NOT NULL,
+  PRIMARY KEY (process_id, task)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE background_task IS
+  'The background tasks of each server and worker. The rows of a process are deleted when it ends.';
+COMMENT ON COLUMN background_task.process_id IS
+  'Generated at each start of the process. Without a foreign key, because servers have no row.';
+COMMENT ON COLUMN background_task.started_at IS 'The start of the current or last run.';
+COMMENT ON COLUMN background_task.ended_at IS
+  'The end of the last run. took_ms, outcome and error belong to the same run.';
+COMMENT ON COLUMN background_task.failures IS 'Failed runs since the last success.';
+COMMENT ON COLUMN background_task.due_at IS 'The start of the next run. NULL during a run.';
+COMMENT ON COLUMN background_task.lease_until IS
+  'When the row expires. The process renews it while it runs.';
+
 CREATE TABLE database_role (
   purpose  text PRIMARY KEY CHECK (purpose IN ('server', 'worker', 'metrics')),
   name     name NOT NULL UNIQUE

@@ -83,12 +83,6 @@ struct StateLabel {
     state: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TaskLabels {
-    sweep: &'static str,
-    outcome: &'static str,
-}
-
 /// The counters. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<Inner>);
@@ -101,7 +95,7 @@ struct Inner {
     pool: Family<StateLabel, Gauge>,
     pool_max: Gauge,
     up: Gauge,
-    sweeps: Family<TaskLabels, Counter>,
+    background_tasks: background::Metrics,
     process: Registry,
     /// The last database metrics and the time of their query.
     database: Mutex<Option<(Instant, Numbers)>>,
@@ -121,7 +115,7 @@ impl Default for Metrics {
             pool: Family::default(),
             pool_max: Gauge::default(),
             up: Gauge::default(),
-            sweeps: Family::default(),
+            background_tasks: background::Metrics::default(),
             process: Registry::with_prefix("gantry"),
             database: Mutex::default(),
         };
@@ -160,20 +154,15 @@ impl Default for Metrics {
             inner.pool_max.clone(),
         );
         to.register("database_up", "Whether the database returned its metrics", inner.up.clone());
-        to.register(
-            "sweeps",
-            "Rounds of background tasks, by task and outcome",
-            inner.sweeps.clone(),
-        );
+        inner.background_tasks.register(to);
         Self(Arc::new(inner))
     }
 }
 
 impl Metrics {
-    /// Counts a round of a background sweep.
-    pub(crate) fn count_task_round(&self, sweep: &'static str, succeeded: bool) {
-        let outcome = if succeeded { "done" } else { "failed" };
-        self.0.sweeps.get_or_create(&TaskLabels { sweep, outcome }).inc();
+    /// The counters of background tasks.
+    pub(crate) fn background_tasks(&self) -> background::Metrics {
+        self.0.background_tasks.clone()
     }
 }
 

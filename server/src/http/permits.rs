@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A number of permits with a limit per person.
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub(crate) struct Permits {
     all: Arc<Semaphore>,
     each: usize,
     /// Permits per person. People without permits are not in the map.
@@ -35,7 +35,7 @@ pub(crate) struct Place {
     person: PersonId,
 }
 
-impl Places {
+impl Permits {
     pub(crate) fn new(all: usize, each: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(all)), each, taken: Arc::default() }
     }
@@ -76,18 +76,18 @@ mod tests {
 
     #[test]
     fn one_person_leaves_permits_for_others() {
-        let places = Places::new(3, 2);
+        let permits = Permits::new(3, 2);
         let (ada, bo) = (PersonId(uuid::Uuid::from_u128(1)), PersonId(uuid::Uuid::from_u128(2)));
-        let first = places.take(ada).expect("a place");
-        let _second = places.take(ada).expect("a place");
-        assert_eq!(places.take(ada).err(), Some(Full::ForOne));
-        let others = places.take(bo).expect("a place");
-        assert_eq!(places.take(bo).err(), Some(Full::Server));
+        let first = permits.take(ada).expect("a permit");
+        let _second = permits.take(ada).expect("a permit");
+        assert_eq!(permits.take(ada).err(), Some(Full::ForOne));
+        let others = permits.take(bo).expect("a permit");
+        assert_eq!(permits.take(bo).err(), Some(Full::Server));
         drop(first);
-        assert!(places.take(ada).is_ok() && places.free() == 1, "and given back at once");
+        assert!(permits.take(ada).is_ok() && permits.free() == 1, "and given back at once");
         drop(others);
         assert_eq!(
-            (places.free(), places.taken.lock().expect("the table").len()),
+            (permits.free(), permits.taken.lock().expect("the table").len()),
             (2, 1),
             "nobody is kept for nothing"
         );

@@ -184,7 +184,7 @@ pub(crate) async fn authenticate(
     let token = actor.as_ref().and_then(|actor| actor.token.as_ref()).map(|token| token.id);
     request.extensions_mut().insert(Who(actor));
     match token {
-        Some(token) => store::people::run_with_token(token, next.run(request)).await,
+        Some(token) => store::audit::run_with_token(token, next.run(request)).await,
         None => next.run(request).await,
     }
 }

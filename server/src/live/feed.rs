@@ -18,14 +18,17 @@
 //! lost, streams get [`LogGrowth::Unknown`] and query the log themselves.
 //!
 //! If the database is unavailable, the feed retries and continues from its position.
+//!
+//! This is a stream and not a background task: it has no period, and it ends with its connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::live::Live;
 use engine::ids::RunId;
 use sqlx::postgres::PgNotification;
-use store::journal::{self, Entry, Position, Resume};
+use store::events::{Entry, Position, Resume};
 use store::{Store, StoreError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -63,7 +66,7 @@ pub(crate) enum FeedError {
 /// A message of the feed to streams.
 #[derive(Debug, Clone)]
 pub(crate) enum Told {
-    Entry(Arc<Entry>),
+    Entry(Arc<Entry<Live>>),
     /// Earlier positions are invalid (a backup was restored). Fetch everything again.
     Reset(Position),
 }
@@ -162,10 +165,10 @@ impl Feed {
             first,
         };
         let Some(after) = after else {
-            let now = journal::cursor(self.store.pool()).await?;
+            let now = store::events::cursor(self.store.pool()).await?;
             return Ok(join(Position::from_cursor(now), None));
         };
-        match journal::resume(self.store.pool(), after, MAX_BACKLOG).await? {
+        match store::events::resume(self.store.pool(), after, MAX_BACKLOG).await? {
             Resume::There => Ok(join(after, None)),
             Resume::Reset(place) => Ok(join(place, Some(Told::Reset(place)))),
         }
@@ -186,7 +189,7 @@ impl Listening {
     /// resume it.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Told>>, FeedError> {
         if !self.caught_up {
-            let part = journal::read(self.feed.store.pool(), self.place, PAGE_SIZE).await?;
+            let part = store::events::read(self.feed.store.pool(), self.place, PAGE_SIZE).await?;
             self.place = part.next;
             self.caught_up = !part.more;
             if !part.entries.is_empty() {
@@ -239,7 +242,7 @@ impl Reader {
     /// Follows the journal until the database becomes unavailable.
     async fn follow(&self) -> Result<(), StoreError> {
         let mut wake = store::listener(self.store.pool()).await?;
-        wake.listen_all([journal::EVENT_CHANNEL, journal::LOG_CHANNEL]).await?;
+        wake.listen_all([store::events::CHANNEL_EVENT, store::events::CHANNEL_LOG]).await?;
         self.find_position().await?;
         // A send fails only without subscribers. This applies to all sends here.
         let _ = self.logs.send(LogGrowth::Unknown);
@@ -271,7 +274,7 @@ impl Reader {
             let _ = self.logs.send(LogGrowth::Unknown);
             return;
         };
-        if heard.channel() != journal::LOG_CHANNEL {
+        if heard.channel() != store::events::CHANNEL_LOG {
             return;
         }
         let parts =
@@ -286,12 +289,12 @@ impl Reader {
     async fn find_position(&self) -> Result<(), StoreError> {
         let place = *self.place.borrow();
         if place.xid == 0 {
-            let end = journal::cursor(self.store.pool()).await?;
+            let end = store::events::cursor(self.store.pool()).await?;
             self.place.send_replace(Position::from_cursor(end));
             return Ok(());
         }
         if let Resume::Reset(place) =
-            journal::resume(self.store.pool(), place, i64::MAX - 1).await?
+            store::events::resume(self.store.pool(), place, i64::MAX - 1).await?
         {
             self.place.send_replace(place);
             let _ = self.ring.send(Told::Reset(place));
@@ -302,7 +305,7 @@ impl Reader {
     async fn read_new_entries(&self) -> Result<bool, StoreError> {
         loop {
             let place = *self.place.borrow();
-            let part = journal::read(self.store.pool(), place, PAGE_SIZE).await?;
+            let part = store::events::read(self.store.pool(), place, PAGE_SIZE).await?;
             for entry in part.entries {
                 let _ = self.ring.send(Told::Entry(Arc::new(entry)));
             }

@@ -36,7 +36,7 @@ use api::problem::DEFAULT_RETRY_AFTER;
 use api::runs::RunState;
 use control::people::{Actor, Permission};
 use engine::ids::{NoderoleId, RunId};
-use store::journal::{self, Entry, InvalidPosition, Position};
+use store::events::{Entry, InvalidPosition, Position};
 
 use crate::AppState;
 use crate::http::limits;
@@ -151,7 +151,7 @@ impl Topics {
         }
     }
 
-    fn want(&self, entry: &Entry) -> bool {
+    fn want(&self, entry: &Entry<Live>) -> bool {
         self.0.is_empty() || entry.topic.parse().is_ok_and(|topic| self.0.contains(&topic))
     }
 
@@ -173,8 +173,9 @@ struct Logs {
 impl Logs {
     /// Queries the current lengths. On an error, the next growth reports them.
     async fn look(&mut self, state: &AppState) -> Vec<Live> {
-        let now =
-            journal::lengths(state.control.store().pool(), &self.runs).await.unwrap_or_default();
+        let now = store::events::lengths(state.control.store().pool(), &self.runs)
+            .await
+            .unwrap_or_default();
         for live in &now {
             if let Live::Run { run, noderole, .. } = live {
                 self.noderoles.insert(*run, *noderole);
@@ -186,7 +187,7 @@ impl Logs {
     /// A run that is queued after its page was opened becomes known with its first event.
     fn learn(&mut self, told: &Told) {
         if let Told::Entry(entry) = told
-            && let Live::Run { run, noderole, .. } = entry.live
+            && let Live::Run { run, noderole, .. } = entry.event
             && self.runs.contains(&run)
         {
             self.noderoles.insert(run, noderole);
@@ -280,7 +281,7 @@ enum Turn {
 struct EventFilter {
     topics: Topics,
     /// The last event sent. An event with several topics is in the journal once per topic.
-    last: Option<Arc<Entry>>,
+    last: Option<Arc<Entry<Live>>>,
 }
 
 impl EventFilter {
@@ -288,10 +289,9 @@ impl EventFilter {
         let Told::Entry(entry) = told else {
             return true;
         };
-        let again = self
-            .last
-            .as_ref()
-            .is_some_and(|last| last.position.xid == entry.position.xid && last.live == entry.live);
+        let again = self.last.as_ref().is_some_and(|last| {
+            last.position.xid == entry.position.xid && last.event == entry.event
+        });
         if again || !self.topics.want(entry) {
             return false;
         }
@@ -302,7 +302,7 @@ impl EventFilter {
 
 fn message(told: &Told) -> Event {
     let (place, live) = match told {
-        Told::Entry(entry) => (entry.position, &entry.live),
+        Told::Entry(entry) => (entry.position, &entry.event),
         Told::Reset(place) => (*place, &Live::Reset),
     };
     let event = Event::default().id(place.to_string());
@@ -329,7 +329,7 @@ mod tests {
         Told::Entry(Arc::new(Entry {
             position: Position { xid, id: 1 },
             topic: topic.into(),
-            live,
+            event: live,
         }))
     }
 

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use engine::ids::RunId;
 use futures::Stream;
 use http_range_header::{EndPosition, RangeUnsatisfiableError, StartPosition, parse_range_header};
-use store::{Store, StoreError, running};
+use store::{Store, StoreError};
 
 use crate::AppState;
 use crate::http::downloads;
@@ -123,7 +123,7 @@ fn bytes(
     async_stream::try_stream! {
         let mut offset = part.start;
         while offset < part.end {
-            let pieces = running::read_log_range(store.pool(), run, offset, part.end, PIECES).await?;
+            let pieces = store::runs::read_log_range(store.pool(), run, offset, part.end, PIECES).await?;
             if pieces.is_empty() {
                 // Breaking off the download is better than omitting a part.
                 Err(StoreError::corrupt(format!("the log of run {run}"), format!("byte {offset} is \

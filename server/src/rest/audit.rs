@@ -12,7 +12,7 @@ use engine::audit::Chain;
 use engine::audit::export::{End, Header, Line, Totals};
 use futures::Stream;
 use serde::Serialize;
-use store::reading::Stage;
+use store::audit::Stage;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};

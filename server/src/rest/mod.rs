@@ -5,6 +5,7 @@
 //! ([`crate::http::guard`]). Errors are problem details (RFC 9457).
 
 mod audit;
+mod background_tasks;
 mod blueprints;
 mod catalog;
 mod deployments;
@@ -52,6 +53,7 @@ pub(crate) fn operations(state: Option<&AppState>) -> Operations {
         blueprints::operations,
         runs::operations,
         workers::operations,
+        background_tasks::operations,
         people::operations,
         second_factor::operations,
         audit::operations,

@@ -126,7 +126,7 @@ async fn viewed_changes(
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
 ) -> Answer<ViewedChanges> {
-    Ok(Json(state.control.opened(&actor, id).await?))
+    Ok(Json(state.control.viewed_changes(&actor, id).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -141,7 +141,7 @@ async fn mark_viewed(
     Place(id): Place<ReviewId>,
     Given(opening): Given<ViewedRequest>,
 ) -> Answer<ViewedChanges> {
-    Ok(Json(state.control.open_changes(&actor, id, opening.anchors).await?))
+    Ok(Json(state.control.mark_viewed(&actor, id, opening.anchors).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -216,7 +216,7 @@ async fn commit(
     Place(id): Place<ReviewId>,
     Perhaps(committing): Perhaps<CommitRequest>,
 ) -> CreatedWithLocation<Committed> {
-    let what = ToCommit { submission: id, typed: committing.name, cancel: committing.cancel };
+    let what = ToCommit { review: id, typed: committing.name, cancel: committing.cancel };
     Ok(followed(state.control.commit(&actor, what).await?))
 }
 
@@ -305,7 +305,13 @@ async fn since_view(
     Place(id): Place<ReviewId>,
     Asked(asked): Asked<Behind>,
 ) -> Answer<ChangesSinceView> {
-    Ok(Json(state.control.since_look(&actor, id).await?.page(asked.after.as_ref(), MAX_DOCUMENTS)?))
+    Ok(Json(
+        state
+            .control
+            .changes_since_view(&actor, id)
+            .await?
+            .page(asked.after.as_ref(), MAX_DOCUMENTS)?,
+    ))
 }
 
 async fn view_review(
@@ -313,7 +319,7 @@ async fn view_review(
     SignedIn(actor): SignedIn,
     Place(id): Place<ReviewId>,
 ) -> Answer<Done> {
-    state.control.look(&actor, id).await?;
+    state.control.record_view(&actor, id).await?;
     Ok(Json(Done {}))
 }
 

@@ -1,8 +1,8 @@
 //! `/api/v1/runs` and `/api/v1/pending`: runs, their logs and data, and the steps that wait.
 
+use api::pending::{PendingPage, PendingWanted};
 use api::runs::{LogFound, LogPart, RunPage, RunView, RunsWanted};
 use api::values::{ValuesView, ValuesWanted};
-use api::waiting::{PendingPage, PendingWanted};
 use axum::Json;
 use axum::extract::State;
 use engine::ids::RunId;
@@ -113,5 +113,5 @@ async fn pending(
     SignedIn(actor): SignedIn,
     Asked(wanted): Asked<PendingWanted>,
 ) -> Answer<PendingPage> {
-    Ok(Json(state.control.waiting(&actor, &wanted).await?))
+    Ok(Json(state.control.pending(&actor, &wanted).await?))
 }

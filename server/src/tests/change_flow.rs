@@ -8,7 +8,8 @@ use engine::anneal::Limits;
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId};
 use serde_json::json;
-use store::running::{self, NewWorker, RunEnd, WorkerId};
+use store::runs::RunEnd;
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 use super::streaming::StreamClient;
@@ -268,8 +269,8 @@ pub(super) async fn working(house: &TestServer, jigs: &[&str]) -> WorkerId {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(house.db.worker(), &hello, LEASE).await.expect("a worker");
-    running::confirm_worker(house.db.worker(), worker).await.expect("a worker");
+    store::workers::ensure_worker(house.db.worker(), &hello, LEASE).await.expect("a worker");
+    store::workers::confirm_worker(house.db.worker(), worker).await.expect("a worker");
     worker
 }
 
@@ -277,9 +278,10 @@ pub(super) async fn working(house: &TestServer, jigs: &[&str]) -> WorkerId {
 pub(super) async fn under_way(house: &TestServer) -> (RunId, WorkerId) {
     let node = committed(house).await;
     let worker = working(house, &["noop"]).await;
-    running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
-    let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
-    let leased = running::lease_runs(house.db.worker(), worker, &["noop"], 10, LEASE)
+    store::runs::set_node_alive(house.db.owner(), node, true).await.expect("a node");
+    let claimed =
+        store::runs::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
+    let leased = store::runs::lease_runs(house.db.worker(), worker, &["noop"], 10, LEASE)
         .await
         .expect("a lease");
     assert_eq!((claimed.runs.len(), leased.len()), (1, 1));
@@ -307,7 +309,7 @@ async fn growing_log_is_streamed_and_downloaded() {
     log.extend([0xff, 0x00, b'\n']);
     let mut offset = 0;
     for piece in log.chunks(65_521) {
-        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
+        store::runs::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
             .await
             .expect("to append");
         offset += piece.len() as u64;
@@ -328,7 +330,7 @@ async fn growing_log_is_streamed_and_downloaded() {
     );
 
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    running::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
+    store::runs::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
     loop {
         if let (RunState::Succeeded, bytes) = length(tab.next_live().await) {
             assert_eq!(bytes, log.len() as i64);

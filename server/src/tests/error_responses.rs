@@ -267,7 +267,7 @@ async fn wrong_method_lists_allowed_ones() {
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = permits::Places::new(0, 1);
+        state.streams = permits::Permits::new(0, 1);
     })
     .await;
     let cookie = house.cookie().await;
@@ -606,7 +606,7 @@ fn documented_limits_match_the_code() {
         format!(
             "| edits in one call; edits of a proposal; nodes that they name | {}; {}; {} |",
             with_separator(control::MAX_EDITS_PER_CALL),
-            with_separator(store::intent::MAX_EDITS),
+            with_separator(store::proposals::MAX_EDITS),
             with_separator(control::MAX_SINGLES)
         ),
         format!(
@@ -614,7 +614,7 @@ fn documented_limits_match_the_code() {
             api::limits::ERROR_WORD,
             with_separator(api::limits::ERROR_TEXT)
         ),
-        format!("| noderoles that a node's own page has | {},", store::reading::MAX_CARRIED),
+        format!("| noderoles that a node's own page has | {},", store::nodes::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::listing::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!(
@@ -623,7 +623,11 @@ fn documented_limits_match_the_code() {
         ),
         format!("| a password | {} to 1,024 characters |", api::limits::MIN_PASSWORD),
         format!("| grants of a person | {} |", api::limits::GRANTS),
-        format!("| {}; {} | 409 |", store::api_tokens::MAX_TOKENS, store::node_tokens::MAX_TOKENS),
+        format!(
+            "| {}; {} | 409 |",
+            store::people::api_tokens::MAX_TOKENS,
+            store::nodes::MAX_TOKENS
+        ),
         format!("| failing sign-ins from an address (an IPv6 /64) | {failing} | 429 |"),
         format!("| wrong passwords for a name, known or not | {failing} | 429 |"),
         format!("with failing sign-ins | {failing} | 429 |"),
@@ -675,13 +679,13 @@ fn documented_limits_match_the_code() {
         ),
         format!("then the newest of the others) | {} |", api::limits::LISTED_TOKENS),
         format!("| sessions of a person at once | {} |", store::people::MAX_SESSIONS),
-        format!("| reports of a machine | {} a minute |", store::running::MOST_REPORTS),
+        format!("| reports of a machine | {} a minute |", store::nodes::MOST_REPORTS),
         format!(
             "| addresses that a person adds to node records: one record at a time; in all | {} a minute; {} an hour | 429 |",
             control::nodes::address_policy::ADDRESSES_PER_MINUTE,
             with_separator(control::nodes::address_policy::ADDRESSES_PER_HOUR as usize)
         ),
-        format!("in the audit | 1 in {} seconds |", store::intent::REFUSED_AGAIN.as_secs()),
+        format!("in the audit | 1 in {} seconds |", store::reviews::REFUSED_AGAIN.as_secs()),
         format!(
             "| requests that are worked on at once, by one server | {} |",
             limits::MAX_REQUESTS

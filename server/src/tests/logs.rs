@@ -6,7 +6,7 @@ use engine::ids::RunId;
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
-use store::running::{self, RunEnd};
+use store::runs::RunEnd;
 
 use super::change_flow::under_way;
 use super::*;
@@ -86,8 +86,9 @@ async fn check_log_opens_at_end(pieces: i64) {
         .expect("a connection");
     let before = rows_read(&alone).await;
     let from = (length - 65536).unsigned_abs();
-    let read =
-        running::read_log_range(&alone, run, from, from + 262_144, 4_096).await.expect("the end");
+    let read = store::runs::read_log_range(&alone, run, from, from + 262_144, 4_096)
+        .await
+        .expect("the end");
     assert_eq!(read.len(), 8);
     let rows = rows_read(&alone).await - before;
     assert!((8..=12).contains(&rows), "{rows} rows read for 8 of {pieces}");
@@ -139,7 +140,7 @@ async fn canceling_unknown_run_is_not_audited() {
     assert_eq!((more.status, noted().await), (StatusCode::BAD_REQUEST, 0), "{}", more.text());
     house.tell(&path, &cookie, json!({})).await.json();
     assert_eq!(noted().await, 1);
-    running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("it ends");
+    store::runs::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("it ends");
     let ended = house.tell(&path, &cookie, json!({})).await;
     assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
@@ -182,7 +183,7 @@ async fn search_reads_large_log_in_bounded_parts() {
 
     // Later output is found from the cursor of the earlier search.
     let late = "größer am Ende".as_bytes();
-    running::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
+    store::runs::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
         .await
         .expect("to append");
     let found =
@@ -193,7 +194,7 @@ async fn search_reads_large_log_in_bounded_parts() {
         search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}"))
             .await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
-    running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
+    store::runs::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
 }
 
 #[tokio::test]
@@ -238,7 +239,7 @@ async fn interrupted_download_resumes_exactly() {
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        running::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
+        store::runs::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
             .await
             .expect("to append");
         offset += piece.len() as u64;
@@ -276,7 +277,7 @@ async fn interrupted_download_resumes_exactly() {
         "not the one that it knows"
     );
 
-    running::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
+    store::runs::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
     let whole = house.send_get(&path, &cookie).await;
     let tag = whole.header(header::ETAG).to_owned();
     assert!(whole.body == log && tag.contains(&log.len().to_string()), "{tag}");
@@ -289,7 +290,7 @@ async fn interrupted_download_resumes_exactly() {
 async fn downloads_are_limited() {
     let mut known = None;
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.downloads = permits::Places::new(2, 1);
+        state.downloads = permits::Permits::new(2, 1);
         known = Some(state.downloads.clone());
     })
     .await;

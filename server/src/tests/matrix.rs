@@ -163,6 +163,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/search?q=a", Look, &[]),
         get("/api/v1/workers", Look, &[]),
         get("/api/v1/workers/{id}", Look, &["worker"]),
+        get("/api/v1/background-tasks", Look, &[]),
         get("/api/v1/policy", Look, &[]),
         get("/api/v1/audit", MoreThanView, &[]),
         get("/api/v1/audit/chain", MoreThanView, &[]),
@@ -172,7 +173,7 @@ fn table() -> Vec<Row> {
         get("/events?after=x", Look, &[]),
         get("/runs/{id}/log", Look, &["run"]),
         get("/graph/{name}/graph.svg", Look, &["deployment"]),
-        get("/reviews/{id}/graph.svg", Look, &["submission"]),
+        get("/reviews/{id}/graph.svg", Look, &["review"]),
         get("/api/v1/deployments", Look, &[]),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/progress", Look, &["deployment"]),
@@ -216,37 +217,32 @@ fn table() -> Vec<Row> {
         post("/api/v1/proposals/{id}/undo", Operate, &["proposal"], json!({"version": "$version"})),
         post("/api/v1/proposals/{id}/redo", Operate, &["proposal"], json!({"version": "$version"})),
         get("/api/v1/reviews", Look, &[]),
-        get("/api/v1/reviews/{id}", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/difference", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/impact", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/discussion", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/since", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/viewed", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/report", Look, &["submission"]),
-        get("/api/v1/reviews/{id}/graph?roles=app", Look, &["submission"]),
+        get("/api/v1/reviews/{id}", Look, &["review"]),
+        get("/api/v1/reviews/{id}/difference", Look, &["review"]),
+        get("/api/v1/reviews/{id}/impact", Look, &["review"]),
+        get("/api/v1/reviews/{id}/discussion", Look, &["review"]),
+        get("/api/v1/reviews/{id}/since", Look, &["review"]),
+        get("/api/v1/reviews/{id}/viewed", Look, &["review"]),
+        get("/api/v1/reviews/{id}/report", Look, &["review"]),
+        get("/api/v1/reviews/{id}/graph?roles=app", Look, &["review"]),
         post(
             "/api/v1/reviews/{id}/verdicts/options",
             ViewInSession,
-            &["submission"],
+            &["review"],
             json!({"kind": "approve"}),
         ),
-        post("/api/v1/reviews/{id}/viewed", ViewInSession, &["submission"], json!({"anchors": []})),
-        post("/api/v1/reviews/{id}/view", ViewInSession, &["submission"], Value::Null),
-        post(
-            "/api/v1/reviews/{id}/threads",
-            OperateOrReview,
-            &["submission"],
-            json!({"body": "why"}),
-        ),
+        post("/api/v1/reviews/{id}/viewed", ViewInSession, &["review"], json!({"anchors": []})),
+        post("/api/v1/reviews/{id}/view", ViewInSession, &["review"], Value::Null),
+        post("/api/v1/reviews/{id}/threads", OperateOrReview, &["review"], json!({"body": "why"})),
         post("/api/v1/threads/{id}/replies", OperateOrReview, &["thread"], json!({"body": "so"})),
         post("/api/v1/threads/{id}/reopen", OperateOrReview, &["thread"], Value::Null),
         // The thread's author or a reviewer. ada opened it.
         post("/api/v1/threads/{id}/resolve", Review, &["thread"], Value::Null),
-        post("/api/v1/reviews/{id}/verdicts", Review, &["submission"], json!({"kind": "approve"})),
+        post("/api/v1/reviews/{id}/verdicts", Review, &["review"], json!({"kind": "approve"})),
         post(
             "/api/v1/reviews/{id}/commit",
             OperateOrReview,
-            &["submission"],
+            &["review"],
             json!({"name": "$deployment"}),
         ),
         post(
@@ -372,7 +368,7 @@ fn of_people() -> Vec<Row> {
         post(
             "/api/v1/reviews/{id}/verdicts/options",
             ViewInSession,
-            &["submission"],
+            &["review"],
             json!({"kind": "approve"}),
         ),
         get("/api/v1/me/second-factor", SignedIn, &[]),
@@ -510,8 +506,8 @@ impl World {
                 .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
                 .await
                 .json();
-            let submission = made["review"].to_string();
-            let threads = format!("/api/v1/reviews/{submission}/threads");
+            let review = made["review"].to_string();
+            let threads = format!("/api/v1/reviews/{review}/threads");
             let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"]
                 .to_string();
             let text =
@@ -527,7 +523,7 @@ impl World {
                 ("worker", worker.to_string()),
                 ("node", text(node)),
                 ("proposal", proposal.to_string()),
-                ("submission", submission),
+                ("review", review),
                 ("thread", thread),
                 ("noderole", noderole),
                 ("run", run),
@@ -580,7 +576,7 @@ impl World {
                 _ if !part.starts_with(['{', '*']) => return *part,
                 "nodes" => "node",
                 "deployments" | "graph" => "deployment",
-                "reviews" => "submission",
+                "reviews" => "review",
                 "runs" => "run",
                 "noderoles" => "noderole",
                 "proposals" => "proposal",

@@ -6,7 +6,8 @@ use axum::extract::ConnectInfo;
 use engine::Hash;
 use engine::ids::{Fqdn, RoleName};
 use serde_json::json;
-use store::running::{self, NewWorker, WorkerId};
+use store::background_tasks;
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 use super::*;
@@ -89,7 +90,7 @@ async fn overview_shows_current_state() {
         pid: 12,
         version: "0.1.0".into(),
     };
-    running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+    store::workers::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
         .await
         .expect("hello");
     let view = house.send_get("/api/v1/overview", &ada).await.json();
@@ -103,7 +104,7 @@ async fn overview_shows_current_state() {
     assert_eq!(view["commits"][0]["number"], 2);
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
 
-    running::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
+    store::workers::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
     let view = house.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
     let workers = house.send_get("/api/v1/workers?alive=true", &ada).await.json();
@@ -306,6 +307,57 @@ async fn metrics_require_access() {
 }
 
 #[tokio::test]
+async fn failing_background_tasks_come_first() {
+    let house = TestServer::new().await;
+    let ada = house.cookie().await;
+    let process = |n, kind| background_tasks::ProcessRow {
+        id: Uuid::from_u128(n),
+        kind,
+        name: format!("{kind}-{n}"),
+    };
+    let task = |task, error, due_in| background_tasks::TaskReport {
+        task,
+        purpose: "Works.",
+        period: Duration::from_secs(20),
+        started_ago: Some(Duration::from_secs(9)),
+        ended_ago: Some(Duration::from_secs(8)),
+        took: Some(Duration::from_secs(1)),
+        outcome: None,
+        error,
+        failures: u32::from(error.is_some()),
+        due_in,
+    };
+    let soon = Some(Duration::from_secs(11));
+    let report = async |pool, process, task, lease| {
+        background_tasks::report(pool, &process, &[task], Duration::from_secs(lease))
+            .await
+            .expect("a report");
+    };
+    report(house.db.app(), process(1, "server"), task("a", None, None), 60).await;
+    report(house.db.worker(), process(2, "worker"), task("b", Some("broken"), soon), 60).await;
+    report(house.db.worker(), process(3, "worker"), task("c", None, soon), 0).await;
+
+    let page = house.send_get("/api/v1/background-tasks", &ada).await.json();
+    let tasks = page["background_tasks"].as_array().expect("tasks");
+    let names: Vec<_> = tasks.iter().map(|task| task["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["b", "a"], "the failing one first, and none of an expired process");
+    assert_eq!(page["more"], json!(false));
+    let failing = &tasks[0];
+    assert_eq!(
+        failing["process"],
+        json!({"id": Uuid::from_u128(2), "kind": "worker", "name": "worker-2"})
+    );
+    assert_eq!(
+        (&failing["error"], &failing["failures"], &failing["running"], &failing["period_ms"]),
+        (&json!("broken"), &json!(1), &json!(false), &json!(20_000))
+    );
+    let (ended, next) = (failing["ended"].as_i64(), failing["next"].as_i64());
+    let between = next.expect("a time") - ended.expect("a time");
+    assert!((18_900..=19_100).contains(&between), "{failing}");
+    assert_eq!((&tasks[1]["running"], &tasks[1]["next"]), (&json!(true), &Value::Null));
+}
+
+#[tokio::test]
 async fn workers_are_filtered_and_sorted() {
     let house = TestServer::new().await;
     house.furnish().await;
@@ -320,7 +372,7 @@ async fn workers_are_filtered_and_sorted() {
             pid: 12,
             version: "0.1.0".into(),
         };
-        running::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+        store::workers::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
             .await
             .expect("hello");
         let later =

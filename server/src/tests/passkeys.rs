@@ -28,7 +28,11 @@ impl TestServer {
     async fn confirmed(&self, passkey: &Value) {
         let mut owner = self.db.owner().acquire().await.expect("a connection");
         let id = serde_json::from_value(passkey["id"].clone()).expect("an id");
-        assert!(store::passkeys::confirm_as_owner(&mut owner, id).await.expect("it is confirmed"));
+        assert!(
+            store::people::passkeys::confirm_as_owner(&mut owner, id)
+                .await
+                .expect("it is confirmed")
+        );
     }
 
     /// Submits a change as ada. Returns the review and the path of its verdicts.

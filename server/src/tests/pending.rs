@@ -2,7 +2,7 @@
 
 use engine::anneal::Limits;
 use serde_json::json;
-use store::running::{self, RunEnd};
+use store::runs::RunEnd;
 
 use super::change_flow::{committed, working};
 use super::*;
@@ -45,11 +45,11 @@ async fn step_has_pending_reason_until_it_runs() {
     let house = TestServer::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
-    running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
+    store::runs::set_node_alive(house.db.owner(), node, false).await.expect("a node");
 
     let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
     assert_eq!(freed_by, json!([{"kind": "node", "fqdn": "n1.house.example.com"}]));
-    running::set_node_alive(house.db.owner(), node, true).await.expect("a node");
+    store::runs::set_node_alive(house.db.owner(), node, true).await.expect("a node");
     says(&house, &ada, "no_worker", "No worker is running").await;
     working(&house, &["script"]).await;
     says(&house, &ada, "unserved", "supports jig noop").await;
@@ -58,14 +58,14 @@ async fn step_has_pending_reason_until_it_runs() {
 
     let reason = json!({"on_hold": true, "reason": "a look at the disks"});
     house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
-    let freed_by = says(&house, &ada, "held", "Deployment web was put on hold by ada").await;
+    let freed_by = says(&house, &ada, "on_hold", "Deployment web was put on hold by ada").await;
     assert_eq!(freed_by, json!([{"kind": "deployment", "name": "web"}]));
     assert_eq!(progress_of_web(&house, &ada).await, "stuck", "held");
     house
         .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
         .await
         .json();
-    says(&house, &ada, "held", "xecution is off").await;
+    says(&house, &ada, "on_hold", "xecution is off").await;
     house
         .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": false, "reason": "done"}))
         .await
@@ -75,20 +75,21 @@ async fn step_has_pending_reason_until_it_runs() {
     house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
 
     assert_eq!(progress_of_web(&house, &ada).await, "in_progress");
-    let claimed = running::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
+    let claimed =
+        store::runs::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(
         says(&house, &ada, "queued", "free slot").await,
         json!([{"kind": "run", "run": run}])
     );
-    running::lease_runs(house.db.worker(), worker, &["noop"], 1, LEASE).await.expect("a lease");
+    store::runs::lease_runs(house.db.worker(), worker, &["noop"], 1, LEASE).await.expect("a lease");
     assert_eq!(
         house.send_get("/api/v1/pending", &ada).await.json(),
         json!({"groups": []}),
         "it runs"
     );
     let end = RunEnd::failed("no such disk");
-    running::finish_run(house.db.worker(), run, worker, &end).await.expect("an end");
+    store::runs::finish_run(house.db.worker(), run, worker, &end).await.expect("an end");
     assert_eq!(
         says(&house, &ada, "failed", "no such disk").await,
         json!([{"kind": "run", "run": run}])
@@ -101,7 +102,7 @@ async fn pending_steps_are_filtered() {
     let house = TestServer::new().await;
     let node = committed(&house).await;
     let ada = house.cookie().await;
-    running::set_node_alive(house.db.owner(), node, false).await.expect("a node");
+    store::runs::set_node_alive(house.db.owner(), node, false).await.expect("a node");
     for query in [
         "?deployment=web".to_owned(),
         format!("?node={node}"),

@@ -7,7 +7,6 @@ use axum::body::BodyDataStream;
 use engine::ids::BlueprintNumber;
 use futures::StreamExt as _;
 use sqlx::PgPool;
-use store::journal;
 
 use super::*;
 use crate::http::permits;
@@ -131,7 +130,7 @@ async fn append_events(
 ) {
     let mut transaction = pool.begin().await.expect("a transaction");
     for number in numbers {
-        journal::append_event(&mut transaction, topic, "", &target(number))
+        store::events::append_event(&mut transaction, topic, "", &target(number))
             .await
             .expect("an event");
     }
@@ -140,7 +139,7 @@ async fn append_events(
 }
 
 async fn cursor(house: &TestServer) -> i64 {
-    journal::cursor(house.db.app()).await.expect("a cursor")
+    store::events::cursor(house.db.app()).await.expect("a cursor")
 }
 
 #[tokio::test]
@@ -360,7 +359,7 @@ async fn streams_survive_a_database_outage() {
 #[tokio::test]
 async fn streams_are_limited() {
     let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
-        state.streams = permits::Places::new(1, 1);
+        state.streams = permits::Permits::new(1, 1);
     })
     .await;
     let cookie = house.cookie().await;

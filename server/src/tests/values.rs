@@ -2,7 +2,7 @@
 //! results of attempts.
 
 use serde_json::{Map, json};
-use store::running::{self, RunEnd};
+use store::runs::RunEnd;
 
 use super::change_flow::under_way;
 use super::*;
@@ -31,7 +31,7 @@ async fn each_value_names_its_source() {
     ]);
     let whole = Value::Object(found.clone());
     let end = RunEnd::Failed { reason: "no luck".into(), found };
-    running::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
+    store::runs::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
 
     let told = house.send_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
     let values = &told["page"]["values"];

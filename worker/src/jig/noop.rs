@@ -3,8 +3,9 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{Ended, Jig, Job, Object, Stop};
-use crate::log::Log;
+use super::Jig;
+use crate::job::log::Log;
+use crate::job::{Ended, Job, Object, Stop};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Noop;

@@ -11,15 +11,16 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Ended, Jig, Job, Object, Stop};
-use crate::log::{Log, Stream};
+use super::Jig;
+use crate::job::log::{Log, Stream};
+use crate::job::{Ended, Job, Object, Stop};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Test;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct Settings {
     prints: Vec<String>,
     seconds: f64,
     fail: Value,
@@ -30,7 +31,7 @@ impl Jig for Test {
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
         async move {
             let data = match job.input.get("test") {
-                None => Told::default(),
+                None => Settings::default(),
                 Some(value) => match serde_json::from_value(value.clone()) {
                     Ok(data) => data,
                     Err(error) => {

@@ -1,4 +1,4 @@
-//! Nodes with several addresses, and the lifetime of connections, on real SSH servers.
+//! Nodes with several addresses, and the lifetime of sessions, on real SSH servers.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,9 +12,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 use worker::Config;
-use worker::jig::script::process::Ending;
-use worker::jig::script::ssh::{Connections, Reach, SshError};
-use worker::reach::Reachable;
+use worker::node::connection::{Dialer, SshEndpoint};
+use worker::node::session::process::Ending;
+use worker::node::session::ssh::{SshError, SshSessions};
 use worker::secrets::SecretFolder;
 
 use crate::cluster::bind;
@@ -22,7 +22,7 @@ use crate::process::Running;
 use crate::ssh::Bed;
 
 /// The testbed uses loopback addresses.
-const LOCAL: Reachable = Reachable { allow_local: true, database: None };
+const LOCAL: Dialer = Dialer { allow_local: true, database: None };
 
 /// An address that drops all packets.
 struct Swallows {
@@ -58,14 +58,14 @@ impl Bed {
         self.testbed.nodes()[node].address
     }
 
-    fn reach(&self, node: usize, addresses: &[Ipv4Addr]) -> Reach {
+    fn endpoint(&self, node: usize, addresses: &[Ipv4Addr]) -> SshEndpoint {
         let mut connection = self.testbed.nodes()[node].connection();
         connection["addresses"] = json!(addresses);
         serde_json::from_value(connection).expect("a record")
     }
 
-    fn ways(&self) -> Connections {
-        Connections::new(Arc::new(SecretFolder(Some(self.testbed.secrets()))), LOCAL)
+    fn sessions(&self) -> SshSessions {
+        SshSessions::new(Arc::new(SecretFolder(Some(self.testbed.secrets()))), LOCAL)
     }
 
     async fn has_addresses(&mut self, node: usize, addresses: &[Ipv4Addr]) {
@@ -89,7 +89,7 @@ impl Bed {
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
         let looks =
-            store::reading::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
+            store::nodes::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
                 .await
                 .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
@@ -98,7 +98,7 @@ impl Bed {
     }
 }
 
-/// Accepts connections and sends this text to each.
+/// Accepts sessions and sends this text to each.
 async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
     let listener =
         tokio::net::TcpListener::bind((address, port)).await.expect("nobody else is there");
@@ -115,7 +115,7 @@ async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
 #[tokio::test]
 async fn non_ssh_server_is_identified_in_error() {
     let bed = Bed::of(1).await;
-    let connections = bed.ways();
+    let sessions = bed.sessions();
     let cases = [
         (
             7001,
@@ -127,8 +127,8 @@ async fn non_ssh_server_is_identified_in_error() {
     ];
     for (port, text, expected) in cases {
         says(bed.beside(220), port, text).await;
-        let reach = Reach { port, ..bed.reach(0, &[bed.beside(220)]) };
-        let refused = connections.reach(&reach).await.expect_err("nobody is let in").to_string();
+        let endpoint = SshEndpoint { port, ..bed.endpoint(0, &[bed.beside(220)]) };
+        let refused = sessions.reach(&endpoint).await.expect_err("nobody is let in").to_string();
         assert!(refused.contains(expected), "{refused}");
     }
 }
@@ -137,8 +137,8 @@ fn summary(tried: &[TriedAddress]) -> Vec<(String, bool)> {
     tried.iter().map(|tried| (tried.address.clone(), tried.reached)).collect()
 }
 
-async fn ends(connections: &Connections, reach: &Reach) -> Result<Ending, SshError> {
-    Ok(connections.start(reach, "exit 0").await?.wait().await)
+async fn ends(sessions: &SshSessions, endpoint: &SshEndpoint) -> Result<Ending, SshError> {
+    Ok(sessions.start(endpoint, "exit 0").await?.wait().await)
 }
 
 #[tokio::test]
@@ -230,9 +230,9 @@ async fn unreachable_node_reports_each_address() {
     let bed = Bed::of(2).await;
     let (closed, other) = (bed.beside(210), bed.real(1));
     let silent = Swallows::at(bed.beside(201)).await;
-    let reach = bed.reach(0, &[closed, silent.address, other]);
-    let (connections, begun) = (bed.ways(), Instant::now());
-    let said = connections.reach(&reach).await.expect_err("nobody is there").to_string();
+    let endpoint = bed.endpoint(0, &[closed, silent.address, other]);
+    let (sessions, begun) = (bed.sessions(), Instant::now());
+    let said = sessions.reach(&endpoint).await.expect_err("nobody is there").to_string();
     for part in [
         "refused",
         "no answer within",
@@ -242,14 +242,14 @@ async fn unreachable_node_reports_each_address() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let tried = connections.tried(&reach, begun).await;
+    let tried = sessions.tried(&endpoint, begun).await;
     assert_eq!(
         tried.iter().filter(|tried| !tried.reached && !tried.error.is_empty()).count(),
         3,
         "{tried:?}"
     );
     // A single address returns its specific error.
-    let only = connections.reach(&bed.reach(0, &[other])).await.expect_err("it is another");
+    let only = sessions.reach(&bed.endpoint(0, &[other])).await.expect_err("it is another");
     assert!(matches!(only, SshError::HostKeyMismatch { .. }), "{only}");
 }
 
@@ -257,28 +257,28 @@ async fn unreachable_node_reports_each_address() {
 async fn last_good_address_is_first_and_silent_last() {
     let mut bed = Bed::of(1).await;
     let closed = bed.beside(210);
-    let (reach, real) = (bed.reach(0, &[closed, bed.real(0)]), bed.real(0).to_string());
-    let (connections, begun) = (bed.ways(), Instant::now());
-    connections.reach(&reach).await.expect("it lets us in");
-    let tried = connections.tried(&reach, begun).await;
+    let (endpoint, real) = (bed.endpoint(0, &[closed, bed.real(0)]), bed.real(0).to_string());
+    let (sessions, begun) = (bed.sessions(), Instant::now());
+    sessions.reach(&endpoint).await.expect("it lets us in");
+    let tried = sessions.tried(&endpoint, begun).await;
     assert_eq!(summary(&tried), [(closed.to_string(), false), (real.clone(), true)]);
     // With an open connection, only its address is reported.
-    let tried = connections.tried(&reach, Instant::now()).await;
+    let tried = sessions.tried(&endpoint, Instant::now()).await;
     assert_eq!(summary(&tried), [(real.clone(), true)]);
 
     bed.testbed.node(0).stop();
     bed.testbed.node(0).restart().expect("it comes back");
     let begun = Instant::now();
-    ends(&connections, &reach).await.expect("it lets us in again");
-    assert_eq!(summary(&connections.tried(&reach, begun).await), [(real.clone(), true)]);
+    ends(&sessions, &endpoint).await.expect("it lets us in again");
+    assert_eq!(summary(&sessions.tried(&endpoint, begun).await), [(real.clone(), true)]);
 
     let begun = Instant::now();
-    connections.give_up(&reach, "it did not answer").await;
-    let gave_up = connections.tried(&reach, begun).await;
+    sessions.give_up(&endpoint, "it did not answer").await;
+    let gave_up = sessions.tried(&endpoint, begun).await;
     assert!(!gave_up[0].reached && gave_up[0].error.contains("did not answer"), "{gave_up:?}");
-    let (reach, begun) = (reach, Instant::now());
-    connections.reach(&reach).await.expect("it lets us in");
-    let tried = connections.tried(&reach, begun).await;
+    let (endpoint, begun) = (endpoint, Instant::now());
+    sessions.reach(&endpoint).await.expect("it lets us in");
+    let tried = sessions.tried(&endpoint, begun).await;
     assert_eq!(
         summary(&tried),
         [(closed.to_string(), false), (real, true)],
@@ -289,31 +289,31 @@ async fn last_good_address_is_first_and_silent_last() {
 #[tokio::test]
 async fn removed_key_ends_access() {
     let bed = Bed::of(1).await;
-    let reach = bed.reach(0, &[bed.real(0)]);
-    let connections = bed.ways();
-    ends(&connections, &reach).await.expect("it lets us in");
+    let endpoint = bed.endpoint(0, &[bed.real(0)]);
+    let sessions = bed.sessions();
+    ends(&sessions, &endpoint).await.expect("it lets us in");
     let (key, aside) =
         (bed.testbed.secrets().join("testbed/1"), bed.testbed.secrets().join("aside"));
     fs::rename(&key, &aside).expect("it is ours");
-    let refused = ends(&connections, &reach).await.expect_err("the worker has no key");
+    let refused = ends(&sessions, &endpoint).await.expect_err("the worker has no key");
     assert!(matches!(refused, SshError::Key(_)), "{refused}");
     fs::rename(&aside, &key).expect("it is ours");
-    ends(&connections, &reach).await.expect("it has it again");
+    ends(&sessions, &endpoint).await.expect("it has it again");
 }
 
 #[tokio::test]
 async fn connection_expires_at_its_maximum_age() {
     let bed = Bed::of(1).await;
-    let reach = bed.reach(0, &[bed.real(0)]);
-    let (kept, short) = (bed.ways(), bed.ways().with_max_age(Duration::ZERO));
-    for connections in [&kept, &short] {
-        ends(connections, &reach).await.expect("it lets us in");
+    let endpoint = bed.endpoint(0, &[bed.real(0)]);
+    let (kept, short) = (bed.sessions(), bed.sessions().with_max_age(Duration::ZERO));
+    for sessions in [&kept, &short] {
+        ends(sessions, &endpoint).await.expect("it lets us in");
     }
-    let mut under_way = short.start(&reach, "read word; exit 7").await.expect("it lets us in");
+    let mut under_way = short.start(&endpoint, "read word; exit 7").await.expect("it lets us in");
     fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("it is ours");
-    let refused = ends(&short, &reach).await.expect_err("the machine knows the key no more");
+    let refused = ends(&short, &endpoint).await.expect_err("the machine knows the key no more");
     assert!(matches!(refused, SshError::AuthenticationFailed { .. }), "{refused}");
-    ends(&kept, &reach).await.expect("its time is not over");
+    ends(&kept, &endpoint).await.expect("its time is not over");
     // The command on the old connection continues.
     drop(under_way.stdin.take());
     assert_eq!(under_way.wait().await, Ending::Code(7));

@@ -26,8 +26,10 @@ use engine::plan::base::written;
 use passkeys::RelyingParty;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
-use store::intent::{self, NewNode, NewSubmission, NewTarget};
-use store::passkeys::NewPasskey;
+use store::blueprints::NewTarget;
+use store::nodes::NewNode;
+use store::people::passkeys::NewPasskey;
+use store::reviews::NewSubmission;
 use tempfile::TempDir;
 use testdb::TestDatabase;
 use tokio::time::{Instant, sleep};
@@ -139,11 +141,11 @@ impl Cluster {
             counter: made.counter,
         };
         let mut connection = cluster.db.owner().acquire().await.expect("a connection");
-        let id = store::passkeys::insert(&mut connection, &new)
+        let id = store::people::passkeys::insert(&mut connection, &new)
             .await
             .expect("a row")
             .expect("a new passkey");
-        store::passkeys::confirm_as_owner(&mut connection, id).await.expect("a row");
+        store::people::passkeys::confirm_as_owner(&mut connection, id).await.expect("a row");
         cluster.signer = Some(Signer { id, authenticator, forges: false, shows_another: false });
         cluster
     }
@@ -200,8 +202,8 @@ impl Cluster {
         let changes = changes(&RootDoc::default(), &blueprint.root());
         let projection =
             project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
-        let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        intent::ensure_objects(&mut transaction, &objects).await.expect("objects");
+        let head = store::blueprints::lock_for_commit(&mut transaction).await.expect("the head");
+        store::catalog::ensure_objects(&mut transaction, &objects).await.expect("objects");
         let new = NewTarget {
             head,
             submission: None,
@@ -214,7 +216,7 @@ impl Cluster {
             written: &BTreeSet::from([system]),
             projection: &projection,
         };
-        intent::commit_genesis(&mut transaction, &new, &policy).await.expect("genesis");
+        store::blueprints::commit_genesis(&mut transaction, &new, &policy).await.expect("genesis");
         transaction.commit().await.expect("genesis");
         let folder = tempfile::tempdir().expect("a folder");
         let (author, reviewer) = (PersonId(people[0]), PersonId(people[1]));
@@ -274,7 +276,7 @@ impl Cluster {
             by: None,
         };
         let mut connection = self.server().acquire().await.expect("a connection");
-        assert!(intent::insert_node(&mut connection, &record).await.expect("a node"));
+        assert!(store::nodes::insert_node(&mut connection, &record).await.expect("a node"));
         drop(connection);
         // As if a health check had confirmed the node.
         sqlx::query(
@@ -306,7 +308,7 @@ impl Cluster {
     pub async fn add_role(&mut self, role: Role) {
         let object = Object::of(ObjectKind::Role, &role).expect("a role");
         let mut connection = self.server().acquire().await.expect("a connection");
-        intent::ensure_objects(&mut connection, std::slice::from_ref(&object))
+        store::catalog::ensure_objects(&mut connection, std::slice::from_ref(&object))
             .await
             .expect("objects");
         let role = Arc::new(role);
@@ -323,7 +325,7 @@ impl Cluster {
     ) {
         let object = Object::of_bytes(ObjectKind::Script, script.as_bytes().to_vec());
         let mut connection = self.server().acquire().await.expect("a connection");
-        intent::ensure_objects(&mut connection, std::slice::from_ref(&object))
+        store::catalog::ensure_objects(&mut connection, std::slice::from_ref(&object))
             .await
             .expect("objects");
         drop(connection);
@@ -341,7 +343,7 @@ impl Cluster {
     pub async fn add_removable_role(&mut self, name: &str, run: &str, remove: &str) {
         let object = Object::of_bytes(ObjectKind::Script, remove.as_bytes().to_vec());
         let mut connection = self.server().acquire().await.expect("a connection");
-        intent::ensure_objects(&mut connection, std::slice::from_ref(&object))
+        store::catalog::ensure_objects(&mut connection, std::slice::from_ref(&object))
             .await
             .expect("objects");
         drop(connection);
@@ -445,13 +447,15 @@ impl Cluster {
         let projection =
             project(&self.blueprint, &new, &changes, &self.catalog).expect("a projection");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
-        let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        intent::ensure_objects(&mut transaction, objects).await.expect("objects");
-        let (proposal, _) = intent::ensure_proposal(&mut transaction, self.system, self.author)
+        let head = store::blueprints::lock_for_commit(&mut transaction).await.expect("the head");
+        store::catalog::ensure_objects(&mut transaction, objects).await.expect("objects");
+        let (proposal, _) =
+            store::proposals::ensure_proposal(&mut transaction, self.system, self.author)
+                .await
+                .expect("a proposal");
+        let version = store::proposals::increment_version(&mut transaction, proposal, 0)
             .await
-            .expect("a proposal");
-        let version =
-            intent::increment_version(&mut transaction, proposal, 0).await.expect("a version");
+            .expect("a version");
         let (base,): (i64,) = sqlx::query_as("SELECT head_no FROM deployment WHERE id = $1")
             .bind(self.system.0)
             .fetch_one(&mut *transaction)
@@ -485,12 +489,13 @@ impl Cluster {
             authors: BTreeSet::from([self.author]),
             documents: changes.clone(),
         };
-        let submission =
-            intent::insert_submission(&mut transaction, &submission).await.expect("a submission");
+        let submission = store::reviews::insert_submission(&mut transaction, &submission)
+            .await
+            .expect("a submission");
         transaction.commit().await.expect("a submission");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
-        let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
-        let verdict = intent::insert_verdict(
+        let head = store::blueprints::lock_for_commit(&mut transaction).await.expect("the head");
+        let verdict = store::reviews::insert_verdict(
             &mut transaction,
             submission,
             self.reviewer,
@@ -511,8 +516,11 @@ impl Cluster {
             written: &written,
             projection: &projection,
         };
-        let number = intent::commit_change(&mut transaction, &target).await.expect("a target");
-        intent::close_committed_proposal(&mut transaction, submission).await.expect("the proposal");
+        let number =
+            store::blueprints::commit_change(&mut transaction, &target).await.expect("a target");
+        store::blueprints::close_committed_proposal(&mut transaction, submission)
+            .await
+            .expect("the proposal");
         transaction.commit().await.expect("a commit");
         self.blueprint = new;
         number
@@ -521,7 +529,7 @@ impl Cluster {
     async fn sign(&self, on: &mut PgConnection, submission: ReviewId, verdict: i64) {
         let Some(Signer { id, authenticator, forges, .. }) = &self.signer else { return };
         let reviewed =
-            store::passkeys::reviewed(on, submission).await.expect("a row").expect("a submission");
+            store::reviews::reviewed(on, submission).await.expect("a row").expect("a submission");
         let nonce = Nonce(*Uuid::new_v4().as_bytes());
         let statement = Statement::Verdict {
             reviewed,
@@ -536,7 +544,7 @@ impl Cluster {
         let options = passkeys::request(&RelyingParty::of(ORIGIN).expect("a site"), challenge, &[]);
         let (_, assertion) =
             passkeys::assertion(&authenticator.get(ORIGIN, &options)).expect("an assertion");
-        store::passkeys::insert_signature(on, verdict, *id, nonce, &assertion)
+        store::reviews::insert_signature(on, verdict, *id, nonce, &assertion)
             .await
             .expect("a signature");
     }
@@ -660,10 +668,15 @@ impl Cluster {
     }
 
     pub async fn log(&self, run: RunId) -> String {
-        let pieces =
-            store::running::read_log_range(self.server(), run, 0, 2 * worker::log::MAX_LOG, 1_000)
-                .await
-                .expect("a log");
+        let pieces = store::runs::read_log_range(
+            self.server(),
+            run,
+            0,
+            2 * worker::job::log::MAX_LOG,
+            1_000,
+        )
+        .await
+        .expect("a log");
         pieces.iter().map(|piece| String::from_utf8_lossy(&piece.body).into_owned()).collect()
     }
 

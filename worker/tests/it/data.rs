@@ -123,7 +123,7 @@ async fn canceled_run_stores_its_partial_result() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     appears(&cluster.nodes[0].root.join("started")).await;
     let run = cluster.running(0, "serves").await;
-    store::running::cancel_run(cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(cluster.db.owner(), run, "ada").await.expect("to cancel");
     cluster.reaches(0, "serves", "error").await;
     worker.stop().await;
     assert_eq!(
@@ -363,13 +363,9 @@ async fn output_never_overrides_own_user_data() {
     cluster.commit(&[bind(0, "finds").data(data), bind(0, "after").after(0, "finds")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "after", "active").await;
-    store::running::rerun_step(
-        cluster.pool(),
-        cluster.step(0, "finds"),
-        engine::anneal::Why::Drift,
-    )
-    .await
-    .expect("a re-run");
+    store::runs::rerun_step(cluster.pool(), cluster.step(0, "finds"), engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
     cluster.reaches(0, "finds", "active").await;
     worker.stop().await;
     let root = &cluster.nodes[0].root;

@@ -12,15 +12,14 @@ use serde_json::json;
 use testbed::Testbed;
 use uuid::Uuid;
 use worker::Config;
-use worker::jig::script::ScriptJig;
-use worker::reach::Reachable;
+use worker::node::Nodes;
+use worker::node::connection::Dialer;
 use worker::secrets::SecretFolder;
 
 use crate::cluster::bind;
 use crate::process::Running;
 use crate::scripts::{appears, dies, is_alive};
 use crate::ssh::Bed;
-use crate::wrapper::OneScript;
 
 /// Ends only if it runs on all hosts at once.
 const MEETS: &str = "#!/bin/sh
@@ -97,11 +96,10 @@ async fn endless_output_of_a_host_is_cut() {
     );
     forced(&mut testbed, 0, &script);
     let connection = testbed.nodes()[0].connection();
-    let jig = ScriptJig::new(
-        Arc::new(OneScript("")),
+    let nodes = Nodes::new(
         Arc::new(SecretFolder(Some(testbed.secrets()))),
+        Dialer { allow_local: true, database: None },
         folder.path().join("on-behalf"),
-        Reachable { allow_local: true, database: None },
     );
     let ends = async |action: &str, reason: String| {
         assert!(
@@ -111,16 +109,16 @@ async fn endless_output_of_a_host_is_cut() {
         dies(&fs::read_to_string(&floods).expect("it was asked")).await;
         fs::remove_file(&floods).expect("it is there");
     };
-    let looked = jig.look(&connection).await.came;
+    let looked = nodes.check(&connection).await.boot_id;
     ends(
         "65536 bytes to its standard output while reading its boot id",
         looked.expect_err("no answer"),
     )
     .await;
-    let surveyed = jig.survey(&connection).await;
+    let surveyed = nodes.running_attempts(&connection).await;
     ends("bytes to its standard output while listing its runs", surveyed.expect_err("no answer"))
         .await;
-    let ended = jig.end_lost_run(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
+    let ended = nodes.end_lost_run(&connection, StepId(Uuid::from_u128(1)), 1, RunId(1)).await;
     ends("65536 bytes to its standard error while ending a run", ended.expect_err("no answer"))
         .await;
 }
@@ -159,7 +157,7 @@ async fn script_is_sent_to_a_host_once() {
     let worker = bed.worker();
     for role in ["first", "second", "third"] {
         let step = bed.cluster.step(0, role);
-        store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+        store::runs::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
         bed.cluster.reaches(0, role, "active").await;
     }
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
@@ -170,7 +168,7 @@ async fn script_is_sent_to_a_host_once() {
         .join(Hash::of_bytes(one.as_bytes()).to_string());
     fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
     let step = bed.cluster.step(0, "first");
-    store::running::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+    store::runs::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
     bed.cluster.reaches(0, "first", "active").await;
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (2, 1));
     worker.stop().await;
@@ -219,7 +217,7 @@ async fn canceled_run_ends_with_all_descendants() {
     let root = bed.cluster.nodes[0].root.clone();
     appears(&root.join("leader")).await;
     let run = bed.cluster.running(0, "family").await;
-    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
     assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("cancelled by ada"));
     family_ends(&root).await;

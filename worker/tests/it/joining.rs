@@ -74,7 +74,7 @@ async fn lost_attempts_end_before_new_starts() {
     // The node was unreachable for a while. Its run ended in the database but not on the machine.
     // Nothing else may start meanwhile.
     let node = bed.cluster.nodes[0].id;
-    store::running::set_node_alive(bed.cluster.db.owner(), node, false).await.expect("an answer");
+    store::runs::set_node_alive(bed.cluster.db.owner(), node, false).await.expect("an answer");
     bed.cluster.sql("UPDATE node SET available = false WHERE transport = 'ssh'").await;
     assert!(is_alive(&lost));
 
@@ -109,7 +109,7 @@ async fn running_attempt_survives_a_survey() {
         .map(|run| RunId(run.id))
         .collect();
     assert_eq!(open, [run]);
-    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     dies(&pid).await;
     worker.stop().await;
 }
@@ -180,7 +180,7 @@ async fn facts_role_stores_facts_of_its_node() {
     let run = bed.cluster.runs(0, "looks").await[0].id;
     let node: NodeId = bed.cluster.nodes[0].id;
     let mut on = bed.cluster.server().acquire().await.expect("a connection");
-    let facts = store::reading::facts(&mut on, node).await.expect("facts");
+    let facts = store::nodes::facts(&mut on, node).await.expect("facts");
     let found = facts
         .iter()
         .find(|facts| facts.source == "role facts")

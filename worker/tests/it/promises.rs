@@ -9,8 +9,7 @@ use engine::catalog::{JigClass, OnError};
 use engine::ids::PersonId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use store::intent;
-use store::running::{self, RunEnd};
+use store::runs::RunEnd;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, bind, role};
@@ -87,7 +86,9 @@ async fn role_limits_retries_and_attempts_are_numbered() {
     )
     .await;
 
-    running::retry_step(cluster.db.owner(), cluster.step(0, "twice"), "bo").await.expect("a retry");
+    store::runs::retry_step(cluster.db.owner(), cluster.step(0, "twice"), "bo")
+        .await
+        .expect("a retry");
     cluster.reaches(0, "twice", "error").await;
     let by_bo = |failures| {
         (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures)
@@ -114,13 +115,13 @@ async fn every_jig_obeys_the_role_timeout() {
 
 async fn switch(cluster: &Cluster, enabled: bool) {
     let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
-    let head = intent::lock_for_commit(&mut transaction).await.expect("the head");
+    let head = store::blueprints::lock_for_commit(&mut transaction).await.expect("the head");
     let (by,): (uuid::Uuid,) =
         sqlx::query_as("SELECT id FROM person WHERE 'operator' = ANY (permissions)")
             .fetch_one(&mut *transaction)
             .await
             .expect("a person");
-    intent::insert_switch(&mut transaction, &head, enabled, "test", PersonId(by))
+    store::blueprints::insert_switch(&mut transaction, &head, enabled, "test", PersonId(by))
         .await
         .expect("a switch");
     transaction.commit().await.expect("a switch");
@@ -132,19 +133,19 @@ async fn disabled_execution_starts_nothing_and_finishes_running() {
     with(&mut cluster, "app", |_| ()).await;
     cluster.commit(&[0, 1, 2].map(|node| bind(node, "app"))).await;
     let worker = confirmed(&cluster, 2).await;
-    running::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
     let leased =
-        running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
+        store::runs::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
     switch(&cluster, false).await;
 
     let more =
-        running::lease_runs(cluster.pool(), worker, &["test"], 5, LONG).await.expect("a lease");
+        store::runs::lease_runs(cluster.pool(), worker, &["test"], 5, LONG).await.expect("a lease");
     assert!(more.is_empty(), "what is queued does not start");
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
     assert_eq!(cluster.count("step WHERE state = 'todo' AND failures = 0").await, 2);
-    assert!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty());
+    assert!(store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty());
     let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
-    running::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
+    store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
     assert_eq!(
         cluster.count("step WHERE state = 'active'").await,
         1,
@@ -152,7 +153,10 @@ async fn disabled_execution_starts_nothing_and_finishes_running() {
     );
 
     switch(&cluster, true).await;
-    assert_eq!(running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.len(), 2);
+    assert_eq!(
+        store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.len(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -209,7 +213,10 @@ async fn commit_with_cancel_ends_replaced_runs() {
     cluster.running(0, "app").await;
     let target = cluster.commit(&[bind(0, "app").data(json!({}))]).await;
     let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
-    assert_eq!(running::cancel_superseded(&mut transaction, target).await.expect("an answer"), 1);
+    assert_eq!(
+        store::runs::cancel_superseded(&mut transaction, target).await.expect("an answer"),
+        1
+    );
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
     let runs = cluster.runs(0, "app").await;
@@ -235,7 +242,7 @@ async fn destructive_step_runs_once_despite_drift() {
     cluster.reaches(0, "app", "active").await;
     cluster.running(1, "wipe").await;
     for node in [0, 1] {
-        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, false)
+        store::runs::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, false)
             .await
             .expect("a node");
     }
@@ -243,7 +250,7 @@ async fn destructive_step_runs_once_despite_drift() {
     assert_eq!(cluster.state(0, "app").await, "todo");
     assert_eq!(cluster.state(1, "wipe").await, "error", "whether it was done nobody knows");
     for node in [0, 1] {
-        running::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, true)
+        store::runs::set_node_alive(cluster.db.owner(), cluster.nodes[node].id, true)
             .await
             .expect("a node");
     }
@@ -255,21 +262,23 @@ async fn destructive_step_runs_once_despite_drift() {
     );
     for node in [0, 1] {
         let step = cluster.step(node, "wipe");
-        let refused = running::rerun_step(cluster.pool(), step, Why::Drift)
+        let refused = store::runs::rerun_step(cluster.pool(), step, Why::Drift)
             .await
             .expect_err("nobody asked for it");
         assert!(refused.to_string().contains("destructive"), "{refused}");
         assert_eq!(cluster.runs(node, "wipe").await.len(), 1);
     }
     // A retry requires a signed-in user or the database's owner.
-    let unsigned = running::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo")
+    let unsigned = store::runs::retry_step(cluster.server(), cluster.step(1, "wipe"), "bo")
         .await
         .expect_err("bo is not there");
     assert!(
         unsigned.to_string().contains("no operator of its deployment retries it"),
         "{unsigned}"
     );
-    running::retry_step(cluster.db.owner(), cluster.step(1, "wipe"), "bo").await.expect("a retry");
+    store::runs::retry_step(cluster.db.owner(), cluster.step(1, "wipe"), "bo")
+        .await
+        .expect("a retry");
     cluster.running(1, "wipe").await;
     assert_eq!(cluster.runs(1, "wipe").await.len(), 2);
     worker.stop().await;
@@ -360,18 +369,18 @@ async fn interrupted_immediate_steps_are_completed_later() {
          CREATE TRIGGER dies AFTER UPDATE ON step REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION dies();";
     own(&cluster, dies).await;
     let worker = confirmed(&cluster, 5).await;
-    running::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
     let leased =
-        running::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
+        store::runs::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
     let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
-    running::finish_run(cluster.pool(), leased[0].run, worker, &end)
+    store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end)
         .await
         .expect("the run has ended, come what may");
     assert_eq!(cluster.state(0, "root").await, "active");
     let (done, left) = (cluster.count(DONE).await, cluster.count(LEFT).await);
     assert!(done > 0 && left > 0, "{done} done, {left} left: it was to die half way");
     assert!(
-        running::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty(),
+        store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty(),
         "none is run"
     );
 

@@ -6,7 +6,8 @@ use engine::anneal::Limits;
 use engine::catalog::JigClass;
 use engine::ids::RunId;
 use serde_json::json;
-use store::running::{self, Finished, NewWorker, Overdue, RunEnd, WorkerId};
+use store::runs::{Finished, Overdue, RunEnd};
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 use crate::cluster::{Bind, Cluster, bind, role};
@@ -26,8 +27,8 @@ pub async fn confirmed(cluster: &Cluster, capacity: u32) -> WorkerId {
         pid: 1,
         version: "1".to_owned(),
     };
-    running::ensure_worker(cluster.pool(), &hello, LONG).await.expect("a worker");
-    running::confirm_worker(cluster.pool(), id).await.expect("a worker");
+    store::workers::ensure_worker(cluster.pool(), &hello, LONG).await.expect("a worker");
+    store::workers::confirm_worker(cluster.pool(), id).await.expect("a worker");
     id
 }
 
@@ -45,7 +46,7 @@ async fn noops(nodes: usize) -> Cluster {
 
 async fn lease(cluster: &Cluster, worker: WorkerId, limit: u32) -> Vec<RunId> {
     let leased =
-        running::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
+        store::runs::lease_runs(cluster.pool(), worker, &JIGS, limit, LONG).await.expect("leases");
     leased.into_iter().map(|leased| leased.run).collect()
 }
 
@@ -57,7 +58,7 @@ fn succeeded() -> RunEnd {
 async fn concurrent_claims_never_exceed_limits() {
     let cluster = noops(30).await;
     confirmed(&cluster, 100).await;
-    let claims = (0..8).map(|_| running::claim_runs(cluster.pool(), limits(10)));
+    let claims = (0..8).map(|_| store::runs::claim_runs(cluster.pool(), limits(10)));
     let claimed = futures::future::join_all(claims).await;
     let queued: usize =
         claimed.iter().map(|claimed| claimed.as_ref().expect("a claim").runs.len()).sum();
@@ -69,12 +70,12 @@ async fn concurrent_claims_never_exceed_limits() {
 #[tokio::test]
 async fn nothing_is_claimed_without_worker_or_execution() {
     let cluster = noops(2).await;
-    let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let claimed = store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     assert!(claimed.runs.is_empty() && !claimed.busy);
     let worker = confirmed(&cluster, 1).await;
-    let claimed = running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    let claimed = store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     assert_eq!(claimed.runs.len(), 1, "as many as the workers carry");
-    running::end_worker(cluster.pool(), worker, "test").await.expect("a bye");
+    store::workers::end_worker(cluster.pool(), worker, "test").await.expect("a bye");
     assert!(lease(&cluster, worker, 5).await.is_empty(), "who has gone leases nothing");
 }
 
@@ -82,13 +83,13 @@ async fn nothing_is_claimed_without_worker_or_execution() {
 async fn run_is_leased_and_finished_once() {
     let cluster = noops(1).await;
     let (first, second) = (confirmed(&cluster, 5).await, confirmed(&cluster, 5).await);
-    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let leases = futures::join!(lease(&cluster, first, 5), lease(&cluster, second, 5));
     assert_eq!(leases.0.len() + leases.1.len(), 1);
     let (owner, other) = if leases.0.is_empty() { (second, first) } else { (first, second) };
     let run = *leases.0.first().or(leases.1.first()).expect("one of them has it");
 
-    let finish = |worker| running::finish_run(cluster.pool(), run, worker, &SUCCEEDED);
+    let finish = |worker| store::runs::finish_run(cluster.pool(), run, worker, &SUCCEEDED);
     assert_eq!(
         finish(other).await.expect("an answer"),
         Finished::Late,
@@ -105,22 +106,23 @@ async fn run_is_leased_and_finished_once() {
 async fn run_leased_after_janitor_query_counts_started() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
-    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let over = "UPDATE run SET lease_until = now() - interval '1 s'";
     cluster.sql(over).await;
-    let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && !overdue[0].leased);
     // The run starts, and its worker dies, while the janitor queries other nodes.
     let run = lease(&cluster, worker, 1).await[0];
     cluster.sql(over).await;
-    let ended =
-        running::end_overdue_run(cluster.pool(), run, Overdue::Queued).await.expect("an answer");
+    let ended = store::runs::end_overdue_run(cluster.pool(), run, Overdue::Queued)
+        .await
+        .expect("an answer");
     assert_eq!(ended, Finished::Late, "what may have started must not be taken for unstarted");
     assert_eq!(cluster.state(0, "noop").await, "transition");
-    let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && overdue[0].leased, "the next look sees it as it is");
     let ended =
-        running::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
+        store::runs::end_overdue_run(cluster.pool(), run, Overdue::Lost).await.expect("an answer");
     assert_eq!(ended, Finished::Applied);
     assert_eq!(cluster.count("step WHERE failures = 1").await, 1);
 }
@@ -131,15 +133,15 @@ static SUCCEEDED: std::sync::LazyLock<RunEnd> = std::sync::LazyLock::new(succeed
 async fn janitor_ends_lost_runs_without_late_results() {
     let cluster = noops(2).await;
     let worker = confirmed(&cluster, 5).await;
-    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let run = lease(&cluster, worker, 1).await[0];
-    assert!(running::overdue_runs(cluster.pool(), 10).await.expect("a look").is_empty());
+    assert!(store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look").is_empty());
     cluster.sql("UPDATE run SET lease_until = now() - interval '1 s'").await;
-    let overdue = running::overdue_runs(cluster.pool(), 10).await.expect("a look");
+    let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert_eq!(overdue.len(), 2);
     for run in overdue {
         let found = if run.leased { Overdue::Lost } else { Overdue::Queued };
-        running::end_overdue_run(cluster.pool(), RunId(run.run), found).await.expect("an end");
+        store::runs::end_overdue_run(cluster.pool(), RunId(run.run), found).await.expect("an end");
     }
     assert_eq!(cluster.count("step WHERE state = 'todo'").await, 2);
     assert_eq!(
@@ -149,7 +151,7 @@ async fn janitor_ends_lost_runs_without_late_results() {
     );
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
     assert!(
-        running::renew_runs(cluster.pool(), worker, &[run], LONG)
+        store::runs::renew_runs(cluster.pool(), worker, &[run], LONG)
             .await
             .expect("an answer")
             .is_empty()
@@ -158,7 +160,7 @@ async fn janitor_ends_lost_runs_without_late_results() {
     let result = serde_json::Map::from_iter([("found".to_owned(), json!(1))]);
     let end = RunEnd::Succeeded { result, wall: json!({"found": 1}) };
     assert_eq!(
-        running::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"),
+        store::runs::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"),
         Finished::Late
     );
     assert_eq!(cluster.count("run WHERE outcome = 'late' AND result = '{\"found\": 1}'").await, 1);
@@ -169,18 +171,18 @@ async fn janitor_ends_lost_runs_without_late_results() {
 async fn inadmissible_queued_run_returns_to_todo() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
-    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     cluster
         .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
         .await;
     assert!(lease(&cluster, worker, 5).await.is_empty());
     assert_eq!(cluster.state(0, "noop").await, "todo");
     assert!(
-        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
+        store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
     );
     cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
     assert_eq!(
-        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
+        store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
         1
     );
 }
@@ -193,38 +195,38 @@ async fn dead_node_loses_its_runs_and_recovers() {
     }
     cluster.commit(&[bind(0, "done"), bind(0, "going").after(0, "done")]).await;
     let worker = confirmed(&cluster, 5).await;
-    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let run = lease(&cluster, worker, 1).await[0];
-    running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end");
-    running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+    store::runs::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end");
+    store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     let run = lease(&cluster, worker, 1).await[0];
 
     let node = cluster.nodes[0].id;
-    assert!(running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"));
+    assert!(store::runs::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"));
     assert!(
-        !running::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"),
+        !store::runs::set_node_alive(cluster.db.owner(), node, false).await.expect("an answer"),
         "it is dead already"
     );
     assert_eq!(cluster.state(0, "done").await, "todo");
     assert_eq!(cluster.state(0, "going").await, "blocked");
     assert!(
-        running::renew_runs(cluster.pool(), worker, &[run], LONG)
+        store::runs::renew_runs(cluster.pool(), worker, &[run], LONG)
             .await
             .expect("an answer")
             .is_empty()
     );
     assert!(
-        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
+        store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
     );
     assert_eq!(
-        running::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"),
+        store::runs::finish_run(cluster.pool(), run, worker, &SUCCEEDED).await.expect("an end"),
         Finished::Late
     );
     assert_eq!(cluster.state(0, "going").await, "blocked");
 
-    assert!(running::set_node_alive(cluster.db.owner(), node, true).await.expect("an answer"));
+    assert!(store::runs::set_node_alive(cluster.db.owner(), node, true).await.expect("an answer"));
     assert_eq!(
-        running::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
+        store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
         1
     );
 }
@@ -232,7 +234,7 @@ async fn dead_node_loses_its_runs_and_recovers() {
 #[tokio::test]
 async fn retry_outside_error_names_the_remedy() {
     let cluster = noops(1).await;
-    let refused = running::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
+    let refused = store::runs::retry_step(cluster.db.owner(), cluster.step(0, "noop"), "bo")
         .await
         .expect_err("it is TODO");
     assert!(refused.to_string().contains("already waits for a worker"), "{refused}");

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use engine::ids::RunId;
 use serde_json::json;
-use store::running;
 
 use crate::cluster::{Cluster, bind};
 use crate::process::{Running, quick};
@@ -98,7 +97,7 @@ async fn failed_remove_is_retried_and_blocks_parent() {
     assert_eq!(error, "not yet", "the last line of the script");
     let root = cluster.nodes[0].root.clone();
     fs::write(root.join("may"), "").expect("the folder is ours");
-    running::retry_step(cluster.db.owner(), cluster.removal(0, "app"), "bo")
+    store::runs::retry_step(cluster.db.owner(), cluster.removal(0, "app"), "bo")
         .await
         .expect("a retry");
     cluster.removal_reaches(0, "base", "active").await;

@@ -219,7 +219,7 @@ async fn run_unlike_its_approval_is_refused() {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
     let step = cluster.step(1, "right");
-    store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+    store::runs::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
         .await
         .expect("a re-run");
     cluster.reaches(1, "right", "error").await;
@@ -297,4 +297,21 @@ async fn row_that_differs_stops_its_run() {
         assert!(!cluster.nodes[node].root.join("ran").exists(), "{field}");
     }
     worker.stop().await;
+}
+
+#[tokio::test]
+async fn worker_lists_its_tasks_until_it_stops() {
+    let cluster = Cluster::of(1).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    let succeeded = "background_task b JOIN worker w ON w.id = b.process_id AND w.name = b.process
+         WHERE b.failures = 0 AND b.outcome IS NOT NULL";
+    for _ in 0..1_500 {
+        if cluster.count(succeeded).await == 7 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(cluster.count(succeeded).await, 7);
+    worker.stop().await;
+    assert_eq!(cluster.count("background_task").await, 0);
 }

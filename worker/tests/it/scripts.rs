@@ -129,7 +129,7 @@ async fn scripts_run_in_order_until_first_failure() {
     let root = cluster.nodes[0].root.clone();
     assert_eq!(std::fs::read_to_string(root.join("order")).expect("it ran"), "one\ntwo\n");
     std::fs::write(root.join("may-go-on"), "").expect("the folder is ours");
-    store::running::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo")
+    store::runs::retry_step(cluster.db.owner(), cluster.step(0, "both"), "bo")
         .await
         .expect("a retry");
     cluster.reaches(0, "both", "active").await;
@@ -183,17 +183,14 @@ async fn canceled_run_ends_and_names_the_user() {
     let root = cluster.nodes[0].root.clone();
     let leader = appears(&root.join("leader")).await;
     let run = cluster.running(0, "long").await;
-    store::running::cancel_run(cluster.db.owner(), run, "bo").await.expect("it is open");
+    store::runs::cancel_run(cluster.db.owner(), run, "bo").await.expect("it is open");
     cluster.reaches(0, "long", "error").await;
     assert_eq!(cluster.error(0, "long").await.as_deref(), Some("cancelled by bo"));
     assert!(!is_alive(&leader), "the run was ended before the step was");
     let row = cluster.runs(0, "long").await[0].clone();
     assert_eq!(row.outcome.as_deref(), Some("cancelled"));
     assert_eq!(row.error.as_deref(), Some("cancelled by bo"));
-    assert!(
-        store::running::cancel_run(cluster.db.owner(), run, "bo").await.is_err(),
-        "it has ended"
-    );
+    assert!(store::runs::cancel_run(cluster.db.owner(), run, "bo").await.is_err(), "it has ended");
     end_service(&root);
     worker.stop().await;
 }
@@ -305,10 +302,10 @@ async fn lost_destructive_run_repeats_only_if_unstarted() {
     cluster.commit(&[bind(1, "wipe")]).await;
     let limits = engine::anneal::Limits::default();
     let dead = crate::queue::confirmed(&cluster, 1).await;
-    let claimed = store::running::claim_runs(cluster.pool(), limits).await.expect("a claim");
+    let claimed = store::runs::claim_runs(cluster.pool(), limits).await.expect("a claim");
     assert_eq!(claimed.runs.len(), 1);
     let second_long = Duration::from_secs(1);
-    let leased = store::running::lease_runs(cluster.pool(), dead, &["script"], 1, second_long)
+    let leased = store::runs::lease_runs(cluster.pool(), dead, &["script"], 1, second_long)
         .await
         .expect("a lease");
     assert_eq!(leased.len(), 1);
@@ -329,13 +326,9 @@ async fn scripts_imported_after_approval_are_not_run() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     cluster.add_script_role("right", "#!/bin/sh\necho imported between runs >>ran\n", |_| ()).await;
-    store::running::rerun_step(
-        cluster.pool(),
-        cluster.step(0, "right"),
-        engine::anneal::Why::Drift,
-    )
-    .await
-    .expect("a re-run");
+    store::runs::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
+        .await
+        .expect("a re-run");
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
     let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("it ran");
@@ -365,7 +358,7 @@ async fn staged_scripts_are_sent_once_and_verified() {
     let first = inodes();
     let again = async || {
         let step = cluster.step(0, "right");
-        store::running::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+        store::runs::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
             .await
             .expect("a re-run");
         cluster.reaches(0, "right", "active").await;

@@ -168,11 +168,11 @@ async fn run_survives_broken_connection_with_complete_log() {
     let runs = bed.cluster.runs(0, "counts").await;
     assert_eq!(runs.len(), 1, "it was never started again: {runs:?}");
     let run = engine::ids::RunId(runs[0].id);
-    let pieces = store::running::read_log_range(
+    let pieces = store::runs::read_log_range(
         bed.cluster.server(),
         run,
         0,
-        2 * worker::log::MAX_LOG,
+        2 * worker::job::log::MAX_LOG,
         100_000,
     )
     .await
@@ -204,7 +204,7 @@ async fn canceled_run_ends_on_its_node() {
     let worker = bed.worker();
     let pid = appears(&bed.cluster.nodes[0].root.join("ran")).await;
     let run = bed.cluster.running(0, "sleeps").await;
-    store::running::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
+    store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     dies(&pid).await;
     worker.stop().await;
 }
@@ -276,17 +276,17 @@ async fn flood_of_output_is_cut_with_notice() {
     worker.stop().await;
     let run = bed.cluster.runs(0, "floods").await.remove(0);
     let run = engine::ids::RunId(run.id);
-    let pieces = store::running::read_log_range(
+    let pieces = store::runs::read_log_range(
         bed.cluster.server(),
         run,
         0,
-        2 * worker::log::MAX_LOG,
+        2 * worker::job::log::MAX_LOG,
         100_000,
     )
     .await
     .expect("a log");
     let length: u64 = pieces.iter().map(|piece| piece.body.len() as u64).sum();
-    assert!(length <= worker::log::MAX_LOG + 1_000, "{length} bytes");
+    assert!(length <= worker::job::log::MAX_LOG + 1_000, "{length} bytes");
     let last = String::from_utf8_lossy(&pieces.last().expect("a piece").body).into_owned();
     assert!(
         last.contains("the rest is not stored")

@@ -8,7 +8,7 @@ use engine::catalog::JigClass;
 use engine::ids::StepId;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use store::reading::{self, LOOKED, WaitingFilter, WaitingRows};
+use store::runs::{LOOKED, WaitingFilter, WaitingRows};
 use time::OffsetDateTime;
 
 use crate::cluster::{Cluster, bind, role};
@@ -26,7 +26,7 @@ async fn own(cluster: &Cluster, statement: String) {
 
 async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> WaitingRows {
     let mut on = cluster.server().acquire().await.expect("a connection");
-    reading::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
+    store::runs::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
 }
 
 /// A step in ERROR with this many blocked steps below it, and one step that is blocked without a
@@ -146,7 +146,7 @@ async fn blocked_step_lists_parents_and_root_cause() {
     let cluster = crowd().await;
     let mut on = cluster.server().acquire().await.expect("a connection");
     let steps = [cluster.step(0, "far"), cluster.step(1, "far")];
-    let rows = reading::above(&mut on, &steps).await.expect("what is above");
+    let rows = store::runs::above(&mut on, &steps).await.expect("what is above");
     let of = |step: StepId| {
         let ours = rows.iter().filter(move |row| row.step == step.0);
         ours.map(|row| (row.role.as_str(), row.state.as_str(), row.parent, row.open))

@@ -1,4 +1,4 @@
-//! The node-side wrapper: what a node refuses, and how it works without some tools.
+//! The wrapper on the node: its refusals, and how it works without some tools.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,17 +12,20 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
 use uuid::Uuid;
-use worker::jig::script::{Left, ScriptJig};
-use worker::jig::{Ended, Jig, Job, ScriptSource, StopReason, StopSender};
-use worker::log::{Chunk, Log, LogStore};
-use worker::reach::Reachable;
+use worker::jig::Jig;
+use worker::jig::script::ScriptJig;
+use worker::job::log::{Chunk, Log, LogStore};
+use worker::job::{Ended, Job, StopReason, StopSender};
+use worker::node::Nodes;
+use worker::node::connection::Dialer;
+use worker::node::wrapper::{LostRun, ScriptSource, WRAPPER};
 use worker::secrets::{SecretFolder, Secrets};
 
 use crate::cluster::role;
 use crate::scripts::{appears, dies};
 
 /// A script source with a single script.
-pub struct OneScript(pub &'static str);
+struct OneScript(&'static str);
 
 impl ScriptSource for OneScript {
     fn script(&self, hash: Hash) -> BoxFuture<'_, Result<Vec<u8>, String>> {
@@ -50,6 +53,7 @@ impl LogStore for Nowhere {
 struct Bench {
     folder: tempfile::TempDir,
     jig: ScriptJig,
+    nodes: Arc<Nodes>,
     script: &'static str,
     step: StepId,
 }
@@ -58,9 +62,10 @@ impl Bench {
     fn with(script: &'static str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (scripts, secrets) = (Arc::new(OneScript(script)), Arc::new(SecretFolder(None)));
-        let jig =
-            ScriptJig::new(scripts, secrets, folder.path().join("on-behalf"), Reachable::default());
-        Self { folder, jig, script, step: StepId(Uuid::new_v4()) }
+        let root = folder.path().join("on-behalf");
+        let nodes = Arc::new(Nodes::new(secrets, Dialer::default(), root));
+        let jig = ScriptJig::new(scripts, nodes.clone());
+        Self { folder, jig, nodes, script, step: StepId(Uuid::new_v4()) }
     }
 
     fn root(&self) -> PathBuf {
@@ -219,11 +224,18 @@ async fn remains_of_old_epoch_are_ended() {
     let job = bench.job(5, 1, "a");
     let ending = async {
         let pid = appears(&bench.root().join("ran")).await;
-        assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![(RunId(5), bench.step)]));
+        assert_eq!(
+            bench.nodes.running_attempts(&job.connection).await,
+            Ok(vec![(RunId(5), bench.step)])
+        );
         // The epoch of the attempt is unknown by now.
-        bench.jig.end_lost_run(&job.connection, bench.step, 2, RunId(5)).await.expect("an answer");
+        bench
+            .nodes
+            .end_lost_run(&job.connection, bench.step, 2, RunId(5))
+            .await
+            .expect("an answer");
         dies(&pid).await;
-        assert_eq!(bench.jig.survey(&job.connection).await, Ok(vec![]));
+        assert_eq!(bench.nodes.running_attempts(&job.connection).await, Ok(vec![]));
         let left = std::fs::read_dir(bench.root().join(".gantry/run")).expect("a folder").count();
         assert_eq!(left, 0, "nothing of it stays");
     };
@@ -236,13 +248,13 @@ async fn run_ended_before_start_never_starts() {
     let bench = Bench::with(COUNTS);
     let job = bench.job(7, 1, "a");
     let left =
-        bench.jig.end_lost_run(&job.connection, job.step, 1, job.run).await.expect("an answer");
-    assert_eq!(left, Left::NeverStarted);
+        bench.nodes.end_lost_run(&job.connection, job.step, 1, job.run).await.expect("an answer");
+    assert_eq!(left, LostRun::NeverStarted);
     refused(bench.run(&job).await, "outdated");
     went_well(&bench.run(&bench.job(8, 1, "a")).await);
     let left =
-        bench.jig.end_lost_run(&job.connection, job.step, 1, RunId(8)).await.expect("an answer");
-    assert_eq!(left, Left::Started);
+        bench.nodes.end_lost_run(&job.connection, job.step, 1, RunId(8)).await.expect("an answer");
+    assert_eq!(left, LostRun::Started);
     assert_eq!(bench.ran(), 1);
 }
 
@@ -295,7 +307,7 @@ async fn timeout_clock_ends_with_its_run() {
 fn timeout_clock_spares_reused_process_id() {
     let folder = tempfile::tempdir().expect("a folder");
     let wrapper = folder.path().join("wrapper");
-    std::fs::write(&wrapper, worker::jig::script::transport::WRAPPER).expect("the folder is ours");
+    std::fs::write(&wrapper, WRAPPER).expect("the folder is ours");
     let woken = |began: &str| {
         let mut other = Command::new("sleep").arg("300").spawn().expect("a process");
         let pid = other.id().to_string();

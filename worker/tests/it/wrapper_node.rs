@@ -11,7 +11,7 @@ use engine::Hash;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
-use worker::jig::script::transport::{STAGE_WRAPPER, WRAPPER};
+use worker::node::wrapper::{STAGE_WRAPPER, WRAPPER};
 
 use crate::scripts::{appears, dies, is_alive};
 

@@ -48,41 +48,41 @@ pub async fn discussion(id: ReviewId) -> ServerResult<Discussion> {
 }
 
 /// The changes since this person last viewed the review.
-#[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "since_look", input = AsJson, output = AsJson)]
-pub async fn since_look(id: ReviewId) -> ServerResult<ChangesSinceView> {
+#[server(name = ReadChangesSinceView, prefix = "/call", endpoint = "changes_since_view", input = AsJson, output = AsJson)]
+pub async fn changes_since_view(id: ReviewId) -> ServerResult<ChangesSinceView> {
     let (request, actor) = signed_in()?;
-    let changes = answer(request.control.since_look(&actor, id).await).await?;
+    let changes = answer(request.control.changes_since_view(&actor, id).await).await?;
     answer(changes.page(None, MAX_DOCUMENTS)).await
 }
 
 /// Records that this person viewed the review.
-#[server(name = Look, prefix = "/call", endpoint = "look", input = AsJson, output = AsJson)]
-pub async fn look(id: ReviewId) -> ServerResult<()> {
+#[server(name = RecordView, prefix = "/call", endpoint = "record_view", input = AsJson, output = AsJson)]
+pub async fn record_view(id: ReviewId) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.look(&actor, id).await).await
+    answer(request.control.record_view(&actor, id).await).await
 }
 
 /// How many of the changes this person has viewed.
-#[server(name = ReadViewedChanges, prefix = "/call", endpoint = "opened", input = AsJson, output = AsJson)]
-pub async fn opened(id: ReviewId) -> ServerResult<ViewedChanges> {
+#[server(name = ReadViewedChanges, prefix = "/call", endpoint = "viewed_changes", input = AsJson, output = AsJson)]
+pub async fn viewed_changes(id: ReviewId) -> ServerResult<ViewedChanges> {
     let (request, actor) = signed_in()?;
-    answer(request.control.opened(&actor, id).await).await
+    answer(request.control.viewed_changes(&actor, id).await).await
 }
 
 /// Marks changes as viewed. `anchors` are separated by spaces, so that a form can send them.
-#[server(name = MarkViewed, prefix = "/call", endpoint = "open_changes", output = AsJson)]
-pub async fn open_changes(submission: ReviewId, anchors: String) -> ServerResult<ViewedChanges> {
+#[server(name = MarkViewed, prefix = "/call", endpoint = "mark_viewed", output = AsJson)]
+pub async fn mark_viewed(review: ReviewId, anchors: String) -> ServerResult<ViewedChanges> {
     let read = |text: &str| {
         text.parse::<Anchor>().map_err(|error| api::Problem::invalid(error.to_string()))
     };
     let anchors = anchors.split_whitespace().map(read).collect::<Result<Vec<Anchor>, _>>()?;
     let (request, actor) = signed_in()?;
-    answer(request.control.open_changes(&actor, submission, anchors).await).await
+    answer(request.control.mark_viewed(&actor, review, anchors).await).await
 }
 
 #[server(name = OpenThread, prefix = "/call", endpoint = "open_thread", output = AsJson)]
 pub async fn open_thread(
-    submission: ReviewId,
+    review: ReviewId,
     #[server(default)] anchor: String,
     body: String,
 ) -> ServerResult<CommentId> {
@@ -90,7 +90,7 @@ pub async fn open_thread(
         api::Problem::invalid(error.to_string())
     })?;
     let (request, actor) = signed_in()?;
-    answer(request.control.open_thread(&actor, submission, anchor, body).await).await
+    answer(request.control.open_thread(&actor, review, anchor, body).await).await
 }
 
 #[server(name = Reply, prefix = "/call", endpoint = "reply", output = AsJson)]
@@ -106,50 +106,45 @@ pub async fn resolve_thread(thread: CommentId, resolved: bool) -> ServerResult<(
 }
 
 #[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
-pub async fn judge(submission: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
+pub async fn judge(review: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.judge(&actor, submission, kind, reason).await).await
+    answer(request.control.judge(&actor, review, kind, reason).await).await
 }
 
 /// The challenge that the browser signs for a verdict.
 #[server(name = VerdictOptions, prefix = "/call", endpoint = "verdict-options", input = AsJson, output = AsJson)]
 pub async fn verdict_options(
-    submission: ReviewId,
+    review: ReviewId,
     kind: VerdictKind,
 ) -> ServerResult<SignatureRequest> {
     let (request, actor) = signed_in()?;
     // A reader without permission should get that error, not the one about passkeys and the site.
     answer(actor.require(Permission::Viewer)).await?;
     let site = request.site.map_err(refuse)?;
-    answer(request.control.verdict_options(&actor, &site, submission, kind).await).await
+    answer(request.control.verdict_options(&actor, &site, review, kind).await).await
 }
 
 /// Gives a verdict that is signed with a passkey.
 #[server(name = SignVerdict, prefix = "/call", endpoint = "sign-verdict", input = AsJson, output = AsJson)]
 pub async fn sign_verdict(
-    submission: ReviewId,
+    review: ReviewId,
     kind: VerdictKind,
     reason: String,
     signature: Signature,
 ) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(
-        request
-            .control
-            .give_signed_verdict(&actor, submission, kind, reason, Some(signature))
-            .await,
-    )
-    .await
+    answer(request.control.give_signed_verdict(&actor, review, kind, reason, Some(signature)).await)
+        .await
 }
 
 /// Makes a review's blueprint the next target.
 #[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
 pub async fn commit(
-    submission: ReviewId,
+    review: ReviewId,
     #[server(default)] name: String,
     #[server(default)] cancel: bool,
 ) -> ServerResult<BlueprintNumber> {
     let (request, actor) = signed_in()?;
     let typed = (!name.is_empty()).then_some(name);
-    answer(request.control.commit(&actor, ToCommit { submission, typed, cancel }).await).await
+    answer(request.control.commit(&actor, ToCommit { review, typed, cancel }).await).await
 }

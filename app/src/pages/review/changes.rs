@@ -156,12 +156,12 @@ type Threads = BTreeMap<Anchor, (usize, usize)>;
 /// Links from each change to its discussion.
 #[derive(Clone, Copy)]
 pub(super) struct CommentLinks {
-    submission: ReviewId,
+    review: ReviewId,
     threads: Memo<Threads>,
 }
 
 impl CommentLinks {
-    pub(super) fn of(submission: ReviewId, discussion: Feed<Discussion>) -> Self {
+    pub(super) fn of(review: ReviewId, discussion: Feed<Discussion>) -> Self {
         let threads = Memo::new(move |_| {
             let mut threads = Threads::new();
             for thread in &discussion.value().read().threads {
@@ -171,14 +171,14 @@ impl CommentLinks {
             }
             threads
         });
-        Self { submission, threads }
+        Self { review, threads }
     }
 
     /// A link to the discussion of one change, with the number of threads.
     fn link(self, anchor: Anchor, what: &str) -> AnyView {
         let address = format!(
             "{}?tab=discussion&about={}",
-            places::review(self.submission),
+            places::review(self.review),
             places::encoded(&anchor.to_string())
         );
         let counts =

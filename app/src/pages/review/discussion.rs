@@ -191,7 +191,7 @@ fn NewThread(
     };
     view! {
         <ActionForm action=open attr:class="inside acts new-thread">
-            <input type="hidden" name="submission" value=move || submission().to_string()/>
+            <input type="hidden" name="review" value=move || submission().to_string()/>
             <input type="hidden" name="anchor" value=move || anchor().to_string()/>
             <div class="field">
                 <label for="new-thread">"Open a thread on " <bdi>{move || what()}</bdi></label>

@@ -155,7 +155,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let off = move || why_not.read().is_some() || commit.pending().get();
     view! {
         <ActionForm action=commit attr:class="inside acts">
-            <input type="hidden" name="submission" value=move || review.read().review.0.to_string()/>
+            <input type="hidden" name="review" value=move || review.read().review.0.to_string()/>
             {move || {
                 to_type
                     .get()
@@ -232,7 +232,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
     };
     view! {
         <ActionForm action=judge attr:class="inside acts">
-            <input type="hidden" name="submission" value=move || review.read().review.0.to_string()/>
+            <input type="hidden" name="review" value=move || review.read().review.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
                 <textarea class="area" id="verdict-reason" name="reason" node_ref=area required maxlength=limits::VERDICT_REASON disabled=off placeholder="Reason (optional for an approval)" on:input=move |event| begun.set(event_target_value(&event))>

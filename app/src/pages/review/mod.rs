@@ -94,8 +94,8 @@ async fn by_text(id: String, after: Option<Anchor>) -> ServerResult<Whole> {
     Ok((
         review,
         calls::discussion(id).await?,
-        calls::since_look(id).await?,
-        calls::opened(id).await?,
+        calls::changes_since_view(id).await?,
+        calls::viewed_changes(id).await?,
     ))
 }
 
@@ -295,7 +295,7 @@ fn record_view(id: ReviewId) {
     Effect::new(move |_| {
         leptos::task::spawn_local(async move {
             // A failure only costs a later comparison.
-            let _ = calls::look(id).await;
+            let _ = calls::record_view(id).await;
         });
     });
 }

@@ -37,7 +37,7 @@ const MAX_BATCH: usize = 2_000;
 /// The changes of a review that this person has viewed.
 #[derive(Clone, Copy)]
 pub(super) struct Marks {
-    submission: ReviewId,
+    review: ReviewId,
     opened: RwSignal<ViewedChanges>,
     /// The documents of each card.
     cards: StoredValue<Vec<Vec<Anchor>>>,
@@ -47,9 +47,9 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub fn of(submission: ReviewId, opened: ViewedChanges, cards: Vec<Vec<Anchor>>) -> Self {
+    pub fn of(review: ReviewId, opened: ViewedChanges, cards: Vec<Vec<Anchor>>) -> Self {
         Self {
-            submission,
+            review,
             opened: RwSignal::new(opened),
             cards: StoredValue::new(cards),
             waiting: StoredValue::default(),
@@ -89,7 +89,7 @@ impl Marks {
         spawn_local(async move {
             for some in waiting.chunks(MAX_BATCH) {
                 let words: Vec<String> = some.iter().map(ToString::to_string).collect();
-                match calls::open_changes(self.submission, words.join(" ")).await {
+                match calls::mark_viewed(self.review, words.join(" ")).await {
                     Ok(now) => drop(self.opened.try_update(|known| known.more(now))),
                     Err(_) => {
                         let some = some.to_vec();
@@ -158,7 +158,7 @@ pub(super) fn mark(marks: Option<Marks>, card: &[Anchor]) -> AnyView {
     view! {
         {move || word()}
         <form class="unscripted" method="post" action=path hidden=move || state.get().0>
-            <input type="hidden" name="submission" value=marks.submission.to_string()/>
+            <input type="hidden" name="review" value=marks.review.to_string()/>
             <input type="hidden" name="anchors" value=anchors/>
             <button class="button small" type="submit">"Mark as viewed"</button>
         </form>

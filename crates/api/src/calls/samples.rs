@@ -120,6 +120,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         import(),
         policy(),
         overview(),
+        background_tasks(),
         add_node(&local_node),
         add_node(&ssh_node),
         add_nodes("n1.demo.gantry.internal \"root=/srv/it's $HOME\"\n# no more\n"),

@@ -192,6 +192,11 @@ pub fn overview() -> Call {
     Call::get("/overview").words(["overview"])
 }
 
+/// Lists the background tasks of all processes.
+pub fn background_tasks() -> Call {
+    Call::get("/background-tasks").words(["background-tasks"])
+}
+
 /// Shows the approval policy.
 pub fn policy() -> Call {
     Call::get("/policy").words(["policy"])

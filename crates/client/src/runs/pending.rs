@@ -1,6 +1,6 @@
 //! Pending steps, with the reason and the action that resolves it.
 
-use api::waiting::PendingPage;
+use api::pending::PendingPage;
 use clap::Args;
 use serde_json::Value;
 
@@ -131,7 +131,7 @@ mod tests {
             "deployment": "web", "state": "error", "since": 0, "reasons": ["It failed."], "resolved_by": []});
         let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "resolution": "a person", "count": 1, "more": false, "steps": steps});
         let page = |steps: Value| -> PendingPage {
-            let groups = [group("failed", "Failed", steps), group("held", "On hold", json!([]))];
+            let groups = [group("failed", "Failed", steps), group("on_hold", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
         let told = pending_with_reason(page(json!([step])), Paper::new(false));
@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn steps_of_requested_reason_are_found() {
-        let mut page = json!({"groups": [{"reason": "held", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
+        let mut page = json!({"groups": [{"reason": "on_hold", "steps": []}, {"reason": "failed", "steps": [1, 2]}]});
         assert_eq!(steps_of(&mut page, "failed").map(|steps| steps.len()), Some(2));
-        assert_eq!(steps_of(&mut page, "held").map(|steps| steps.len()), Some(0));
+        assert_eq!(steps_of(&mut page, "on_hold").map(|steps| steps.len()), Some(0));
         assert!(steps_of(&mut page, "nothing").is_none());
         for other in [
             json!(null),

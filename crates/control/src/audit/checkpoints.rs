@@ -16,7 +16,6 @@ use engine::audit::Broken;
 use engine::audit::checkpoint::{Checkpoint, Link};
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
-use store::reading;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -146,11 +145,11 @@ impl Control {
             ));
         }
         let mut connection = self.connection().await?;
-        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
-        let first = reading::seal_at(&mut connection, 1).await.map_err(from_store)?;
+        let end = store::audit::last_seal(&mut connection).await.map_err(from_store)?;
+        let first = store::audit::seal_at(&mut connection, 1).await.map_err(from_store)?;
         if let Some(Checkpoint { link, .. }) = last {
             let seq = i64::try_from(link.seq).unwrap_or(i64::MAX);
-            let found = reading::seal_at(&mut connection, seq)
+            let found = store::audit::seal_at(&mut connection, seq)
                 .await
                 .map_err(from_store)?
                 .map(|(_, hash)| hash);
@@ -177,7 +176,7 @@ impl Control {
         if last.is_some_and(|last| last.link.seq >= seq) {
             return Ok(None);
         }
-        let epoch = reading::epoch(&mut connection).await.map_err(from_store)?;
+        let epoch = store::audit::epoch(&mut connection).await.map_err(from_store)?;
         let at = OffsetDateTime::now_utc().format(&Rfc3339).map_err(|_| Problem::internal())?;
         key.sign(Link { seq, hash, installation, epoch, at }).map(Some)
     }

@@ -16,7 +16,7 @@ use api::listing::{Cursor, Key};
 use engine::audit::export::{FORMAT, Header, Line};
 use engine::audit::{Chain, SealedEntry};
 use engine::ids::{PersonId, SYSTEM_ACTOR};
-use store::reading::{self, AuditActor, AuditFilter, AuditRow, Stage};
+use store::audit::{AuditActor, AuditFilter, AuditRow, Stage};
 use time::OffsetDateTime;
 
 use crate::people::{Actor, Permission};
@@ -54,12 +54,12 @@ impl Control {
             behind,
         };
         let mut connection = self.connection().await?;
-        let mut rows = reading::audit(&mut connection, filter, PAGE_SIZE as i64 + 1)
+        let mut rows = store::audit::audit(&mut connection, filter, PAGE_SIZE as i64 + 1)
             .await
             .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();
         if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
-            && !reading::entry_exists(&mut connection, id).await.map_err(from_store)?
+            && !store::audit::entry_exists(&mut connection, id).await.map_err(from_store)?
         {
             return Err(cursor::invalid_cursor(query.sort, query.before.as_ref()));
         }
@@ -97,12 +97,12 @@ impl Control {
         may_read(actor)?;
         let after = place(query.after)?;
         let mut connection = self.connection().await?;
-        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let end = store::audit::last_seal(&mut connection).await.map_err(from_store)?;
         let mut chain = self.chain_from(&mut connection, after).await?;
         let (mut broken, mut checked) = (None, 0);
         while broken.is_none() && checked < MAX_VERIFIED_LINKS {
             let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
-            let links = reading::sealed(&mut connection, behind, LINKS_PER_QUERY)
+            let links = store::audit::sealed(&mut connection, behind, LINKS_PER_QUERY)
                 .await
                 .map_err(from_store)?;
             if links.is_empty() {
@@ -115,8 +115,9 @@ impl Control {
                 .err()
                 .map(|broken| broken.to_string());
         }
-        let unsealed =
-            reading::unsealed(&mut connection, MAX_COUNTED_UNSEALED).await.map_err(from_store)?;
+        let unsealed = store::audit::unsealed(&mut connection, MAX_COUNTED_UNSEALED)
+            .await
+            .map_err(from_store)?;
         let (end, hash) =
             end.map_or((0, Chain::default().hash), |(seq, hash)| (seq.unsigned_abs(), hash));
         let next = (broken.is_none() && chain.last < end && checked > 0).then_some(chain.last);
@@ -128,7 +129,7 @@ impl Control {
         if after == 0 {
             return Ok(Chain::default());
         }
-        let (seq, hash) = reading::seal_at(on, after).await.map_err(from_store)?.ok_or_else(|| {
+        let (seq, hash) = store::audit::seal_at(on, after).await.map_err(from_store)?.ok_or_else(|| {
             Problem::invalid(format!(
                 "after: the audit chain has no entry {after} yet. Omit it to start at the first \
                  entry."
@@ -143,8 +144,9 @@ impl Control {
     pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
         let mut connection = self.connection().await?;
         let behind = place(chain.last)?;
-        let links =
-            reading::sealed(&mut connection, behind, LINKS_PER_QUERY).await.map_err(from_store)?;
+        let links = store::audit::sealed(&mut connection, behind, LINKS_PER_QUERY)
+            .await
+            .map_err(from_store)?;
         let after =
             links.last().map_or(chain, |last| Chain { last: last.seq, hash: last.hash, ..chain });
         Ok((links, after))
@@ -155,7 +157,7 @@ impl Control {
     pub async fn audit_rows(&self, end: u64, stage: Stage) -> Result<(Vec<Line>, Stage), Problem> {
         let end = place(end)?;
         let mut connection = self.connection().await?;
-        reading::export_part(&mut connection, end, stage).await.map_err(from_store)
+        store::audit::export_part(&mut connection, end, stage).await.map_err(from_store)
     }
 
     /// Starts an export: the chain state to continue from, and the header. The export ends at the
@@ -168,7 +170,7 @@ impl Control {
         may_read(actor)?;
         let mut connection = self.connection().await?;
         let chain = self.chain_from(&mut connection, place(query.after)?).await?;
-        let end = reading::last_seal(&mut connection).await.map_err(from_store)?;
+        let end = store::audit::last_seal(&mut connection).await.map_err(from_store)?;
         let (end, hash) = end.map_or((0, chain.hash), |(seq, hash)| (seq.unsigned_abs(), hash));
         Ok((chain, Header { format: FORMAT, after: query.after, end, hash }))
     }

@@ -14,8 +14,7 @@ use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
 use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;
 use serde_json::json;
-use store::intent::{self, NewTarget};
-use store::running;
+use store::blueprints::NewTarget;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -34,7 +33,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// something requires the name of the proposal's deployment or node.
 #[derive(Debug, Clone)]
 pub struct ToCommit {
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The name, as typed.
     pub typed: Option<String>,
     /// Cancel running steps that this change replaces. Otherwise they finish; their results are
@@ -43,8 +42,8 @@ pub struct ToCommit {
 }
 
 impl From<ReviewId> for ToCommit {
-    fn from(submission: ReviewId) -> Self {
-        Self { submission, typed: None, cancel: false }
+    fn from(review: ReviewId) -> Self {
+        Self { review, typed: None, cancel: false }
     }
 }
 
@@ -56,7 +55,7 @@ impl Control {
         input: impl Into<ToCommit>,
     ) -> Result<BlueprintNumber, Problem> {
         let input = input.into();
-        let id = input.submission;
+        let id = input.review;
         let committed = self.commit_with_retries(actor, &input).await;
         match &committed {
             Ok(_) => self.replan_after_change().await,
@@ -91,19 +90,22 @@ impl Control {
         actor: &Actor,
         input: &ToCommit,
     ) -> Result<Option<BlueprintNumber>, Problem> {
-        let id = input.submission;
+        let id = input.review;
         let present = self.present().await?;
         let planned = self.plan_review_edits(actor, &present, id).await?;
         let mut transaction = self.begin().await?;
-        let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        let head =
+            store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         if head.number != present.head.number {
             return Ok(None);
         }
-        let row = intent::submission(&mut transaction, id)
+        let row = store::reviews::submission(&mut transaction, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
-        intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
+        store::proposals::lock_proposal(&mut transaction, row.proposal)
+            .await
+            .map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let places = places(&mut transaction, actor, id).await?;
         actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places)?;
@@ -146,20 +148,26 @@ impl Control {
             ),
             projection: &planned.projection,
         };
-        intent::ensure_objects(&mut transaction, &planned.objects()).await.map_err(from_store)?;
-        let number = intent::commit_change(&mut transaction, &new).await.map_err(from_store)?;
-        intent::close_committed_proposal(&mut transaction, id).await.map_err(from_store)?;
+        store::catalog::ensure_objects(&mut transaction, &planned.objects())
+            .await
+            .map_err(from_store)?;
+        let number =
+            store::blueprints::commit_change(&mut transaction, &new).await.map_err(from_store)?;
+        store::blueprints::close_committed_proposal(&mut transaction, id)
+            .await
+            .map_err(from_store)?;
         let mut detail = json!({"target": number, "root": new.root, "change": case.row.change});
         if input.cancel {
-            let ended =
-                running::cancel_superseded(&mut transaction, number).await.map_err(from_store)?;
+            let ended = store::runs::cancel_superseded(&mut transaction, number)
+                .await
+                .map_err(from_store)?;
             detail["cancelled_runs"] = json!(ended);
         }
         let disregarded = disregarded(&case.facts);
         if !disregarded.is_empty() {
             detail["disregarded"] = json!(disregarded);
         }
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "review.commit",
@@ -178,7 +186,7 @@ impl Control {
                 Topic::Proposal(case.row.proposal),
             ])
             .collect();
-        intent::append_event_to_topics(
+        store::events::append_event_to_topics(
             &mut transaction,
             &topics,
             &Live::Blueprint { blueprint: number },
@@ -210,12 +218,13 @@ impl Control {
         if removed.is_empty() && nodes.is_empty() {
             return Ok(());
         }
-        let closed = intent::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal))
-            .await
-            .map_err(from_store)?;
+        let closed =
+            store::proposals::discard_proposals_on(on, &removed, &nodes, Some(case.row.proposal))
+                .await
+                .map_err(from_store)?;
         for proposal in closed {
             let detail = json!({"removed_with": case.row.id});
-            intent::append_audit(
+            store::audit::append_audit(
                 on,
                 Some(actor.person),
                 "proposal.discard",
@@ -225,7 +234,7 @@ impl Control {
             .await
             .map_err(from_store)?;
             let event = Live::Proposal { proposal: proposal.id, version: proposal.version };
-            intent::append_event_to_topics(
+            store::events::append_event_to_topics(
                 on,
                 &[Topic::Proposal(proposal.id), Topic::Reviews],
                 &event,
@@ -245,12 +254,13 @@ impl Control {
         id: ReviewId,
     ) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
-        let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
+        let row = store::reviews::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
+        let edits =
+            store::proposals::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let present = present.clone();
-        self.beside(actor).work(move || plan(&present, &counting(&edits)).ok()).await
+        self.compute_for(actor).work(move || plan(&present, &counting(&edits)).ok()).await
     }
 }
 

@@ -18,8 +18,9 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, Role
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, edit, twice};
 use serde_json::json;
-use store::intent::{self, NewNode, NewTarget};
-use store::reading::DEMO_CHANGE;
+use store::blueprints::NewTarget;
+use store::nodes::NewNode;
+use store::people::DEMO_CHANGE;
 use uuid::{Builder, Uuid};
 
 use crate::people::Actor;
@@ -68,7 +69,8 @@ impl Control {
     pub async fn ensure_genesis(&self, policy: &Policy, demo: &Demo) -> Result<bool, Problem> {
         policy.check().map_err(|error| Problem::invalid(text::sentence(&error.to_string())))?;
         let mut transaction = self.begin().await?;
-        let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        let head =
+            store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         if head.root.is_some() {
             return Ok(false);
         }
@@ -100,8 +102,10 @@ impl Control {
             projection: &projection,
         };
         objects.extend([root.clone(), policy_object.clone()]);
-        intent::ensure_objects(&mut transaction, &objects).await.map_err(from_store)?;
-        intent::commit_genesis(&mut transaction, &new, &policy_object).await.map_err(from_store)?;
+        store::catalog::ensure_objects(&mut transaction, &objects).await.map_err(from_store)?;
+        store::blueprints::commit_genesis(&mut transaction, &new, &policy_object)
+            .await
+            .map_err(from_store)?;
         for (fqdn, folder) in &demo.nodes {
             let node = NewNode {
                 id: NodeId(demo.id("node", fqdn.as_str())),
@@ -112,11 +116,17 @@ impl Control {
                 addresses: Vec::new(),
                 by: None,
             };
-            intent::insert_node(&mut transaction, &node).await.map_err(from_store)?;
+            store::nodes::insert_node(&mut transaction, &node).await.map_err(from_store)?;
         }
-        intent::append_audit(&mut transaction, None, "genesis", "1", &json!({"root": root.hash}))
-            .await
-            .map_err(from_store)?;
+        store::audit::append_audit(
+            &mut transaction,
+            None,
+            "genesis",
+            "1",
+            &json!({"root": root.hash}),
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await?;
         Ok(true)
     }
@@ -148,7 +158,7 @@ impl Control {
         let version = self.edit(actor, proposal, 0, edits).await?;
         let submission = self.submit(actor, proposal, version, title.to_owned()).await?;
         let mut connection = self.connection().await?;
-        intent::append_audit(
+        store::audit::append_audit(
             &mut connection,
             None,
             DEMO_CHANGE,

@@ -27,11 +27,10 @@ use engine::gate::Policy;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
 use engine::plan::Effects;
 use sqlx::PgConnection;
-use store::intent;
-use store::reading::{self, TargetRow};
+use store::blueprints::TargetRow;
 
 use crate::catalog::version_difference::{self, Side};
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::{Present, load};
 use crate::{Control, cursor};
 
@@ -59,9 +58,15 @@ impl Control {
         };
         let (deployment, removed_in) =
             (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
-        let rows = reading::targets(&mut connection, deployment, query.sort, behind)
-            .await
-            .map_err(from_store)?;
+        let rows = store::blueprints::targets(
+            &mut connection,
+            deployment,
+            query.sort.descending,
+            behind,
+            PAGE_SIZE as u64 + 1,
+        )
+        .await
+        .map_err(from_store)?;
         let more = rows.len() > PAGE_SIZE;
         let targets: Vec<_> =
             rows.into_iter().take(PAGE_SIZE).map(to_blueprint_summary).collect::<Result<_, _>>()?;
@@ -83,7 +88,7 @@ impl Control {
     ) -> Result<Comparison, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         let (from, old) = side(self, &by, &present, from).await?;
         let (to, new) = side(self, &by, &present, to).await?;
         let mut connection = self.connection().await?;
@@ -153,7 +158,8 @@ impl Once {
         };
         // An invalid name never belonged to a deployment.
         let Ok(name) = DeploymentName::parse(name) else { return Err(unknown) };
-        let removed = intent::removed_deployment(on, name.as_str()).await.map_err(from_store)?;
+        let removed =
+            store::deployments::removed_deployment(on, name.as_str()).await.map_err(from_store)?;
         removed.map(|(id, target)| Self { id, removed_in: Some(target) }).ok_or(unknown)
     }
 
@@ -334,23 +340,24 @@ async fn policies(
     to: &ComparedSide,
 ) -> Result<Option<Sides<Policy>>, Problem> {
     let (Some(from), Some(to)) = (from.blueprint, to.blueprint) else { return Ok(None) };
-    let old = intent::policy_at(on, from).await.map_err(from_store)?;
-    let new = intent::policy_at(on, to).await.map_err(from_store)?;
+    let old = store::blueprints::policy_at(on, from).await.map_err(from_store)?;
+    let new = store::blueprints::policy_at(on, to).await.map_err(from_store)?;
     Ok(Sides::differing(old.as_ref(), new.as_ref()))
 }
 
 /// Loads the requested blueprint. Documents that it shares with the present are reused.
 pub(crate) async fn side(
     control: &Control,
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     point: Point,
 ) -> Result<(ComparedSide, Blueprint), Problem> {
     let mut connection = control.connection().await?;
     let (target, root) = match point {
         Point::Number(number) => {
-            let root =
-                reading::blueprint_root(&mut connection, number).await.map_err(from_store)?;
+            let root = store::blueprints::blueprint_root(&mut connection, number)
+                .await
+                .map_err(from_store)?;
             let newest = present.head.number;
             let missing = || {
                 Problem::not_found(format!(
@@ -360,7 +367,7 @@ pub(crate) async fn side(
             (Some(number), root.ok_or_else(missing)?)
         }
         Point::Root(root) => {
-            if !reading::is_root(&mut connection, root).await.map_err(from_store)? {
+            if !store::blueprints::is_root(&mut connection, root).await.map_err(from_store)? {
                 return Err(Problem::not_found(format!(
                     "No blueprint has the root hash {}. See the list of targets.",
                     root.short()

@@ -14,7 +14,7 @@ use engine::plan::Scope;
 use engine::plan::restore::{Missing, RestoreError, RestoreInput, restore};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::intent::{self, EditRow, LeftOutRow, MAX_LEFT_OUT};
+use store::proposals::{EditRow, LeftOutRow, MAX_LEFT_OUT};
 
 use crate::blueprints::side;
 use crate::people::{Actor, Permission};
@@ -49,13 +49,16 @@ impl Control {
         }
         // Planning time grows with the size of the cluster, so meanwhile this has neither a
         // connection nor the proposal's lock.
-        let compute = self.beside(actor);
+        let compute = self.compute_for(actor);
         let (_, old_blueprint) = side(self, &compute, &present, Point::Number(target)).await?;
         let mut connection = self.connection().await?;
-        let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
-            Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
-            None => Vec::new(),
-        };
+        let rows =
+            match store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)? {
+                Some(open) => {
+                    store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?
+                }
+                None => Vec::new(),
+            };
         drop(connection);
         let now = present.clone();
         let found = compute.work(move || {
@@ -82,18 +85,20 @@ impl Control {
         require_no_edits(&rows, deployment)?;
         self.check_edits(&compute, &present, Scope::Deployment(id), &rows, &found.edits).await?;
         let mut transaction = self.begin().await?;
-        let (proposal, new) = intent::ensure_proposal(&mut transaction, id, actor.person)
+        let (proposal, new) = store::proposals::ensure_proposal(&mut transaction, id, actor.person)
             .await
             .map_err(from_store)?;
-        let row = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
+        let row = store::proposals::lock_proposal(&mut transaction, proposal)
+            .await
+            .map_err(from_store)?;
         let row = row.ok_or_else(proposal_changed)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, id)?;
-        let now = intent::edits(&mut transaction, proposal).await.map_err(from_store)?;
+        let now = store::proposals::edits(&mut transaction, proposal).await.map_err(from_store)?;
         require_no_edits(&now, deployment)?;
         if now != rows {
             return Err(proposal_changed());
         }
-        let version = intent::append_edits(
+        let version = store::proposals::append_edits(
             &mut transaction,
             proposal,
             row.version,
@@ -104,13 +109,15 @@ impl Control {
         .map_err(from_store)?
         .ok_or_else(proposal_changed)?;
         let title = format!("Restore {deployment} as of blueprint {target}");
-        intent::set_title(&mut transaction, proposal, &title).await.map_err(from_store)?;
+        store::proposals::set_title(&mut transaction, proposal, &title)
+            .await
+            .map_err(from_store)?;
         let missing: Vec<String> = found.missing.iter().map(ToString::to_string).collect();
         let first = rows.last().map_or(1, |row| row.edit.seq + 1);
         insert_left_out(&mut transaction, proposal, first, found.edits.len(), target, &missing)
             .await?;
         let detail = json!({"deployment": deployment, "target": target, "edits": found.edits.len(), "missing": missing, "new": new});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "proposal.restore",
@@ -120,7 +127,7 @@ impl Control {
         .await
         .map_err(from_store)?;
         let topics = [Topic::Proposal(proposal), Topic::Deployment(id)];
-        intent::append_event_to_topics(
+        store::events::append_event_to_topics(
             &mut transaction,
             &topics,
             &Live::Proposal { proposal, version },
@@ -158,7 +165,9 @@ async fn insert_left_out(
     let named: Vec<String> = missing.iter().take(MAX_LEFT_OUT).cloned().collect();
     let left_out = LeftOutRow { target, more: missing.len() - named.len(), missing: named };
     let last = first + u32::try_from(edits).unwrap_or(u32::MAX) - 1;
-    intent::insert_omitted_parts(on, proposal, first..=last, &left_out).await.map_err(from_store)
+    store::proposals::insert_omitted_parts(on, proposal, first..=last, &left_out)
+        .await
+        .map_err(from_store)
 }
 
 fn not_restorable(error: &RestoreError) -> Problem {

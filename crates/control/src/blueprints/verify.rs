@@ -5,7 +5,7 @@ use api::Problem;
 use engine::blueprint::{changes, project};
 use engine::cluster::{Blueprint, RootDoc};
 use engine::ids::BlueprintNumber;
-use store::intent::{self, Discrepancy};
+use store::blueprints::Discrepancy;
 
 use crate::current::load_full_blueprint;
 use crate::problems::from_store;
@@ -45,10 +45,12 @@ impl Control {
         let all = changes(&RootDoc::default(), &blueprint.root());
         let projection = project(&empty, &blueprint, &all, &moment.catalog)
             .map_err(|error| Problem::conflict("catalog", text::sentence(&error.to_string())))?;
-        let mut discrepancies = intent::discrepancies(&mut transaction, &blueprint, &projection)
-            .await
-            .map_err(from_store)?;
-        discrepancies.extend(intent::unproven_rows(&mut transaction).await.map_err(from_store)?);
+        let mut discrepancies =
+            store::blueprints::discrepancies(&mut transaction, &blueprint, &projection)
+                .await
+                .map_err(from_store)?;
+        discrepancies
+            .extend(store::blueprints::unproven_rows(&mut transaction).await.map_err(from_store)?);
         Ok(Verified { target: moment.head.number, steps: projection.steps.len(), discrepancies })
     }
 }

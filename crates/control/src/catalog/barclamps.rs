@@ -16,7 +16,6 @@ use engine::catalog::version::{compare, order};
 use engine::catalog::{Barclamp, Catalog, in_sight};
 use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::Effects;
-use store::intent;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -61,7 +60,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let name = text::asked(&query.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
-        let mut rows = intent::barclamps(&mut connection).await.map_err(from_store)?;
+        let mut rows = store::catalog::barclamps(&mut connection).await.map_err(from_store)?;
         drop(connection);
         rows.sort_by(|a, b| {
             let newest_first =
@@ -106,7 +105,7 @@ impl Control {
         let deceiving = self
             .kept
             .deceiving
-            .scan_versions(self, &self.beside(actor), &page, &present.catalog)
+            .scan_versions(self, &self.compute_for(actor), &page, &present.catalog)
             .await?;
         let mut versions = Vec::new();
         for ((index, barclamp), deceiving) in indexes.into_iter().zip(page).zip(deceiving) {

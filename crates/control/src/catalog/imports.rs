@@ -14,7 +14,7 @@ use engine::catalog::{Barclamp, Catalog, CatalogError};
 use engine::ids::BarclampName;
 use serde::Serialize;
 use serde_json::json;
-use store::intent::{self, ImportOutcome};
+use store::catalog::ImportOutcome;
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
@@ -337,22 +337,23 @@ impl Control {
         drop(connection);
         let Brought { imported, new, objects } = {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
-            let by = actor.map_or_else(|| self.compute_for_system(), |actor| self.beside(actor));
+            let by =
+                actor.map_or_else(|| self.compute_for_system(), |actor| self.compute_for(actor));
             by.work(move || brought(&all, &files)).await??
         };
         let by = actor.map(|a| a.person);
         let mut transaction = self.begin().await?;
         // From this lock on, no other import can change the catalog.
-        intent::lock_imports(&mut transaction).await.map_err(from_store)?;
+        store::catalog::lock_imports(&mut transaction).await.map_err(from_store)?;
         // The cached catalog is the same object until an import adds something.
         if !Arc::ptr_eq(&all, &self.kept.catalog(&mut transaction).await.map_err(from_store)?) {
             return Ok(None);
         }
         if !new.is_empty() {
-            intent::ensure_objects(&mut transaction, &objects).await.map_err(from_store)?;
+            store::catalog::ensure_objects(&mut transaction, &objects).await.map_err(from_store)?;
         }
         for ImportedBarclamp { barclamp, hash, .. } in &new {
-            let outcome = intent::import_barclamp(&mut transaction, barclamp, *hash, by)
+            let outcome = store::catalog::import_barclamp(&mut transaction, barclamp, *hash, by)
                 .await
                 .map_err(from_store)?;
             match outcome {
@@ -373,17 +374,21 @@ impl Control {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
         let detail = json!({"barclamps": imported.barclamps});
-        intent::append_audit(&mut transaction, by, "catalog.import", "", &detail)
+        store::audit::append_audit(&mut transaction, by, "catalog.import", "", &detail)
             .await
             .map_err(from_store)?;
         // Every start imports the shipped barclamps. Record this only if something is new.
         if by.is_some() || !new.is_empty() {
-            intent::append_import_report(&mut transaction, by, &imported.kept())
+            store::catalog::append_import_report(&mut transaction, by, &imported.kept())
                 .await
                 .map_err(from_store)?;
-            intent::append_event_to_topics(&mut transaction, &[Topic::Blueprints], &Live::Catalog)
-                .await
-                .map_err(from_store)?;
+            store::events::append_event_to_topics(
+                &mut transaction,
+                &[Topic::Blueprints],
+                &Live::Catalog,
+            )
+            .await
+            .map_err(from_store)?;
         }
         done(transaction).await?;
         Ok(Some(imported))
@@ -453,7 +458,7 @@ fn full() -> Problem {
         format!(
             "Nothing was imported: the catalog has {} versions of barclamps, which is the maximum. \
              Versions cannot be deleted, so start with a new database.",
-            intent::MAX_BARCLAMPS
+            store::catalog::MAX_BARCLAMPS
         ),
     )
 }

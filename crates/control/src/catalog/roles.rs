@@ -21,7 +21,6 @@ use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, RoleName};
 use engine::walk::reachable;
 use serde_json::Value;
-use store::intent;
 
 use crate::catalog::barclamps::missing;
 use crate::current::Present;
@@ -343,17 +342,22 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let limit = i64::try_from(IMPORTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
-        let mut rows =
-            intent::import_reports(&mut connection, barclamp, query.sort.descending, last, limit)
-                .await
-                .map_err(from_store)?;
+        let mut rows = store::catalog::import_reports(
+            &mut connection,
+            barclamp,
+            query.sort.descending,
+            last,
+            limit,
+        )
+        .await
+        .map_err(from_store)?;
         let more = rows.len() > IMPORTS_PER_PAGE;
         rows.truncate(IMPORTS_PER_PAGE);
         let next = rows
             .last()
             .filter(|_| more)
             .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
-        let report = |row: intent::ImportRow| ImportReport {
+        let report = |row: store::catalog::ImportRow<_>| ImportReport {
             id: row.id,
             at: at(row.at),
             by: row.by,

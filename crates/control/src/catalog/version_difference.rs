@@ -26,10 +26,10 @@ use engine::cluster::document::DeploymentDoc;
 use engine::ids::{BarclampName, DeploymentId, RoleName};
 use engine::text;
 use similar::{ChangeTag, TextDiff};
-use store::intent::{self, ScriptHead};
+use store::catalog::ScriptHead;
 
 use crate::Control;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 
@@ -147,7 +147,7 @@ fn other_roles(
 /// definitions and script text. A content that is missing in the catalog is skipped.
 pub(crate) async fn changes(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     difference: &Difference,
     pins: &[PinChange],
     catalog: &Catalog,
@@ -167,7 +167,7 @@ pub(crate) async fn changes(
         true => BTreeMap::new(),
         false => {
             let mut connection = control.connection().await?;
-            intent::script_heads(&mut connection, &wanted, BYTES_PER_FILE)
+            store::catalog::script_heads(&mut connection, &wanted, BYTES_PER_FILE)
                 .await
                 .map_err(from_store)?
         }
@@ -209,8 +209,9 @@ impl Control {
     pub async fn script(&self, actor: &Actor, hash: Hash) -> Result<Vec<u8>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let mut found =
-            intent::script_heads(&mut connection, &[hash], i32::MAX).await.map_err(from_store)?;
+        let mut found = store::catalog::script_heads(&mut connection, &[hash], i32::MAX)
+            .await
+            .map_err(from_store)?;
         let missing = || {
             Problem::not_found("No script has this hash. See the scripts of the barclamp version.")
         };

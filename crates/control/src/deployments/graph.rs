@@ -28,7 +28,6 @@ use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
 use engine::counting::many;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
 use sqlx::PgConnection;
-use store::reading;
 
 use crate::Control;
 use crate::blueprints::{Once, deployment_at, side};
@@ -113,13 +112,13 @@ impl Control {
         let id = once?.id;
         let items = present.skeleton.graph_of(id);
         // Parents outside of the deployment, and steps after the first 50,000, are read by id.
-        let steps = reading::steps_of(&mut connection, id).await.map_err(from_store)?;
+        let steps = store::deployments::steps_of(&mut connection, id).await.map_err(from_store)?;
         let mut looks: BTreeMap<NoderoleId, Appearance> =
             steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
         let others: Vec<NoderoleId> =
             items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
         for (id, state) in
-            reading::step_states(&mut connection, &others).await.map_err(from_store)?
+            store::deployments::step_states(&mut connection, &others).await.map_err(from_store)?
         {
             looks.extend(look(&state).map(|look| (id, look)));
         }
@@ -351,7 +350,7 @@ impl Scene {
         once: Result<Once, Problem>,
         target: BlueprintNumber,
     ) -> Result<(DeploymentId, Self), Problem> {
-        let compute = control.beside(actor);
+        let compute = control.compute_for(actor);
         let (_, blueprint) = side(control, &compute, present, Point::Number(target)).await?;
         let known = once.as_ref().ok().copied();
         let Some(id) = deployment_at(&blueprint, name, known) else {
@@ -435,7 +434,7 @@ impl Scene {
             return Ok(Durations::new());
         }
         let all: Vec<NoderoleId> = self.items.iter().map(|item| item.id).collect();
-        Ok(reading::run_durations(connection, &all)
+        Ok(store::deployments::run_durations(connection, &all)
             .await
             .map_err(from_store)?
             .into_iter()

@@ -8,12 +8,11 @@ use api::deployments::{DeploymentSort, DeploymentState, DeploymentsWanted};
 use api::listing::Key;
 use api::listing::PAGE_SIZE;
 use engine::ids::{BlueprintNumber, DeploymentId};
-use store::intent;
-use store::reading::{self};
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
+use crate::runs::step_counts;
 use crate::text::{self};
 use crate::{Control, cursor};
 
@@ -37,9 +36,12 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let counts: BTreeMap<_, _> =
-            reading::counts(&mut connection).await.map_err(from_store)?.into_iter().collect();
-        let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
+        let counts: BTreeMap<_, _> = store::deployments::counts(&mut connection)
+            .await
+            .map_err(from_store)?
+            .into_iter()
+            .collect();
+        let drafts = store::proposals::drafts(&mut connection).await.map_err(from_store)?;
         let summary = |Placed { id, depth, path }| {
             let found = present.skeleton.deployments.get(&id)?;
             let draft = drafts.get(&id).copied();
@@ -49,7 +51,7 @@ impl Control {
                 name: found.name.clone(),
                 depth,
                 nodes: counted.nodes,
-                steps: counted.steps,
+                steps: step_counts(counted.steps),
                 proposal: draft.map(|(proposal, _)| proposal),
                 review: draft.and_then(|(_, submission)| submission),
                 blueprint: present.row(id).map_or(BlueprintNumber(0), |r| r.head_no),

@@ -7,10 +7,9 @@ use api::runs::StepState;
 use api::values::MAX_VALUES;
 use api::values::Provenance;
 use engine::Hash;
-use engine::anneal::{Reason, why_not};
+use engine::anneal::Reason;
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
-use engine::counting::{either, many};
 use engine::data::{OwnData, StepOutput, layers, mask};
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName, RunId,
@@ -19,8 +18,7 @@ use engine::ids::{
 use engine::plan::Effects;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent;
-use store::reading::{self, EdgeRow, NoderoleRow};
+use store::deployments::{EdgeRow, NoderoleRow};
 
 use crate::Control;
 use crate::catalog::roles::attribs;
@@ -36,7 +34,8 @@ impl Control {
     /// The problem of a noderole that is not part of the target.
     async fn removed(&self, id: NoderoleId, row: &NoderoleRow) -> Result<Problem, Problem> {
         let mut connection = self.connection().await?;
-        let removal = reading::removal_state(&mut connection, id).await.map_err(from_store)?;
+        let removal =
+            store::deployments::removal_state(&mut connection, id).await.map_err(from_store)?;
         let progress = match removal.as_deref() {
             Some("blocked" | "todo" | "transition") => " Its remove still has to run on the node.",
             Some("error") => " Its remove failed on the node. Retry it.",
@@ -53,7 +52,7 @@ impl Control {
     pub async fn noderole(&self, actor: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
+        let row = store::deployments::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(
                 "This noderole does not exist. A noderole from a proposal exists after the \
@@ -64,11 +63,15 @@ impl Control {
             return Err(self.removed(id, &row).await?);
         }
         let step = StepId::of(id, &ActionName::run());
-        let runs = reading::runs_of_step(&self.store, step).await.map_err(from_store)?;
+        let runs = store::runs::runs_of_step(&self.store, step, PAGE_SIZE as u64)
+            .await
+            .map_err(from_store)?;
         let mut connection = self.connection().await?;
-        let parents = reading::parents(&mut connection, step).await.map_err(from_store)?;
-        let children =
-            reading::children(&mut connection, step, PAGE_SIZE as i64).await.map_err(from_store)?;
+        let parents =
+            store::deployments::parents(&mut connection, step).await.map_err(from_store)?;
+        let children = store::deployments::children(&mut connection, step, PAGE_SIZE as i64)
+            .await
+            .map_err(from_store)?;
         let role_hash = Hash::from_bytes(&row.noderole.role_hash).ok_or_else(Problem::internal)?;
         let role = present.catalog.role(role_hash).map_err(corrupt)?;
         let deployment = DeploymentId(row.noderole.deployment_id);
@@ -157,17 +160,18 @@ impl Control {
             return Ok(Err("You cannot edit this without the permission operator.".into()));
         }
         let mut connection = self.connection().await?;
-        let Some(open) =
-            intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?
+        let Some(open) = store::proposals::open_proposal(&mut connection, deployment)
+            .await
+            .map_err(from_store)?
         else {
             let name = &row.deployment.name;
             return Ok(Err(format!(
                 "Open a proposal on {name} first. Its data changes only after a review."
             )));
         };
-        let edits = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
+        let edits = store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), present, counting(&edits)).await?;
         let (node, key) = self.key_of(row)?;
         let drafted =
             planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
@@ -206,7 +210,7 @@ impl Control {
                 why.extend(self.waits(on, step).await?);
             }
             StepState::Transition => {
-                let run = reading::open_run(on, step).await.map_err(from_store)?;
+                let run = store::deployments::open_run(on, step).await.map_err(from_store)?;
                 why.extend(run.map(|run| match run.state.as_str() {
                     "queued" => format!("Run {} waits for a worker with a free slot.", run.id),
                     _ => format!("Run {} is under way.", run.id),
@@ -233,23 +237,16 @@ impl Control {
     /// All admission rules that keep a TODO step from starting. The global run limit is a setting
     /// of the workers and unknown here, so only their capacity counts.
     async fn waits(&self, on: &mut PgConnection, step: StepId) -> Result<Vec<String>, Problem> {
-        let Some(view) = reading::admission_view(on, step).await.map_err(from_store)? else {
-            return Ok(Vec::new());
+        let found = store::runs::admission_reasons(on, DEFAULT_LIMITS, &[step]).await;
+        let Some(reasons) = found.map_err(from_store)?.remove(&step) else {
+            return Ok(vec!["The step starts when a worker claims it.".to_owned()]);
         };
-        let reasons = why_not(&view, DEFAULT_LIMITS, step);
-        let by = reasons.iter().filter_map(|reason| match reason {
-            Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => Some(*by),
-            _ => None,
-        });
-        let by: Vec<StepId> = by.collect();
-        let names = reading::step_names(on, &by).await.map_err(from_store)?.into_iter().collect();
-        if reasons.is_empty() {
-            return Ok(vec![format!(
-                "Starts when a worker claims it. {} {} under way.",
-                many(view.open.len(), "run"),
-                either(view.open.len(), "is", "are")
-            )]);
-        }
+        let by: Vec<StepId> = reasons.iter().flat_map(Reason::blocking_steps).copied().collect();
+        let names = store::deployments::step_names(on, &by)
+            .await
+            .map_err(from_store)?
+            .into_iter()
+            .collect();
         Ok(reasons.iter().map(|reason| reason_text(reason, &names)).collect())
     }
 }

@@ -20,8 +20,8 @@ use engine::ids::{
 };
 use serde_json::Value;
 use sqlx::PgConnection;
-use store::reading::{self, NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
-use store::running::{self, SeenStep};
+use store::deployments::{NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
+use store::runs::SeenStep;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -53,7 +53,7 @@ impl Control {
     ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let row = reading::noderole(&self.store, id).await.map_err(from_store)?;
+        let row = store::deployments::noderole(&self.store, id).await.map_err(from_store)?;
         let row = row.filter(|row| row.noderole.disposition == "in_service");
         let row =
             row.ok_or_else(|| Problem::not_found("This noderole does not exist or was removed."))?;
@@ -96,7 +96,7 @@ impl Control {
             return layers(step, own, wall).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
-        let seen = running::visible_steps(self.store.pool(), &of)
+        let seen = store::runs::visible_steps(self.store.pool(), &of)
             .await
             .map_err(from_store)?
             .remove(&step)
@@ -136,17 +136,19 @@ impl Control {
             ));
         }
         let present = self.present().await?;
-        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
-        let noderole =
-            reading::noderole(&self.store, NoderoleId(row.noderole)).await.map_err(from_store)?;
+        let noderole = store::deployments::noderole(&self.store, NoderoleId(row.noderole))
+            .await
+            .map_err(from_store)?;
         let noderole = noderole.ok_or_else(|| {
             Problem::not_found(format!(
                 "The noderole of run {id} no longer exists, so the run has no values."
             ))
         })?;
         let mut connection = self.connection().await?;
-        let documents = reading::run_input(&mut connection, id).await.map_err(from_store)?;
+        let documents =
+            store::deployments::run_input(&mut connection, id).await.map_err(from_store)?;
         let (input, surroundings, target) = documents.unwrap_or_default();
         let input = input.unwrap_or_default();
         let empty = serde_json::Map::new();
@@ -214,9 +216,10 @@ impl Control {
         let limit = i64::try_from(RESULTS_PER_PAGE + 1).unwrap_or(i64::MAX);
         // One character more than is shown, to detect longer values.
         let characters = i32::try_from(MAX_VALUE_CHARS + 1).unwrap_or(i32::MAX);
-        let found = reading::node_results(&mut connection, node, filter, limit, characters)
-            .await
-            .map_err(from_store)?;
+        let found =
+            store::deployments::node_results(&mut connection, node, filter, limit, characters)
+                .await
+                .map_err(from_store)?;
         let (rows, all) = found.ok_or_else(|| {
             Problem::not_found("This node does not exist. See the list of nodes.")
         })?;
@@ -307,7 +310,7 @@ async fn page(
     }
     let steps: Vec<StepId> =
         sources.values().map(|source| source.step).collect::<BTreeSet<_>>().into_iter().collect();
-    let steps = reading::step_details(on, &steps).await.map_err(from_store)?;
+    let steps = store::deployments::step_details(on, &steps).await.map_err(from_store)?;
     let steps: BTreeMap<StepId, StepOf> =
         steps.into_iter().map(|step| (StepId(step.id), step)).collect();
     let needle = query.find.trim().to_lowercase();
@@ -384,7 +387,7 @@ async fn add_edits(
         .collect();
     let mut sets = BTreeMap::new();
     for setting in settings.into_iter().take(MAX_SETTINGS) {
-        let rows = reading::sets(on, &setting, until).await.map_err(from_store)?;
+        let rows = store::deployments::sets(on, &setting, until).await.map_err(from_store)?;
         sets.insert(setting, rows);
     }
     for (source, view) in shown {

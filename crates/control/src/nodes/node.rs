@@ -25,12 +25,10 @@ use engine::data::{check_user_data, mask, secret};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, MachineRow};
-use store::node_tokens::{NodeTokenRow, node_tokens};
-use store::reading::{
-    self, CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, ReportRow,
+use store::nodes::{
+    CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, NodeRecord, NodeTokenRow,
+    ReportRow, node_tokens,
 };
-use store::running;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -59,10 +57,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let row = find_machine(&mut connection, name).await?;
         let id = NodeId(row.id);
-        let looks = reading::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
+        let looks = store::nodes::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
             .await
             .map_err(from_store)?;
-        let mut carried = reading::noderoles_of_node(
+        let mut carried = store::nodes::noderoles_of_node(
             &mut connection,
             id,
             CarriedFilter::default(),
@@ -72,12 +70,13 @@ impl Control {
         .map_err(from_store)?;
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
-        let facts = reading::facts(&mut connection, id).await.map_err(from_store)?;
-        let reports =
-            reading::reports(&mut connection, id, SHOWN.cast_signed()).await.map_err(from_store)?;
+        let facts = store::nodes::facts(&mut connection, id).await.map_err(from_store)?;
+        let reports = store::nodes::reports(&mut connection, id, SHOWN)
+            .await
+            .map_err(from_store)?;
         let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        let runs = reading::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
+        let runs = store::runs::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
         let deployment = DeploymentId(row.deployment_id);
         let record = !present.blueprint.nodes.contains_key(&id);
         let may_change =
@@ -140,7 +139,7 @@ impl Control {
         let node = NodeId(find_machine(&mut connection, name).await?.id);
         let limit = LOOKS as i64 + 1;
         let mut looks =
-            reading::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
+            store::nodes::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
         let more = looks.len() > LOOKS;
         looks.truncate(LOOKS);
         let next = looks
@@ -167,7 +166,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let node = NodeId(find_machine(&mut connection, name).await?.id);
         let limit = PAGE_SIZE as i64 + 1;
-        let mut rows = reading::noderoles_of_node(&mut connection, node, filter, limit)
+        let mut rows = store::nodes::noderoles_of_node(&mut connection, node, filter, limit)
             .await
             .map_err(from_store)?;
         drop(connection);
@@ -195,10 +194,11 @@ impl Control {
         let mut transaction = self.begin().await?;
         // A change of the connection must block claims. Other changes need only the row lock.
         if change.connection.is_some() {
-            intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+            store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         }
         let actor = actor.still(&mut transaction).await?;
-        let row = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        let row =
+            store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let before = row.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
@@ -224,7 +224,7 @@ impl Control {
     }
 
     /// The record with the change applied, validated as for a new node.
-    fn changed(&self, before: &MachineRow, change: &NodeChange) -> Result<MachineRow, Problem> {
+    fn changed(&self, before: &NodeRecord, change: &NodeChange) -> Result<NodeRecord, Problem> {
         let mut after = before.clone();
         if let Some(description) = &change.description {
             let description = text::plain(description)?;
@@ -254,7 +254,7 @@ impl Control {
 
     fn other_way(
         &self,
-        before: &MachineRow,
+        before: &NodeRecord,
         wanted: &WayChange,
     ) -> Result<(Value, Value), Problem> {
         let now = connection::of_record(&before.transport, &before.address, &before.connection);
@@ -294,21 +294,23 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
-        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let actor = actor.still(&mut transaction).await?;
         let gone = || Problem::not_found("This node no longer exists. See the list of nodes.");
         // Descriptive data changes without the commit lock, so only the lock of the record keeps
         // its version stable.
-        intent::lock_node_record(&mut transaction, node)
+        store::nodes::lock_node_record(&mut transaction, node)
             .await
             .map_err(from_store)?
             .ok_or_else(gone)?;
-        let row =
-            reading::machine(&mut transaction, node).await.map_err(from_store)?.ok_or_else(gone)?;
+        let row = store::nodes::node_detail(&mut transaction, node)
+            .await
+            .map_err(from_store)?
+            .ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
         let maintenance = (!available).then_some((actor.person, reason));
-        let news = running::set_node_available(&mut transaction, node, maintenance)
+        let news = store::runs::set_node_available(&mut transaction, node, maintenance)
             .await
             .map_err(from_change)?;
         if !news.ok_or_else(gone)? {
@@ -322,7 +324,7 @@ impl Control {
         }
         let action = if available { "node.available" } else { "node.unavailable" };
         let detail = json!({"fqdn": row.fqdn, "reason": reason});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             action,
@@ -364,8 +366,8 @@ pub(crate) fn still(seen: Option<i32>, version: i32, fqdn: &str) -> Result<(), P
 pub(crate) async fn write_node(
     on: &mut PgConnection,
     node: NodeId,
-    before: &MachineRow,
-    after: &MachineRow,
+    before: &NodeRecord,
+    after: &NodeRecord,
     (by, reason): (Option<PersonId>, Option<&str>),
 ) -> Result<i32, Problem> {
     let other_way = is_connection_changed(before, after);
@@ -385,8 +387,8 @@ pub(crate) async fn write_node(
     }
     detail.insert("fqdn".into(), before.fqdn.clone().into());
     let version =
-        intent::update_node_record(on, node, after, other_way).await.map_err(from_store)?;
-    intent::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
+        store::nodes::update_node_record(on, node, after, other_way).await.map_err(from_store)?;
+    store::audit::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
         .await
         .map_err(from_store)?;
     tell(on, before.fqdn.clone()).await?;
@@ -394,20 +396,20 @@ pub(crate) async fn write_node(
 }
 
 /// The number of addresses that a change adds. With another port, each address counts as new.
-fn count_new_addresses(before: &MachineRow, after: &MachineRow) -> usize {
-    let listed = |row: &MachineRow| row.address.as_array().cloned().unwrap_or_default();
+fn count_new_addresses(before: &NodeRecord, after: &NodeRecord) -> usize {
+    let listed = |row: &NodeRecord| row.address.as_array().cloned().unwrap_or_default();
     let (was, new) = (listed(before), listed(after));
     let same_port = before.connection["port"] == after.connection["port"];
     new.iter().filter(|address| !(same_port && was.contains(address))).count()
 }
 
-fn is_connection_changed(before: &MachineRow, after: &MachineRow) -> bool {
+fn is_connection_changed(before: &NodeRecord, after: &NodeRecord) -> bool {
     (&after.address, &after.connection) != (&before.address, &before.connection)
 }
 
 /// Notifies open pages of the node and of the node list.
 pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
-    intent::append_event_to_topics(on, &[Topic::Nodes], &Live::Node { fqdn })
+    store::events::append_event_to_topics(on, &[Topic::Nodes], &Live::Node { fqdn })
         .await
         .map_err(from_store)
 }
@@ -458,17 +460,20 @@ pub(crate) async fn node_deployment(
     on: &mut PgConnection,
     node: NodeId,
 ) -> Result<DeploymentId, Problem> {
-    let row = reading::machine(on, node).await.map_err(from_store)?;
+    let row = store::nodes::node_detail(on, node).await.map_err(from_store)?;
     let row = row
         .ok_or_else(|| Problem::not_found("This node no longer exists. See the list of nodes."))?;
     Ok(DeploymentId(row.deployment_id))
 }
 
-async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::MachineRow, Problem> {
+async fn find_machine(
+    on: &mut PgConnection,
+    name: &str,
+) -> Result<store::nodes::NodeDetailRow, Problem> {
     let found = match name.parse::<NodeId>() {
-        Ok(id) => reading::machine(on, id).await,
+        Ok(id) => store::nodes::node_detail(on, id).await,
         Err(_) => match Fqdn::parse(name.trim()) {
-            Ok(fqdn) => reading::node_detail_by_name(on, fqdn.as_str()).await,
+            Ok(fqdn) => store::nodes::node_detail_by_name(on, fqdn.as_str()).await,
             Err(_) => Ok(None),
         },
     };
@@ -478,7 +483,7 @@ async fn find_machine(on: &mut PgConnection, name: &str) -> Result<reading::Mach
     })
 }
 
-fn life(row: &reading::MachineRow) -> NodeStatus {
+fn life(row: &store::nodes::NodeDetailRow) -> NodeStatus {
     let known = row.alive_since.is_some();
     let belief =
         Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
@@ -536,7 +541,7 @@ fn way(transport: &str, address: &Value, connection: &Value) -> NodeConnection {
 }
 
 /// The changed fields for the audit, with old and new values.
-pub(crate) fn difference(before: &MachineRow, after: &MachineRow) -> Map<String, Value> {
+pub(crate) fn difference(before: &NodeRecord, after: &NodeRecord) -> Map<String, Value> {
     let pairs = [
         ("description", json!(before.description), json!(after.description)),
         ("macs", json!(before.macs), json!(after.macs)),

@@ -30,7 +30,6 @@ use api::nodes::{NodeRequest, SshRequest};
 use api::problem::Finding;
 use engine::ids::{DeploymentId, NodeId, PersonId};
 use sqlx::{Acquire as _, PgConnection};
-use store::intent;
 
 use crate::nodes::records::Fit;
 use crate::people::{Actor, Permission};
@@ -55,7 +54,7 @@ impl Control {
         let by = Some(actor.person);
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
-        intent::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
+        store::nodes::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
         let (mut added, mut faults) = (Vec::with_capacity(fits.len()), Vec::new());
         for (number, fit) in &fits {
             match insert_in_savepoint(&mut transaction, fit, system, by).await? {

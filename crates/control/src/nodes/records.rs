@@ -4,19 +4,16 @@
 use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
-use api::listing::PAGE_SIZE;
-use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
-use api::nodes::NodesWanted;
 use api::nodes::{NodeChange, WayChange};
 use api::nodes::{NodePage, NodeRequest, NodeSummary};
+use api::nodes::{NodeSort, NodeState, NodesWanted};
 use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, MachineRow, NewNode};
-use store::reading::{self, NodeFilter};
+use store::nodes::{NewNode, NodeFilter, NodeRecord, NodeRow};
 use uuid::Uuid;
 
 use crate::nodes::address_policy;
@@ -24,6 +21,7 @@ use crate::nodes::connection;
 use crate::nodes::node::{in_blueprint_problem, tell, write_node};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
+use crate::runs::step_counts;
 use crate::{Control, cursor, done, text};
 
 /// The domain of nodes with derived names.
@@ -41,9 +39,14 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let name: String =
             text::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let behind = cursor::behind(wanted.sort, wanted.after.as_ref())?;
+        let sort = match wanted.sort.by {
+            NodeSort::Name => NodeRow::BY_NAME,
+            NodeSort::State => NodeRow::BY_STATE,
+            NodeSort::Deployment => NodeRow::BY_DEPLOYMENT,
+        };
+        let page = cursor::stored(wanted.sort, wanted.after.as_ref(), sort)?;
         // In every sort order, the last key is the node's name.
-        if let Some(Key::Text(name)) = behind.as_ref().and_then(|keys| keys.last())
+        if let Some(store::Key::Text(name)) = page.after.as_ref().and_then(|keys| keys.last())
             && Fqdn::parse(name).is_err()
         {
             return Err(cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()));
@@ -55,25 +58,25 @@ impl Control {
         };
         let filter = NodeFilter {
             name: &name,
-            state: wanted.state,
+            alive: match wanted.state {
+                Some(NodeState::Alive) => Some(true),
+                Some(NodeState::Dead) => Some(false),
+                _ => None,
+            },
+            available: (wanted.state == Some(NodeState::Unavailable)).then_some(false),
+            documented: (wanted.state == Some(NodeState::Record)).then_some(false),
             deployment,
-            order: wanted.sort,
-            behind: behind.as_deref(),
         };
-        let mut rows = reading::nodes(&self.store, filter).await.map_err(from_store)?;
-        let more = rows.len() > PAGE_SIZE;
-        rows.truncate(PAGE_SIZE);
-        let next = rows
-            .last()
-            .filter(|_| more)
-            .map(|row| Cursor::behind(wanted.sort, &row.keys(wanted.sort.by)));
+        let mut rows = store::nodes::nodes(&self.store, filter, &page).await.map_err(from_store)?;
+        let next = cursor::cut(&mut rows, wanted.sort, &page);
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
-        let counts = reading::node_step_counts(&mut connection, &ids).await.map_err(from_store)?;
-        let unreached = reading::unreached(&mut connection, &ids).await.map_err(from_store)?;
+        let counts =
+            store::nodes::node_step_counts(&mut connection, &ids).await.map_err(from_store)?;
+        let unreached = store::nodes::unreached(&mut connection, &ids).await.map_err(from_store)?;
         drop(connection);
         let present = self.present().await?;
-        let summary = |row: reading::NodeRow| {
+        let summary = |row: NodeRow| {
             let id = NodeId(row.node.id);
             let steps = counts.iter().find(|(node, _)| *node == id).map(|(_, counts)| *counts);
             let deployment =
@@ -89,7 +92,7 @@ impl Control {
                     .iter()
                     .find(|(node, _)| *node == id)
                     .map(|(_, said)| said.clone()),
-                steps: steps.unwrap_or_default(),
+                steps: step_counts(steps.unwrap_or_default()),
                 record: !present.blueprint.nodes.contains_key(&id),
             })
         };
@@ -123,14 +126,14 @@ impl Control {
         let (fqdn, _) = name_of(wish)?;
         let (transport, connection, addresses) = self.way_of(wish)?;
         let mut transaction = self.begin().await?;
-        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let removed =
             || Problem::conflict("state", format!("Node {fqdn} was just removed. Try again."));
-        let known = reading::node_detail_by_name(&mut transaction, fqdn.as_str())
+        let known = store::nodes::node_detail_by_name(&mut transaction, fqdn.as_str())
             .await
             .map_err(from_store)?;
         let node = NodeId(known.ok_or_else(removed)?.id);
-        let before = intent::lock_node_record(&mut transaction, node)
+        let before = store::nodes::lock_node_record(&mut transaction, node)
             .await
             .map_err(from_store)?
             .ok_or_else(removed)?;
@@ -144,7 +147,7 @@ impl Control {
                 ),
             ));
         }
-        let after = MachineRow { address: json!(addresses), connection, ..before.clone() };
+        let after = NodeRecord { address: json!(addresses), connection, ..before.clone() };
         if after == before {
             return Ok(false);
         }
@@ -204,7 +207,7 @@ impl Control {
         if let Some(actor) = actor {
             actor.still(&mut transaction).await?.require(Permission::Operator)?;
         }
-        intent::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
+        store::nodes::lock_node_inserts(&mut transaction).await.map_err(from_store)?;
         let node = fit.insert(&mut transaction, system, by).await?;
         fit.note(&mut transaction, node, by).await?;
         done(transaction).await?;
@@ -233,14 +236,14 @@ impl Control {
         actor.require(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
-        let Some(fqdn) = intent::remove_node_record(&mut transaction, node, version)
+        let Some(fqdn) = store::nodes::remove_node_record(&mut transaction, node, version)
             .await
             .map_err(from_store)?
         else {
             drop(transaction);
             return Err(self.delete_refusal(node).await?);
         };
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "node.take_out",
@@ -250,12 +253,12 @@ impl Control {
         .await
         .map_err(from_store)?;
         // Proposals on this node alone have lost their subject.
-        for closed in intent::discard_proposals_on(&mut transaction, &[], &[node], None)
+        for closed in store::proposals::discard_proposals_on(&mut transaction, &[], &[node], None)
             .await
             .map_err(from_store)?
         {
             let detail = json!({"taken_out": fqdn});
-            intent::append_audit(
+            store::audit::append_audit(
                 &mut transaction,
                 Some(actor.person),
                 "proposal.discard",
@@ -265,7 +268,7 @@ impl Control {
             .await
             .map_err(from_store)?;
             let event = Live::Proposal { proposal: closed.id, version: closed.version };
-            intent::append_event_to_topics(
+            store::events::append_event_to_topics(
                 &mut transaction,
                 &[Topic::Proposal(closed.id), Topic::Reviews],
                 &event,
@@ -273,9 +276,13 @@ impl Control {
             .await
             .map_err(from_store)?;
         }
-        intent::append_event_to_topics(&mut transaction, &[Topic::Nodes], &Live::Node { fqdn })
-            .await
-            .map_err(from_store)?;
+        store::events::append_event_to_topics(
+            &mut transaction,
+            &[Topic::Nodes],
+            &Live::Node { fqdn },
+        )
+        .await
+        .map_err(from_store)?;
         done(transaction).await
     }
 
@@ -317,7 +324,7 @@ impl Fit {
     }
 
     /// Inserts the record. The caller has a lock that blocks other additions
-    /// ([`intent::lock_node_inserts`]).
+    /// ([`store::nodes::lock_node_inserts`]).
     pub(crate) async fn insert(
         &self,
         on: &mut PgConnection,
@@ -333,7 +340,7 @@ impl Fit {
             addresses: self.addresses.clone(),
             by,
         };
-        if !intent::insert_node(on, &new).await.map_err(from_store)? {
+        if !store::nodes::insert_node(on, &new).await.map_err(from_store)? {
             let what = match self.is_derived {
                 true => {
                     "The name is derived from the MAC address or serial number, so this is \
@@ -346,7 +353,9 @@ impl Fit {
                 format!("Node {} already exists. {what}.", new.fqdn),
             ));
         }
-        intent::set_hardware(on, new.id, &self.macs, &self.serial).await.map_err(from_store)?;
+        store::nodes::set_hardware(on, new.id, &self.macs, &self.serial)
+            .await
+            .map_err(from_store)?;
         Ok(new.id)
     }
 
@@ -359,7 +368,7 @@ impl Fit {
     ) -> Result<(), Problem> {
         let detail = json!({"fqdn": self.fqdn, "transport": self.transport, "addresses": self.addresses, "port": self.connection["port"],
             "macs": self.macs, "serial": self.serial});
-        intent::append_audit(on, by, "node.add", &node.to_string(), &detail)
+        store::audit::append_audit(on, by, "node.add", &node.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(on, self.fqdn.to_string()).await

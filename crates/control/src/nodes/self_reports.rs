@@ -3,7 +3,7 @@
 //! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
 //! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
 //! token is neither a session nor a person. No other use case accepts it: [`Itself`] is a separate
-//! type that only this module constructs. `store::running` defines the effect of a report; a
+//! type that only this module constructs. `store::nodes` defines the effect of a report; a
 //! worker's health check overrides it.
 
 use std::time::Duration;
@@ -11,9 +11,7 @@ use std::time::Duration;
 use api::nodes::CreatedNodeToken;
 use api::{Problem, limits};
 use serde_json::{Value, json};
-use store::intent;
-use store::node_tokens::{self, MAX_TOKENS};
-use store::running::{self, MOST_REPORTS, Report, Reported, Reporter};
+use store::nodes::{MAX_TOKENS, MOST_REPORTS, Report, Reported, Reporter};
 use uuid::Uuid;
 
 use crate::nodes::node::{Seen, check_object, node_deployment, still, tell};
@@ -60,7 +58,8 @@ impl Control {
         let token = Token::random()?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
-        let machine = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        let machine =
+            store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
@@ -69,7 +68,7 @@ impl Control {
             .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
         still(version, machine.version, &machine.fqdn)?;
         let lifetime = Duration::from_secs(u64::from(days) * DAY);
-        let inserted = node_tokens::insert_node_token(
+        let inserted = store::nodes::insert_node_token(
             &mut transaction,
             node,
             &token.hash(),
@@ -90,7 +89,7 @@ impl Control {
             ));
         };
         let detail = json!({"fqdn": machine.fqdn, "token": id, "name": name, "days": days});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "node.token",
@@ -115,7 +114,8 @@ impl Control {
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
-        let machine = intent::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
+        let machine =
+            store::nodes::lock_node_record(&mut transaction, node).await.map_err(from_store)?;
         let machine = machine.ok_or_else(|| {
             Problem::not_found("This node no longer exists. See the list of nodes.")
         })?;
@@ -123,7 +123,7 @@ impl Control {
         actor
             .require_any_in_all(&[Permission::Operator, Permission::Admin], &[deployment].into())?;
         still(version, machine.version, &machine.fqdn)?;
-        let name = node_tokens::revoke_node_token(&mut transaction, node, token)
+        let name = store::nodes::revoke_node_token(&mut transaction, node, token)
             .await
             .map_err(from_store)?;
         let name = name.ok_or_else(|| {
@@ -133,7 +133,7 @@ impl Control {
             ))
         })?;
         let detail = json!({"fqdn": machine.fqdn, "token": token, "name": name});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "node.token.revoke",
@@ -164,7 +164,7 @@ impl Control {
             return Err(unknown());
         }
         let mut connection = self.connection().await?;
-        let row = node_tokens::authenticate_node(&mut connection, &hash_of(token))
+        let row = store::nodes::authenticate_node(&mut connection, &hash_of(token))
             .await
             .map_err(from_store)?;
         let (node, token) = row.ok_or_else(unknown)?;
@@ -198,7 +198,10 @@ impl Control {
 
     async fn append_report(&self, Itself(by): &Itself, report: Report) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
-        match running::append_report(&mut transaction, by, &report).await.map_err(from_store)? {
+        match store::nodes::append_report(&mut transaction, by, &report)
+            .await
+            .map_err(from_store)?
+        {
             Reported::Kept => done(transaction).await,
             Reported::Gone => Err(Problem::not_found(
                 "The node of this token was removed. Add the node again and create a new token.",

@@ -7,7 +7,6 @@
 use api::Problem;
 use api::overview::FirstSteps;
 use engine::ids::{DeploymentId, DeploymentName, ReviewId};
-use store::{intent, reading};
 
 use crate::Control;
 use crate::current::Present;
@@ -28,11 +27,12 @@ impl Control {
             return Ok(None);
         }
         let mut connection = self.connection().await?;
-        let row = reading::first_steps(&mut connection, actor.person).await.map_err(from_store)?;
+        let row =
+            store::people::first_steps(&mut connection, actor.person).await.map_err(from_store)?;
         let deployment = match &row.deployment {
             Some(name) => Some(DeploymentName::parse(name).map_err(corrupt)?),
             None => {
-                let drafts = intent::drafts(&mut connection).await.map_err(from_store)?;
+                let drafts = store::proposals::drafts(&mut connection).await.map_err(from_store)?;
                 beginning(actor, present, |id| drafts.contains_key(id))
             }
         };

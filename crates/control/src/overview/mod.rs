@@ -10,21 +10,20 @@ pub(crate) mod frame;
 use std::time::Duration;
 
 use api::Problem;
-use api::blueprints::BlueprintSort;
-use api::listing::Sort;
 use api::overview::{
     BlueprintView, DeploymentProgress, DeploymentTally, Hour, MAX_COMMITS, NodeTally, Overview,
     PolicyView, Progress, QueueTally, WorkerTally,
 };
+use api::pending::PendingWanted;
 use api::runs::StateCounts;
-use api::waiting::PendingWanted;
 use engine::ids::BlueprintNumber;
-use store::reading::{self, InTheWay, Tally, Whose};
+use store::runs::{InTheWay, Tally, Whose};
 
 use crate::blueprints::to_blueprint_summary;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::runs::pending::DEFAULT_LIMITS;
+use crate::runs::step_counts;
 use crate::text::at;
 use crate::{Control, done};
 
@@ -42,23 +41,24 @@ pub struct Numbers {
 impl Control {
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
-        let stuck = self.waiting(actor, &PendingWanted::default()).await?.groups;
+        let stuck = self.pending(actor, &PendingWanted::default()).await?.groups;
         let present = self.present().await?;
         let reviews = self.waiting_for(actor, &present).await?;
         let Numbers { tally, steps } = self.numbers().await?;
         let first_steps = self.first_steps(actor, &present).await?;
         let mut connection = self.connection().await?;
-        let hours = reading::hours(&mut connection, MAX_COUNTED_RUNS).await.map_err(from_store)?;
-        let hour =
-            |row: reading::HourRow| Hour { from: at(row.hour), runs: row.runs, failed: row.failed };
-        let rows = reading::targets(&mut connection, None, BlueprintSort::USUAL, None)
-            .await
-            .map_err(from_store)?;
-        let commits = rows
-            .into_iter()
-            .take(MAX_COMMITS)
-            .map(to_blueprint_summary)
-            .collect::<Result<_, _>>()?;
+        let hours =
+            store::runs::hours(&mut connection, MAX_COUNTED_RUNS).await.map_err(from_store)?;
+        let hour = |row: store::runs::HourRow| Hour {
+            from: at(row.hour),
+            runs: row.runs,
+            failed: row.failed,
+        };
+        let rows =
+            store::blueprints::targets(&mut connection, None, true, None, MAX_COMMITS as u64)
+                .await
+                .map_err(from_store)?;
+        let commits = rows.into_iter().map(to_blueprint_summary).collect::<Result<_, _>>()?;
         Ok(Overview {
             blueprint: present.head.number,
             enabled: present.head.enabled,
@@ -88,9 +88,9 @@ impl Control {
     /// permission.
     pub async fn numbers(&self) -> Result<Numbers, Problem> {
         let mut connection = self.connection().await?;
-        let tally = reading::tally(&mut connection).await.map_err(from_store)?;
-        let steps = reading::step_counts(&mut connection).await.map_err(from_store)?;
-        Ok(Numbers { tally, steps })
+        let tally = store::runs::tally(&mut connection).await.map_err(from_store)?;
+        let steps = store::runs::step_counts(&mut connection).await.map_err(from_store)?;
+        Ok(Numbers { tally, steps: step_counts(steps) })
     }
 
     /// The approval policy in force.
@@ -100,7 +100,9 @@ impl Control {
         let number = present.head.policy;
         let mut connection = self.connection().await?;
         let policy = self.policy(&mut connection, &present).await?;
-        let made = reading::policy_origin(&mut connection, number.0).await.map_err(from_store)?;
+        let made = store::blueprints::policy_origin(&mut connection, number.0)
+            .await
+            .map_err(from_store)?;
         let (since, by, target) = made.ok_or_else(Problem::internal)?;
         Ok(PolicyView { number, policy, since: at(since), by, blueprint: BlueprintNumber(target) })
     }
@@ -118,17 +120,18 @@ impl Control {
             .execute(&mut *view)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let row = reading::target(&mut view, number).await.map_err(from_store)?;
+        let row = store::blueprints::target(&mut view, number).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
                 "Blueprint {number} does not exist. See the list of targets."
             ))
         })?;
         let (steps, applied) =
-            reading::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
+            store::runs::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
+        let steps = step_counts(steps);
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Target(number))
+            false => store::runs::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Target(number))
                 .await
                 .map_err(from_store)?,
         };
@@ -158,10 +161,11 @@ impl Control {
             .execute(&mut *view)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let steps = reading::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
+        let steps = store::runs::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
+        let steps = step_counts(steps);
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
-            false => reading::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Deployment(id))
+            false => store::runs::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Deployment(id))
                 .await
                 .map_err(from_store)?,
         };

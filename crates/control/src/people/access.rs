@@ -9,8 +9,8 @@ use api::people::{AccessChangeView, AccessLimitView, AccessNotice, PersonDetails
 use engine::ids::PersonId;
 use serde_json::json;
 use sqlx::PgConnection;
-use store::access::{self, AccessChangeRow};
-use store::people::append_audit;
+use store::audit::append_audit;
+use store::people::access::AccessChangeRow;
 
 use super::{Actor, People, failed, passkeys};
 use crate::text::at;
@@ -24,13 +24,13 @@ impl People {
     pub async fn details(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
         let person = self.one(actor, id).await?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let access_changes = access::listed(&mut connection, id)
+        let access_changes = store::people::access::listed(&mut connection, id)
             .await
             .map_err(failed)?
             .into_iter()
             .map(view)
             .collect();
-        let limits = access::limits(&mut connection, id).await.map_err(failed)?;
+        let limits = store::people::access::limits(&mut connection, id).await.map_err(failed)?;
         let approvals_limited = limits
             .into_iter()
             .map(|(admin, until)| AccessLimitView { admin, until: at(until) })
@@ -52,8 +52,9 @@ impl People {
                 "You cannot confirm your own access. Ask another admin.",
             ));
         }
-        let confirmed =
-            access::confirm(&mut transaction, id, actor.person).await.map_err(failed)?;
+        let confirmed = store::people::access::confirm(&mut transaction, id, actor.person)
+            .await
+            .map_err(failed)?;
         if confirmed > 0 {
             let detail = json!({"name": row.name, "changes": confirmed});
             append_audit(
@@ -83,7 +84,8 @@ impl People {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let dismissed = access::dismiss(&mut transaction, actor.person).await.map_err(failed)?;
+        let dismissed =
+            store::people::access::dismiss(&mut transaction, actor.person).await.map_err(failed)?;
         if dismissed > 0 {
             let detail = json!({"notices": dismissed});
             append_audit(
@@ -105,7 +107,7 @@ pub(crate) async fn notices(
     on: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<AccessNotice>, Problem> {
-    let rows = access::notices(on, person).await.map_err(failed)?;
+    let rows = store::people::access::notices(on, person).await.map_err(failed)?;
     Ok(rows.into_iter().map(|(by, reset_at)| AccessNotice { by, at: at(reset_at) }).collect())
 }
 

@@ -24,8 +24,9 @@ use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
 use serde_json::json;
 use sqlx::{PgConnection, Postgres, Transaction};
-use store::accounts::{self, AccountListQuery, AccountRow, GrantRow};
-use store::people::{self, REQUIRES_PASSWORD, append_audit};
+use store::audit::append_audit;
+use store::people::REQUIRES_PASSWORD;
+use store::people::accounts::{AccountListQuery, AccountRow, GrantRow};
 use uuid::Uuid;
 
 use super::passwords::Proof;
@@ -97,8 +98,9 @@ impl People {
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let mut rows =
-            accounts::accounts(&mut connection, &find, PAGE as i64 + 1).await.map_err(failed)?;
+        let mut rows = store::people::accounts::accounts(&mut connection, &find, PAGE as u64 + 1)
+            .await
+            .map_err(failed)?;
         let more = rows.len() > PAGE;
         rows.truncate(PAGE);
         let last = rows.last().filter(|_| more);
@@ -115,7 +117,7 @@ impl People {
             actor.require(Permission::Admin)?;
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let row = accounts::account(&mut connection, id)
+        let row = store::people::accounts::account(&mut connection, id)
             .await
             .map_err(failed)?
             .ok_or_else(|| nobody(id))?;
@@ -155,12 +157,14 @@ impl People {
         actor.require(Permission::Admin)?;
         check_name(&input.name)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        store::people::accounts::lock_people(&mut transaction, &[actor.person])
+            .await
+            .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.given(&mut transaction, &input.grants, input.kind).await?;
         let inserted =
-            people::insert_person(&mut transaction, &input.name, input.kind.as_str(), &[])
+            store::people::insert_person(&mut transaction, &input.name, input.kind.as_str(), &[])
                 .await
                 .map_err(failed)?;
         let name_taken = || {
@@ -203,10 +207,14 @@ impl People {
         let subject: SeenPerson = subject.into();
         let id = subject.person;
         let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
-        let kind =
-            if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service };
+        let kind = if row.kind == store::people::HUMAN {
+            AccountKind::Human
+        } else {
+            AccountKind::Service
+        };
         let after = self.given(&mut transaction, grants, kind).await?;
-        let old_rows = accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
+        let old_rows =
+            store::people::accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
         let before = stored_grants(&row, &old_rows);
         if before != after {
             write(&mut transaction, id, &after).await?;
@@ -214,9 +222,9 @@ impl People {
                 .into_iter()
                 .any(|p| after.gains(&before, p));
             let ended_sessions = match gains_power {
-                true => {
-                    people::end_all_sessions(&mut transaction, id, None).await.map_err(failed)?
-                }
+                true => store::people::end_all_sessions(&mut transaction, id, None)
+                    .await
+                    .map_err(failed)?,
                 false => 0,
             };
             let detail = json!({"name": row.name, "was": grant_views(&row, &old_rows), "is": grants, "sessions_ended": ended_sessions});
@@ -230,7 +238,7 @@ impl People {
             .await
             .map_err(failed)?;
         }
-        let now = accounts::account(&mut transaction, id)
+        let now = store::people::accounts::account(&mut transaction, id)
             .await
             .map_err(failed)?
             .ok_or_else(|| nobody(id))?;
@@ -260,7 +268,7 @@ impl People {
                 "You cannot disable your own account. Ask another admin.",
             ));
         }
-        if !people::set_disabled(&mut transaction, id, disabled).await.map_err(failed)? {
+        if !store::people::set_disabled(&mut transaction, id, disabled).await.map_err(failed)? {
             return Ok(());
         }
         let (action, detail) = match disabled {
@@ -293,7 +301,7 @@ impl People {
         let subject: SeenPerson = subject.into();
         let id = subject.person;
         let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
-        if row.kind != people::HUMAN {
+        if row.kind != store::people::HUMAN {
             return Err(Problem::conflict(
                 "service",
                 format!(
@@ -309,7 +317,7 @@ impl People {
                 format!("Account {} is disabled. Enable it first.", row.name),
             ));
         }
-        accounts::revoke_sign_in_links(&mut transaction, id).await.map_err(failed)?;
+        store::people::revoke_sign_in_links(&mut transaction, id).await.map_err(failed)?;
         let link = offer(&mut transaction, &actor, id, &row.name).await?;
         transaction.commit().await.map_err(failed)?;
         Ok(link)
@@ -325,10 +333,12 @@ impl People {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_people(&mut transaction, &[actor.person, id]).await.map_err(failed)?;
+        store::people::accounts::lock_people(&mut transaction, &[actor.person, id])
+            .await
+            .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
-        let row = accounts::account(&mut transaction, id)
+        let row = store::people::accounts::account(&mut transaction, id)
             .await
             .map_err(failed)?
             .ok_or_else(|| nobody(id))?;
@@ -352,7 +362,7 @@ impl People {
                 limits::GRANTS
             )));
         }
-        let top = accounts::top(on).await.map_err(failed)?;
+        let top = store::deployments::top(on).await.map_err(failed)?;
         let (mut given, mut deployments) = (Given::default(), BTreeMap::new());
         for grant in grants {
             let permission: Permission = grant.permission.parse()?;
@@ -411,9 +421,9 @@ impl People {
     /// All sessions of the actor, newest first. There are few, so the list has no pages.
     pub async fn sessions(&self, actor: &Actor) -> Result<Vec<SessionView>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let rows = accounts::sessions(&mut connection, actor.person).await.map_err(failed)?;
+        let rows = store::people::sessions(&mut connection, actor.person).await.map_err(failed)?;
         let this = actor.session.as_ref().map(|session| session.hash);
-        let view = |row: accounts::SessionListRow| SessionView {
+        let view = |row: store::people::SessionListRow| SessionView {
             id: row.id,
             current: this.is_some_and(|hash| row.token_hash == hash),
             since: at(row.created_at),
@@ -432,9 +442,11 @@ impl People {
     pub async fn end_session(&self, actor: &Actor, session: Uuid) -> Result<(), Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        store::people::accounts::lock_people(&mut transaction, &[actor.person])
+            .await
+            .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        if !accounts::end_session_by_id(&mut transaction, actor.person, session)
+        if !store::people::end_session_by_id(&mut transaction, actor.person, session)
             .await
             .map_err(failed)?
         {
@@ -460,12 +472,15 @@ impl People {
     pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let actor = actor.still(&mut transaction).await?;
-        let this = actor.session.as_ref().map(|session| session.hash);
-        let sessions = people::end_all_sessions(&mut transaction, actor.person, this.as_ref())
+        store::people::accounts::lock_people(&mut transaction, &[actor.person])
             .await
             .map_err(failed)?;
+        let actor = actor.still(&mut transaction).await?;
+        let this = actor.session.as_ref().map(|session| session.hash);
+        let sessions =
+            store::people::end_all_sessions(&mut transaction, actor.person, this.as_ref())
+                .await
+                .map_err(failed)?;
         let detail = json!({"sessions": sessions});
         append_audit(
             &mut transaction,
@@ -497,7 +512,9 @@ impl People {
         }
         passwords::check(&input.new, &actor.name)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let stored = accounts::password(&mut connection, actor.person).await.map_err(failed)?;
+        let stored = store::people::accounts::password(&mut connection, actor.person)
+            .await
+            .map_err(failed)?;
         drop(connection);
         let old = match can_set_by_link(actor) {
             true => None,
@@ -507,13 +524,20 @@ impl People {
         };
         let hash = self.hasher.hash(input.new.clone()).await?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
+        store::people::accounts::lock_people(&mut transaction, &[actor.person])
+            .await
+            .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let next = Token::random()?;
         let old = old.as_ref().map(|proof| proof.0.as_slice());
-        let is_set =
-            accounts::set_password(&mut transaction, stored.as_deref(), &hash, old, &next.hash())
-                .await;
+        let is_set = store::people::accounts::set_password(
+            &mut transaction,
+            stored.as_deref(),
+            &hash,
+            old,
+            &next.hash(),
+        )
+        .await;
         if !is_set.map_err(failed)? {
             return Err(Problem::conflict(
                 "state",
@@ -521,7 +545,7 @@ impl People {
             ));
         }
         let ended_sessions =
-            people::end_all_sessions(&mut transaction, actor.person, Some(&next.hash()))
+            store::people::end_all_sessions(&mut transaction, actor.person, Some(&next.hash()))
                 .await
                 .map_err(failed)?;
         let action = if stored.is_some() { "password.change" } else { "password.set" };
@@ -637,7 +661,9 @@ impl People {
         before: Option<&str>,
     ) -> Result<Option<NewSession>, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let found = accounts::password_by_name(&mut connection, name).await.map_err(failed)?;
+        let found = store::people::accounts::password_by_name(&mut connection, name)
+            .await
+            .map_err(failed)?;
         drop(connection);
         let is_short_enough = password.reveal().len() <= 4 * limits::MAX_PASSWORD;
         let password = if is_short_enough { password } else { Password::default() };
@@ -649,7 +675,7 @@ impl People {
         // The database compares the proof again, because the person may have been disabled or may
         // have changed the password meanwhile.
         let hash = session.hash();
-        let begun = people::begin_session_by_password(
+        let begun = store::people::begin_session_by_password(
             &mut transaction,
             person,
             &proof.0,
@@ -695,7 +721,7 @@ async fn offer(
     name: &str,
 ) -> Result<OneTimeLink, Problem> {
     let token = Token::random()?;
-    people::insert_sign_in_link(on, person, &token.hash(), LINK_HOLDS, &[REQUIRES_PASSWORD])
+    store::people::insert_sign_in_link(on, person, &token.hash(), LINK_HOLDS, &[REQUIRES_PASSWORD])
         .await
         .map_err(failed)?;
     let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
@@ -713,7 +739,7 @@ async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(),
         given.everywhere.iter().map(|permission| permission.as_str()).collect();
     let inside =
         given.inside.iter().map(|(permission, place)| (permission.as_str(), *place)).collect();
-    accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
+    store::people::accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
 }
 
 fn stored_grants(row: &AccountRow, grants: &[GrantRow]) -> Given {
@@ -741,10 +767,14 @@ fn grant_views(row: &AccountRow, grants: &[GrantRow]) -> Vec<Grant> {
 
 async fn views(on: &mut PgConnection, rows: Vec<AccountRow>) -> Result<Vec<PersonView>, Problem> {
     let ids: Vec<PersonId> = rows.iter().map(|row| PersonId(row.id)).collect();
-    let grants = accounts::grants(on, &ids).await.map_err(failed)?;
+    let grants = store::people::accounts::grants(on, &ids).await.map_err(failed)?;
     let view = |row: AccountRow| PersonView {
         id: PersonId(row.id),
-        kind: if row.kind == people::HUMAN { AccountKind::Human } else { AccountKind::Service },
+        kind: if row.kind == store::people::HUMAN {
+            AccountKind::Human
+        } else {
+            AccountKind::Service
+        },
         disabled: row.disabled,
         grants: grant_views(&row, &grants),
         version: row.grants_version,

@@ -27,8 +27,8 @@ use std::time::Duration;
 use api::Problem;
 use engine::ids::{DeploymentId, PersonId};
 use sqlx::PgConnection;
-use store::api_tokens::BearerRow;
-use store::people::{self, PersonRow, TokenHash};
+use store::people::api_tokens::BearerRow;
+use store::people::{PersonRow, TokenHash};
 use uuid::Uuid;
 
 use super::{PersonKind, Token, failed};
@@ -109,7 +109,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn of(row: &people::SessionRow, hash: TokenHash, credential: Token) -> Self {
+    pub(super) fn of(row: &store::people::SessionRow, hash: TokenHash, credential: Token) -> Self {
         Self {
             hash,
             credential,
@@ -326,7 +326,7 @@ impl Actor {
     /// Signed out (401) if the session or token is no longer valid.
     pub(crate) async fn still(&self, connection: &mut PgConnection) -> Result<Self, Problem> {
         // Lock the person first, in the same order as disabling does.
-        let row = people::lock_person(connection, self.person)
+        let row = store::people::lock_person(connection, self.person)
             .await
             .map_err(failed)?
             .ok_or_else(Problem::signed_out)?;
@@ -336,7 +336,7 @@ impl Actor {
             (None, None) => return Err(Problem::signed_out()),
         };
         let acting_person =
-            people::act_as(connection, credential.reveal()).await.map_err(failed)?;
+            store::people::act_as(connection, credential.reveal()).await.map_err(failed)?;
         let (_, lacks_factor) = acting_person
             .filter(|(person, _)| *person == self.person)
             .ok_or_else(Problem::signed_out)?;

@@ -4,7 +4,6 @@
 //! ([`Problem::needs_admin`]). The response layer adds the names, for every kind of request.
 
 use api::Problem;
-use store::reading;
 
 use crate::Control;
 
@@ -19,7 +18,7 @@ impl Control {
             return problem;
         }
         let Ok(mut connection) = self.connection().await else { return problem };
-        let Ok(admins) = reading::admins(&mut connection, NAMED as i64 + 1).await else {
+        let Ok(admins) = store::people::admins(&mut connection, NAMED as u64 + 1).await else {
             return problem;
         };
         Problem {

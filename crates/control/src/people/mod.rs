@@ -49,7 +49,7 @@ use rand::TryRngCore as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use sqlx::{PgConnection, Postgres, Transaction};
-use store::people::{self, LinkError, REQUIRES_PASSWORD, SessionTimeouts, TokenHash};
+use store::people::{LinkError, REQUIRES_PASSWORD, SessionTimeouts, TokenHash};
 use store::{Store, StoreError};
 use uuid::Uuid;
 
@@ -106,14 +106,14 @@ impl PersonKind {
     /// The value in the database.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Human => people::HUMAN,
-            Self::Service => people::SERVICE,
+            Self::Human => store::people::HUMAN,
+            Self::Service => store::people::SERVICE,
         }
     }
 
     fn of_word(word: &str) -> Self {
         match word {
-            people::HUMAN => Self::Human,
+            store::people::HUMAN => Self::Human,
             _ => Self::Service,
         }
     }
@@ -171,9 +171,9 @@ pub struct ClientInfo {
 }
 
 impl ClientInfo {
-    fn noted(&self) -> people::Origin {
+    fn noted(&self) -> store::people::Origin {
         let shown = self.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT);
-        people::Origin {
+        store::people::Origin {
             address: self.address.map(|address| address.to_string()).unwrap_or_default(),
             user_agent: shown.collect(),
         }
@@ -281,17 +281,18 @@ impl People {
         let words: Vec<&str> =
             new.permissions.iter().map(|permission| permission.as_str()).collect();
         let mut transaction = self.begin_as(by).await?;
-        let person = people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
-            .await
-            .map_err(failed)?
-            .ok_or_else(|| {
-                Problem::conflict(
-                    "name_taken",
-                    format!("Person {} already exists. Choose another name.", new.name),
-                )
-            })?;
+        let person =
+            store::people::insert_person(&mut transaction, &new.name, new.kind.as_str(), &words)
+                .await
+                .map_err(failed)?
+                .ok_or_else(|| {
+                    Problem::conflict(
+                        "name_taken",
+                        format!("Person {} already exists. Choose another name.", new.name),
+                    )
+                })?;
         let detail = json!({"name": new.name, "kind": new.kind.as_str(), "permissions": words});
-        people::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             id_of(by),
             "person.create",
@@ -309,7 +310,7 @@ impl People {
     /// # Errors
     /// If the person does not exist or is disabled.
     pub async fn actor_by_name(&self, name: &str) -> Result<Actor, Problem> {
-        let row = people::person_by_name(self.store.pool(), name).await.map_err(failed)?;
+        let row = store::people::person_by_name(self.store.pool(), name).await.map_err(failed)?;
         match row {
             Some(row) if row.disabled => Err(Problem::forbidden(format!(
                 "Person {name} is disabled. An admin can enable the account."
@@ -330,11 +331,11 @@ impl People {
         let person = self.actor_by_name(name).await?.person;
         let session = Token::random()?;
         let mut transaction = self.begin_as(None).await?;
-        people::insert_session(&mut transaction, person, &session.hash(), SESSION_TIMES)
+        store::people::insert_session(&mut transaction, person, &session.hash(), SESSION_TIMES)
             .await
             .map_err(failed)?;
         let detail = json!({"by": "owner"});
-        people::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(person),
             "sign_in",
@@ -382,11 +383,11 @@ impl People {
         requirements: &[&str],
     ) -> Result<Token, Problem> {
         require_admin(by)?;
-        let row = people::person(self.store.pool(), person).await.map_err(failed)?;
+        let row = store::people::person(self.store.pool(), person).await.map_err(failed)?;
         let row = row.ok_or_else(|| nobody(person))?;
         let token = Token::random()?;
         let mut transaction = self.begin_as(by).await?;
-        people::insert_sign_in_link(
+        store::people::insert_sign_in_link(
             &mut transaction,
             person,
             &token.hash(),
@@ -396,7 +397,7 @@ impl People {
         .await
         .map_err(failed)?;
         let detail = json!({"name": row.name, "holds_seconds": validity.as_secs()});
-        people::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             id_of(by),
             "sign_in.offer",
@@ -428,7 +429,7 @@ impl People {
         }
         let (session, origin) = (Token::random()?, visitor.noted());
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let person_and_requirements = people::begin_session_by_link(
+        let person_and_requirements = store::people::begin_session_by_link(
             &mut transaction,
             token,
             &session.hash(),
@@ -437,8 +438,9 @@ impl People {
         )
         .await;
         let Some((person, requirements)) = person_and_requirements.map_err(failed)? else {
-            let why =
-                people::link_error(&mut transaction, &hash_of(token)).await.map_err(failed)?;
+            let why = store::people::link_error(&mut transaction, &hash_of(token))
+                .await
+                .map_err(failed)?;
             return Err(self.refuse(visitor, why));
         };
         record_session(&mut transaction, person, &origin, before, "link").await?;
@@ -487,7 +489,7 @@ impl People {
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if note_due {
-            people::record_visit(self.store.pool(), &hash_of(token), SESSION_TIMES)
+            store::people::record_visit(self.store.pool(), &hash_of(token), SESSION_TIMES)
                 .await
                 .map_err(failed)?;
         }
@@ -499,13 +501,13 @@ impl People {
     pub async fn can_still_view(&self, actor: &Actor) -> Result<bool, Problem> {
         let current = match (&actor.token, &actor.session) {
             (Some(token), _) => {
-                let row = store::api_tokens::bearer_by_id(self.store.pool(), token.id)
+                let row = store::people::api_tokens::bearer_by_id(self.store.pool(), token.id)
                     .await
                     .map_err(failed)?;
                 row.map(|row| Actor::reload_bearer(row, token))
             }
             (None, Some(session)) => {
-                let row = people::session(self.store.pool(), &session.hash, SESSION_TIMES)
+                let row = store::people::session(self.store.pool(), &session.hash, SESSION_TIMES)
                     .await
                     .map_err(failed)?;
                 row.map(|row| {
@@ -523,7 +525,9 @@ impl People {
             return Ok(None);
         }
         let hash = hash_of(token);
-        let row = people::session(self.store.pool(), &hash, SESSION_TIMES).await.map_err(failed)?;
+        let row = store::people::session(self.store.pool(), &hash, SESSION_TIMES)
+            .await
+            .map_err(failed)?;
         Ok(row.map(|row| {
             let credential = Token(token.to_owned());
             let session = Session::of(&row, hash, credential);
@@ -537,9 +541,10 @@ impl People {
             return Ok(());
         };
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        let ended = people::end_session(&mut transaction, &session.hash).await.map_err(failed)?;
+        let ended =
+            store::people::end_session(&mut transaction, &session.hash).await.map_err(failed)?;
         if let Some(person) = ended {
-            people::append_audit(
+            store::audit::append_audit(
                 &mut transaction,
                 Some(person),
                 "sign_out",
@@ -560,11 +565,14 @@ impl People {
     pub async fn sign_out_everywhere(&self, actor: &Actor) -> Result<u64, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
-        store::accounts::lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
-        let ended =
-            people::end_all_sessions(&mut transaction, actor.person, None).await.map_err(failed)?;
+        store::people::accounts::lock_people(&mut transaction, &[actor.person])
+            .await
+            .map_err(failed)?;
+        let ended = store::people::end_all_sessions(&mut transaction, actor.person, None)
+            .await
+            .map_err(failed)?;
         let subject = actor.person.to_string();
-        people::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "sign_out.everywhere",
@@ -590,11 +598,13 @@ impl People {
             ));
         }
         let mut transaction = self.begin_as(by).await?;
-        let changed = people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
+        let changed =
+            store::people::set_disabled(&mut transaction, person, true).await.map_err(failed)?;
         if !changed {
             // The response needs another connection, so return this one first.
             drop(transaction);
-            let person_row = people::person(self.store.pool(), person).await.map_err(failed)?;
+            let person_row =
+                store::people::person(self.store.pool(), person).await.map_err(failed)?;
             return match person_row {
                 Some(_) => Ok(()),
                 None => Err(nobody(person)),
@@ -602,7 +612,7 @@ impl People {
         }
         let (sessions, tokens) = shut_out(&mut transaction, person).await?;
         let detail = json!({"sessions": sessions, "tokens": tokens});
-        people::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             id_of(by),
             "person.disable",
@@ -619,17 +629,17 @@ impl People {
 async fn record_session(
     connection: &mut PgConnection,
     person: PersonId,
-    origin: &people::Origin,
+    origin: &store::people::Origin,
     before: Option<&str>,
     by: &str,
 ) -> Result<(), Problem> {
     if let Some(before) =
         before.filter(|token| !token.is_empty() && token.len() <= MAX_TOKEN_LENGTH)
     {
-        people::end_session(connection, &hash_of(before)).await.map_err(failed)?;
+        store::people::end_session(connection, &hash_of(before)).await.map_err(failed)?;
     }
     let detail = json!({"by": by, "address": origin.address, "user_agent": origin.user_agent});
-    people::append_audit(connection, Some(person), "sign_in", &person.to_string(), &detail)
+    store::audit::append_audit(connection, Some(person), "sign_in", &person.to_string(), &detail)
         .await
         .map_err(failed)
 }
@@ -637,8 +647,9 @@ async fn record_session(
 /// Ends all sessions and revokes all links and tokens of a disabled person. Returns the number of
 /// sessions and of tokens.
 async fn shut_out(connection: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
-    let sessions = people::end_all_sessions(connection, person, None).await.map_err(failed)?;
-    let tokens = store::api_tokens::revoke_all(connection, person).await.map_err(failed)?;
+    let sessions =
+        store::people::end_all_sessions(connection, person, None).await.map_err(failed)?;
+    let tokens = store::people::api_tokens::revoke_all(connection, person).await.map_err(failed)?;
     Ok((sessions, tokens))
 }
 
@@ -839,7 +850,7 @@ mod tests {
                 .expect("to end it");
         }
         let forgotten =
-            async || people::delete_expired_sessions(house.db.app()).await.expect("a round");
+            async || store::people::delete_expired_sessions(house.db.app()).await.expect("a round");
         assert_eq!((forgotten().await, forgotten().await), (1, 0));
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM session")
             .fetch_one(house.db.app())
@@ -880,7 +891,7 @@ mod tests {
                 .fetch_one(house.db.app())
                 .await
                 .expect("a count");
-        assert_eq!(left, people::MAX_SESSIONS);
+        assert_eq!(left, store::people::MAX_SESSIONS);
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
         let actor = house.actor(&last).await.expect("the newest session is valid");
         assert!(house.actor(&first).await.is_some(), "used since");

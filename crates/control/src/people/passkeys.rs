@@ -14,9 +14,9 @@ use passkeys::{PasskeyError, RelyingParty};
 use rand::TryRngCore as _;
 use serde_json::json;
 use sqlx::PgConnection;
-use store::accounts::lock_people;
-use store::passkeys::{self as rows, NewPasskey, PasskeyRow};
-use store::people::append_audit;
+use store::audit::append_audit;
+use store::people::accounts::lock_people;
+use store::people::passkeys::{NewPasskey, PasskeyRow};
 
 use super::second_factor::{require_enrollable_session, require_factor_unless_none};
 use super::{Actor, People, Permission, Session, failed};
@@ -38,14 +38,17 @@ impl People {
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, actor).await?;
-        let registered =
-            rows::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered = store::people::passkeys::list_passkeys(&mut transaction, actor.person)
+            .await
+            .map_err(failed)?;
         let registered: Vec<Vec<u8>> =
             registered.into_iter().map(|row| row.credential_id).collect();
         let begun = passkeys::registration(site, actor.person, &actor.name, &registered);
         let (options, state) = begun.map_err(|error| rejected(&error))?;
         let state = json!({ "registration": state });
-        rows::begin_ceremony(&mut transaction, session.id, &state).await.map_err(failed)?;
+        store::people::passkeys::begin_ceremony(&mut transaction, session.id, &state)
+            .await
+            .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
         Ok(PasskeyOptions { options })
     }
@@ -72,7 +75,9 @@ impl People {
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, actor).await?;
-        let state = rows::take_ceremony(&mut transaction, session.id).await.map_err(failed)?;
+        let state = store::people::passkeys::take_ceremony(&mut transaction, session.id)
+            .await
+            .map_err(failed)?;
         let state =
             state.as_ref().and_then(|state| state.get("registration")).ok_or_else(not_begun)?;
         let registered_key =
@@ -86,15 +91,17 @@ impl People {
             credential: registered_key.credential,
             counter: registered_key.counter,
         };
-        let id = rows::insert(&mut transaction, &new).await.map_err(failed)?;
+        let id = store::people::passkeys::insert(&mut transaction, &new).await.map_err(failed)?;
         let id = id.ok_or_else(|| {
             Problem::conflict(
                 "passkey_registered",
                 "This passkey is already registered. Use another one.",
             )
         })?;
-        let row =
-            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let row = store::people::passkeys::one(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(Problem::internal)?;
         let view = view(row)?;
         let detail = json!({ "name": name, "fingerprint": view.fingerprint });
         append_audit(
@@ -119,7 +126,10 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         let row = found(&mut transaction, actor, id).await?;
-        if rows::revoke(&mut transaction, id, actor.person).await.map_err(failed)? {
+        if store::people::passkeys::revoke(&mut transaction, id, actor.person)
+            .await
+            .map_err(failed)?
+        {
             let detail = json!({ "name": row.name, "person": row.passkey.person });
             append_audit(
                 &mut transaction,
@@ -178,9 +188,12 @@ impl People {
         let row = found(&mut transaction, actor, id).await?;
         unconfirmed(&row)?;
         let signer = answered(&mut transaction, actor, &credential).await?;
-        let chain = rows::load_with_confirmers(&mut transaction, &[signer.passkey.id].into())
-            .await
-            .map_err(failed)?;
+        let chain = store::people::passkeys::load_with_confirmers(
+            &mut transaction,
+            &[signer.passkey.id].into(),
+        )
+        .await
+        .map_err(failed)?;
         check_confirmed(&signer.passkey, &chain, &passkeys::verify).map_err(|error| {
             Problem::conflict("passkey_not_confirmed", format!("{error}. Use a confirmed passkey."))
         })?;
@@ -189,9 +202,15 @@ impl People {
         let counter = passkeys::verified(&signer.passkey, challenge, &assertion)
             .map_err(|error| rejected(&error))?;
         record_use(&mut transaction, &signer, counter).await?;
-        rows::confirm(&mut transaction, id, signer.passkey.id, nonce, &assertion)
-            .await
-            .map_err(failed)?;
+        store::people::passkeys::confirm(
+            &mut transaction,
+            id,
+            signer.passkey.id,
+            nonce,
+            &assertion,
+        )
+        .await
+        .map_err(failed)?;
         let detail = json!({ "name": row.name, "person": row.passkey.person, "by_passkey": signer.passkey.id });
         append_audit(
             &mut transaction,
@@ -202,8 +221,10 @@ impl People {
         )
         .await
         .map_err(failed)?;
-        let row =
-            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let row = store::people::passkeys::one(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         view(row)
     }
@@ -227,11 +248,13 @@ impl People {
         text: &str,
     ) -> Result<PasskeyView, Problem> {
         let mut transaction = self.begin_as(None).await?;
-        let all = rows::list_passkeys(&mut transaction, person).await.map_err(failed)?;
+        let all = store::people::passkeys::list_passkeys(&mut transaction, person)
+            .await
+            .map_err(failed)?;
         let wanted = text.trim().to_lowercase();
         let mut found = None;
         for row in all {
-            if fingerprint(rows::digest(&row).map_err(failed)?) == wanted {
+            if fingerprint(store::people::passkeys::digest(&row).map_err(failed)?) == wanted {
                 found = Some(row);
             }
         }
@@ -243,13 +266,15 @@ impl People {
         })?;
         unconfirmed(&row)?;
         let id = row.passkey.id;
-        rows::confirm_as_owner(&mut transaction, id).await.map_err(failed)?;
+        store::people::passkeys::confirm_as_owner(&mut transaction, id).await.map_err(failed)?;
         let detail = json!({ "name": row.name, "person": person, "by": "owner" });
         append_audit(&mut transaction, None, "passkey.confirm", &id.to_string(), &detail)
             .await
             .map_err(failed)?;
-        let row =
-            rows::one(&mut transaction, id).await.map_err(failed)?.ok_or_else(Problem::internal)?;
+        let row = store::people::passkeys::one(&mut transaction, id)
+            .await
+            .map_err(failed)?
+            .ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         view(row)
     }
@@ -260,11 +285,16 @@ pub(super) async fn views(
     on: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<PasskeyView>, Problem> {
-    rows::list_passkeys(on, person).await.map_err(failed)?.into_iter().map(view).collect()
+    store::people::passkeys::list_passkeys(on, person)
+        .await
+        .map_err(failed)?
+        .into_iter()
+        .map(view)
+        .collect()
 }
 
 fn view(row: PasskeyRow) -> Result<PasskeyView, Problem> {
-    let digest = rows::digest(&row).map_err(failed)?;
+    let digest = store::people::passkeys::digest(&row).map_err(failed)?;
     Ok(PasskeyView {
         id: row.passkey.id,
         name: row.name,
@@ -291,7 +321,10 @@ fn not_begun() -> Problem {
 
 /// A passkey that the actor may see: their own, or any as an admin.
 async fn found(on: &mut PgConnection, actor: &Actor, id: PasskeyId) -> Result<PasskeyRow, Problem> {
-    let row = rows::one(on, id).await.map_err(failed)?.filter(|row| row.revoked_at.is_none());
+    let row = store::people::passkeys::one(on, id)
+        .await
+        .map_err(failed)?
+        .filter(|row| row.revoked_at.is_none());
     let may = |row: &PasskeyRow| row.passkey.person == actor.person || actor.may(Permission::Admin);
     row.filter(may).ok_or_else(|| {
         Problem::not_found(format!(
@@ -310,7 +343,7 @@ fn unconfirmed(row: &PasskeyRow) -> Result<(), Problem> {
 }
 
 fn statement(row: &PasskeyRow, actor: &Actor, nonce: Nonce) -> Result<Statement, Problem> {
-    let digest = rows::digest(row).map_err(failed)?;
+    let digest = store::people::passkeys::digest(row).map_err(failed)?;
     Ok(Statement::Confirmation { passkey: row.passkey.id, digest, person: actor.person, nonce })
 }
 
@@ -320,7 +353,7 @@ pub(crate) async fn usable(
     actor: &Actor,
     site: &RelyingParty,
 ) -> Result<Vec<Vec<u8>>, Problem> {
-    let all = rows::list_passkeys(on, actor.person).await.map_err(failed)?;
+    let all = store::people::passkeys::list_passkeys(on, actor.person).await.map_err(failed)?;
     let (confirmed, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|row| row.passkey.confirmation.is_some());
     let on_site = confirmed.iter().filter(|row| row.passkey.origin == site.origin);
@@ -350,7 +383,7 @@ pub(crate) async fn answered(
     actor: &Actor,
     credential: &[u8],
 ) -> Result<PasskeyRow, Problem> {
-    let all = rows::list_passkeys(on, actor.person).await.map_err(failed)?;
+    let all = store::people::passkeys::list_passkeys(on, actor.person).await.map_err(failed)?;
     all.into_iter().find(|row| row.credential_id == credential).ok_or_else(|| Problem {
         code: "passkey_unknown".into(),
         ..Problem::forbidden("This passkey is not one of yours. Use another one.")
@@ -366,7 +399,7 @@ pub(crate) async fn record_use(
     passkey: &PasskeyRow,
     counter: u32,
 ) -> Result<(), Problem> {
-    if rows::record_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
+    if store::people::passkeys::record_use(on, passkey.passkey.id, counter).await.map_err(failed)? {
         return Ok(());
     }
     let text = format!(

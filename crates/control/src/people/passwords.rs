@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use super::Token;
-use crate::compute::unplaced;
+use crate::compute::on_blocking_thread;
 
 /// Memory per hash, in KiB.
 const MEMORY_KIB: u32 = 32 * 1024;
@@ -178,7 +178,7 @@ impl Hasher {
         let _task = self.waiting.try_acquire().map_err(|_| busy())?;
         let permit = Arc::clone(&self.places).acquire_owned().await.map_err(|_| busy())?;
         // The permit stays taken until the work ends, even if the client disconnects.
-        unplaced(move || {
+        on_blocking_thread(move || {
             let result = work();
             drop(permit);
             result

@@ -18,14 +18,14 @@ use passkeys::{PasskeyError, RelyingParty};
 use rand::TryRngCore as _;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::accounts::lock_people;
-use store::people::append_audit;
-use store::second_factor::{self as rows, SECRET_BYTES, Totp};
+use store::audit::append_audit;
+use store::people::accounts::lock_people;
+use store::people::second_factor::{SECRET_BYTES, Totp};
 use time::OffsetDateTime;
 use totp_rs::{Builder, Secret};
 
 use super::actor::factor_needed;
-use super::{Actor, ClientInfo, People, Session, failed, nobody, people, throttle};
+use super::{Actor, ClientInfo, People, Session, failed, nobody, throttle};
 
 /// Seconds per time step.
 const STEP_SECONDS: u64 = 30;
@@ -38,7 +38,9 @@ impl People {
     /// The factors that the actor has set up, and whether one is needed now.
     pub async fn second_factor(&self, actor: &Actor) -> Result<SecondFactor, Problem> {
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let found = rows::second_factors(&mut connection, actor.person).await.map_err(failed)?;
+        let found = store::people::second_factor::second_factors(&mut connection, actor.person)
+            .await
+            .map_err(failed)?;
         Ok(SecondFactor {
             totp: found.totp,
             passkeys: u32::try_from(found.passkeys).unwrap_or(u32::MAX),
@@ -55,8 +57,9 @@ impl People {
     pub async fn factor_page(&self, actor: &Actor) -> Result<SecondFactorPage, Problem> {
         let session = require_enrollable_session(actor)?;
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let setup =
-            rows::set_up(&mut connection, actor.person, session.id).await.map_err(failed)?;
+        let setup = store::people::second_factor::set_up(&mut connection, actor.person, session.id)
+            .await
+            .map_err(failed)?;
         drop(connection);
         let set_up = setup.map(|setup| made(&setup.secret, &actor.name));
         Ok(SecondFactorPage {
@@ -142,12 +145,15 @@ impl People {
         // A parallel attempt in the same session waits here.
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let totp = rows::totp(&mut transaction, actor.person)
+        let totp = store::people::second_factor::totp(&mut transaction, actor.person)
             .await
             .map_err(failed)?
             .ok_or_else(no_totp)?;
         let step = time_step(&totp, &digits)?;
-        if !rows::accept_totp(&mut transaction, step).await.map_err(failed)? {
+        if !store::people::second_factor::accept_totp(&mut transaction, step)
+            .await
+            .map_err(failed)?
+        {
             return Err(no_totp());
         }
         noted(&mut transaction, &actor, "factor.present", json!({ "by": "totp" })).await?;
@@ -167,8 +173,9 @@ impl People {
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let registered =
-            store::passkeys::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered = store::people::passkeys::list_passkeys(&mut transaction, actor.person)
+            .await
+            .map_err(failed)?;
         let on_site = registered.into_iter().filter(|row| row.passkey.rp_id == site.rp_id);
         let ids: Vec<Vec<u8>> = on_site.map(|row| row.credential_id).collect();
         if ids.is_empty() {
@@ -185,7 +192,7 @@ impl People {
         fill(&mut random)?;
         let challenge = Hash::from_bytes(&random).ok_or_else(Problem::internal)?;
         let state = json!({ "second_factor": { "challenge": challenge, "at": OffsetDateTime::now_utc().unix_timestamp() } });
-        store::passkeys::begin_ceremony(&mut transaction, session.id, &state)
+        store::people::passkeys::begin_ceremony(&mut transaction, session.id, &state)
             .await
             .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
@@ -208,8 +215,9 @@ impl People {
             passkeys::assertion(answer).map_err(|error| rejected(&error))?;
         // A challenge can be used once, even if the response is wrong.
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let state =
-            store::passkeys::take_ceremony(&mut connection, session.id).await.map_err(failed)?;
+        let state = store::people::passkeys::take_ceremony(&mut connection, session.id)
+            .await
+            .map_err(failed)?;
         drop(connection);
         let challenge = state.as_ref().and_then(open_challenge).ok_or_else(|| {
             Problem::conflict(
@@ -225,15 +233,16 @@ impl People {
         // A parallel attempt in the same session waits here.
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let registered =
-            store::passkeys::list_passkeys(&mut transaction, actor.person).await.map_err(failed)?;
+        let registered = store::people::passkeys::list_passkeys(&mut transaction, actor.person)
+            .await
+            .map_err(failed)?;
         let row = registered.into_iter().find(|row| row.credential_id == credential);
         let row = row
             .filter(|row| site.is_none_or(|site| row.passkey.rp_id == site.rp_id))
             .ok_or_else(unknown_passkey)?;
         let counter = passkeys::verified(&row.passkey, challenge, &assertion)
             .map_err(|error| rejected(&error))?;
-        if !store::passkeys::record_use(&mut transaction, row.passkey.id, counter)
+        if !store::people::passkeys::record_use(&mut transaction, row.passkey.id, counter)
             .await
             .map_err(failed)?
         {
@@ -245,7 +254,10 @@ impl People {
                 )
             });
         }
-        if !rows::present_passkey(&mut transaction, row.passkey.id).await.map_err(failed)? {
+        if !store::people::second_factor::present_passkey(&mut transaction, row.passkey.id)
+            .await
+            .map_err(failed)?
+        {
             return Err(unknown_passkey());
         }
         noted(
@@ -272,7 +284,10 @@ impl People {
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, &actor).await?;
-        if !rows::begin_totp(&mut transaction, actor.person, &secret).await.map_err(failed)? {
+        if !store::people::second_factor::begin_totp(&mut transaction, actor.person, &secret)
+            .await
+            .map_err(failed)?
+        {
             return Err(Problem::conflict(
                 "totp_set",
                 "You already have an authenticator app. Remove it in My account before you set up \
@@ -317,9 +332,14 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, &actor).await?;
         let setup =
-            rows::set_up(&mut transaction, actor.person, session.id).await.map_err(failed)?;
+            store::people::second_factor::set_up(&mut transaction, actor.person, session.id)
+                .await
+                .map_err(failed)?;
         let step = time_step(&setup.ok_or_else(not_begun)?, &digits)?;
-        if !rows::confirm_totp(&mut transaction, step).await.map_err(failed)? {
+        if !store::people::second_factor::confirm_totp(&mut transaction, step)
+            .await
+            .map_err(failed)?
+        {
             return Err(not_begun());
         }
         noted(&mut transaction, &actor, "totp.confirm", json!({})).await?;
@@ -337,7 +357,10 @@ impl People {
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require_in_person()?;
-        if rows::remove_totp(&mut transaction, actor.person).await.map_err(failed)? {
+        if store::people::second_factor::remove_totp(&mut transaction, actor.person)
+            .await
+            .map_err(failed)?
+        {
             noted(&mut transaction, &actor, "totp.remove", json!({})).await?;
         }
         transaction.commit().await.map_err(failed)
@@ -362,7 +385,7 @@ impl People {
                 (transaction, row.name)
             }
             None => {
-                let row = people::person(self.store.pool(), id)
+                let row = store::people::person(self.store.pool(), id)
                     .await
                     .map_err(failed)?
                     .ok_or_else(|| nobody(id))?;
@@ -371,11 +394,15 @@ impl People {
                 (transaction, row.name)
             }
         };
-        let totp = rows::remove_totp(&mut transaction, id).await.map_err(failed)?;
+        let totp = store::people::second_factor::remove_totp(&mut transaction, id)
+            .await
+            .map_err(failed)?;
         let by = super::id_of(by);
-        let passkeys = rows::revoke_passkeys(&mut transaction, id, by).await.map_err(failed)?;
+        let passkeys = store::people::second_factor::revoke_passkeys(&mut transaction, id, by)
+            .await
+            .map_err(failed)?;
         let sessions =
-            people::end_all_sessions(&mut transaction, id, None).await.map_err(failed)?;
+            store::people::end_all_sessions(&mut transaction, id, None).await.map_err(failed)?;
         let detail =
             json!({ "name": name, "totp": totp, "passkeys": passkeys, "sessions": sessions });
         append_audit(&mut transaction, by, "person.reset_factor", &id.to_string(), &detail)
@@ -395,7 +422,8 @@ pub(super) async fn require_factor_unless_none(
     on: &mut PgConnection,
     actor: &Actor,
 ) -> Result<(), Problem> {
-    let found = rows::second_factors(on, actor.person).await.map_err(failed)?;
+    let found =
+        store::people::second_factor::second_factors(on, actor.person).await.map_err(failed)?;
     match actor.needs_factor() && (found.totp || found.passkeys > 0) {
         true => Err(factor_needed()),
         false => Ok(()),

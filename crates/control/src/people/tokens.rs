@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::limits::LISTED_TOKENS;
 use api::listing::Key;
 use api::listing::PAGE_SIZE;
 use api::names::TOKEN_PREFIX;
@@ -15,9 +16,8 @@ use api::{Problem, limits};
 use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
 use serde_json::json;
-use store::accounts;
-use store::api_tokens::{self, ApiTokenRow, MAX_TOKENS, NewToken};
-use store::people::{self, append_audit};
+use store::audit::append_audit;
+use store::people::api_tokens::{ApiTokenRow, MAX_TOKENS, NewToken};
 use uuid::Uuid;
 
 use super::{Actor, MAX_TOKEN_LENGTH, People, Permission, PersonKind, Token, failed, hash_of};
@@ -35,7 +35,9 @@ impl People {
         if !token.starts_with(TOKEN_PREFIX) || token.len() > MAX_TOKEN_LENGTH {
             return Ok(None);
         }
-        let found = api_tokens::bearer(self.store.pool(), &hash_of(token)).await.map_err(failed)?;
+        let found = store::people::api_tokens::bearer(self.store.pool(), &hash_of(token))
+            .await
+            .map_err(failed)?;
         let Some(found) = found else { return Ok(None) };
         self.requests.take(found.id).map_err(|wait| {
             let most = super::throttle::MOST_BY_TOKEN;
@@ -46,7 +48,9 @@ impl People {
             Problem::new(429, "too_many_requests", "Too many requests", detail).again_after(wait)
         })?;
         if found.note_due {
-            api_tokens::record_use(self.store.pool(), found.id).await.map_err(failed)?;
+            store::people::api_tokens::record_use(self.store.pool(), found.id)
+                .await
+                .map_err(failed)?;
         }
         Ok(Some(Actor::from_bearer(found, Token(token.to_owned()))))
     }
@@ -85,13 +89,16 @@ impl People {
         }
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let owner = input.person.unwrap_or(actor.person);
-        accounts::lock_people(&mut transaction, &[actor.person, owner]).await.map_err(failed)?;
+        store::people::accounts::lock_people(&mut transaction, &[actor.person, owner])
+            .await
+            .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         let whose = match owner == actor.person {
             true => actor.clone(),
             false => {
                 actor.require(Permission::Admin)?;
-                let row = people::lock_person(&mut transaction, owner).await.map_err(failed)?;
+                let row =
+                    store::people::lock_person(&mut transaction, owner).await.map_err(failed)?;
                 let row = row.ok_or_else(|| {
                     Problem::not_found("This service account does not exist or is disabled.")
                 })?;
@@ -129,7 +136,9 @@ impl People {
             lifetime: Duration::from_secs(u64::from(input.days) * DAY),
             by: actor.person,
         };
-        let made = api_tokens::insert_token(&mut transaction, &new).await.map_err(failed)?;
+        let made = store::people::api_tokens::insert_token(&mut transaction, &new)
+            .await
+            .map_err(failed)?;
         let (id, expires) = made.ok_or_else(|| {
             Problem::conflict(
                 "too_many_tokens",
@@ -179,7 +188,10 @@ impl People {
             actor.require(Permission::Admin)?;
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let rows = api_tokens::list_tokens(&mut connection, whose).await.map_err(failed)?;
+        let rows =
+            store::people::api_tokens::list_tokens(&mut connection, whose, LISTED_TOKENS as i64)
+                .await
+                .map_err(failed)?;
         Ok(rows.into_iter().map(view).collect())
     }
 
@@ -193,7 +205,8 @@ impl People {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
-        let row = api_tokens::token(&mut transaction, token).await.map_err(failed)?;
+        let row =
+            store::people::api_tokens::token(&mut transaction, token).await.map_err(failed)?;
         let is_allowed = |row: &ApiTokenRow| {
             PersonId(row.person_id) == actor.person || actor.may(Permission::Admin)
         };
@@ -201,7 +214,7 @@ impl People {
         let row = row.filter(is_allowed).ok_or_else(|| {
             Problem::not_found("You have no such token. See the list of your tokens.")
         })?;
-        if !api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
+        if !store::people::api_tokens::revoke(&mut transaction, token).await.map_err(failed)? {
             return Ok(());
         }
         let detail = json!({"person": row.person, "name": row.name});
@@ -228,7 +241,8 @@ impl People {
         let name = DeploymentName::parse(name).map_err(|error| {
             Problem::invalid(format!("deployment: {error}. Omit it for all deployments."))
         })?;
-        let found = accounts::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
+        let found =
+            store::deployments::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
         if found.is_none() {
             return Err(no_name(on, &name).await?);
         }
@@ -240,7 +254,7 @@ impl People {
 /// name: grants use names, edits use ids.
 async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
     let name_of_id = match name.as_str().parse::<DeploymentId>() {
-        Ok(id) => accounts::deployment_name(on, id).await.map_err(failed)?,
+        Ok(id) => store::deployments::deployment_name(on, id).await.map_err(failed)?,
         Err(_) => None,
     };
     Ok(Problem::not_found(match name_of_id {

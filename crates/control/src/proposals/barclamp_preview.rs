@@ -4,7 +4,6 @@ use api::Problem;
 use api::views::board::EditsPreview;
 use engine::ids::ProposalId;
 use engine::plan::{Edit, NumberedEdit};
-use store::intent;
 
 use crate::Control;
 use crate::people::{Actor, Permission};
@@ -29,7 +28,8 @@ impl Control {
         edits.iter().try_for_each(check_edit)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
+        let row =
+            store::proposals::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         if row.state != "open" {
@@ -41,9 +41,9 @@ impl Control {
             );
             return Ok(EditsPreview { refused: vec![note], lines: Vec::new() });
         }
-        let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
+        let rows = store::proposals::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         let refused = edit_errors_on_pool(&by, &present, row.scope(), &rows, &edits).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);

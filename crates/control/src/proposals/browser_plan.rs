@@ -17,7 +17,6 @@ use engine::plan::ground::{Ground, versions};
 use engine::plan::resolve;
 use engine::report::{Report, report};
 use engine::{Hash, canonical};
-use store::intent;
 
 use crate::Control;
 use crate::current::Present;
@@ -36,7 +35,8 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
+        let row =
+            store::proposals::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         if row.state != "open" {
             return Err(Problem::conflict(
@@ -44,7 +44,7 @@ impl Control {
                 "This proposal is closed, so it has no plan.",
             ));
         }
-        let rows = intent::edits(&mut connection, row.id).await.map_err(from_store)?;
+        let rows = store::proposals::edits(&mut connection, row.id).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
         let planning = move || {
@@ -60,7 +60,7 @@ impl Control {
                 }
             }
         };
-        self.beside(actor).work(planning).await
+        self.compute_for(actor).work(planning).await
     }
 
     /// The planning report of a review. `None` unless the review is the newest version of an open
@@ -72,9 +72,10 @@ impl Control {
     ) -> Result<Option<Report>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
+        let row = store::reviews::submission(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        let proposal = intent::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
+        let proposal =
+            store::proposals::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
         if proposal
             .is_none_or(|proposal| proposal.version != row.version || proposal.state != "open")
         {
@@ -96,9 +97,11 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let open = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?;
+        let open = store::proposals::open_proposal(&mut connection, deployment)
+            .await
+            .map_err(from_store)?;
         let Some(open) = open else { return Ok(None) };
-        let rows = intent::edits(&mut connection, open.id).await.map_err(from_store)?;
+        let rows = store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?;
         drop(connection);
         let (edits, known) = (counting(&rows), known.map(str::to_owned));
         let next = rows.last().map_or(1, |row| row.edit.seq + 1);
@@ -121,7 +124,7 @@ impl Control {
                 effects,
             }))
         };
-        self.beside(actor).work(planning).await?
+        self.compute_for(actor).work(planning).await?
     }
 }
 

@@ -23,9 +23,9 @@ use engine::plan::{
     Along, Edit, EditError, Effects, NumberedEdit, Scope, edit, resolve, resolve_with,
 };
 use serde_json::json;
-use store::intent::{self, EditRow, MAX_EDITS, ProposalRow, Stepped};
+use store::proposals::{EditRow, MAX_EDITS, ProposalRow, Stepped};
 
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::nodes::address_policy;
 use crate::people::{Actor, Permission};
@@ -127,7 +127,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
 
 /// Like [`plan`], outside of the threads that answer requests, because it visits the whole cluster.
 pub(crate) async fn plan_on_pool(
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     edits: Vec<NumberedEdit>,
 ) -> Result<Planned, Problem> {
@@ -137,7 +137,7 @@ pub(crate) async fn plan_on_pool(
 
 /// Like [`objections`], outside of the threads that answer requests.
 pub(crate) async fn edit_errors_on_pool(
-    by: &Beside,
+    by: &ComputeLimit,
     present: &Present,
     scope: Scope,
     rows: &[EditRow],
@@ -194,13 +194,14 @@ impl Control {
         })?;
         actor.require_in(Permission::Operator, deployment)?;
         let mut transaction = self.begin().await?;
-        let (id, new) = intent::ensure_proposal(&mut transaction, deployment, actor.person)
-            .await
-            .map_err(from_store)?;
+        let (id, new) =
+            store::proposals::ensure_proposal(&mut transaction, deployment, actor.person)
+                .await
+                .map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
         if new {
             let detail = json!({"deployment": found.name});
-            intent::append_audit(
+            store::audit::append_audit(
                 &mut transaction,
                 Some(actor.person),
                 "proposal.open",
@@ -241,14 +242,18 @@ impl Control {
             ));
         }
         let mut transaction = self.begin().await?;
-        let (id, new) =
-            intent::ensure_node_proposal(&mut transaction, found.deployment, node, actor.person)
-                .await
-                .map_err(from_store)?;
+        let (id, new) = store::proposals::ensure_node_proposal(
+            &mut transaction,
+            found.deployment,
+            node,
+            actor.person,
+        )
+        .await
+        .map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, found.deployment)?;
         if new {
             let detail = json!({"node": found.fqdn});
-            intent::append_audit(
+            store::audit::append_audit(
                 &mut transaction,
                 Some(actor.person),
                 "proposal.open",
@@ -281,23 +286,28 @@ impl Control {
         let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         self.check_new_ids(&edits).await?;
-        let by = self.beside(actor);
+        let by = self.compute_for(actor);
         self.check_edits(&by, &present, row.scope(), &rows, &edits).await?;
         self.check_edit_data(&by, &present, &rows, &edits).await?;
         self.check_connections(&present, &rows, &edits)?;
         let mut transaction = self.begin().await?;
-        let version =
-            intent::append_edits(&mut transaction, proposal, version, actor.person, &edits)
-                .await
-                .map_err(from_store)?
-                .ok_or_else(proposal_changed)?;
+        let version = store::proposals::append_edits(
+            &mut transaction,
+            proposal,
+            version,
+            actor.person,
+            &edits,
+        )
+        .await
+        .map_err(from_store)?
+        .ok_or_else(proposal_changed)?;
         actor
             .still(&mut transaction)
             .await?
             .require_in(Permission::Operator, place_of(&present, &row))?;
         let names = Names::of(&present, edits.iter());
         let detail = json!({"edits": edits.iter().map(|e| names.edit(e)).collect::<Vec<_>>()});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "proposal.edit",
@@ -326,7 +336,7 @@ impl Control {
             return Ok(());
         }
         let mut connection = self.connection().await?;
-        let removed = intent::removed_ids(&mut connection, &ids).await.map_err(from_store)?;
+        let removed = store::nodes::removed_ids(&mut connection, &ids).await.map_err(from_store)?;
         for (at, (id, phantom)) in
             edits.iter().enumerate().filter_map(|(at, edit)| Some((at + 1, minted(edit)?)))
         {
@@ -347,7 +357,7 @@ impl Control {
     /// Every new edit must take effect and stay in the proposal's scope.
     pub(crate) async fn check_edits(
         &self,
-        by: &Beside,
+        by: &ComputeLimit,
         present: &Present,
         scope: Scope,
         rows: &[EditRow],
@@ -465,12 +475,14 @@ impl Control {
         let (action, stepped) = if is_undo {
             (
                 "proposal.undo",
-                intent::undo_edit(&mut transaction, proposal, version, actor.person).await,
+                store::proposals::undo_edit(&mut transaction, proposal, version, actor.person)
+                    .await,
             )
         } else {
             (
                 "proposal.redo",
-                intent::redo_edit(&mut transaction, proposal, version, actor.person).await,
+                store::proposals::redo_edit(&mut transaction, proposal, version, actor.person)
+                    .await,
             )
         };
         let nothing =
@@ -487,7 +499,7 @@ impl Control {
         // The edit may concern a deployment that another edit creates.
         let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
         let detail = json!({"edits": [names.edit(&edit.edit)], "number": edit.seq});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             action,
@@ -512,7 +524,7 @@ impl Control {
         let (present, row, _) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let mut transaction = self.begin().await?;
-        if !intent::discard_proposal(&mut transaction, proposal, version)
+        if !store::proposals::discard_proposal(&mut transaction, proposal, version)
             .await
             .map_err(from_store)?
         {
@@ -522,7 +534,7 @@ impl Control {
             .still(&mut transaction)
             .await?
             .require_in(Permission::Operator, place_of(&present, &row))?;
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "proposal.discard",
@@ -548,9 +560,13 @@ impl Control {
         }
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let open = intent::open_proposal(&mut connection, deployment).await.map_err(from_store)?;
+        let open = store::proposals::open_proposal(&mut connection, deployment)
+            .await
+            .map_err(from_store)?;
         let rows = match open {
-            Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
+            Some(open) => {
+                store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?
+            }
             None => Vec::new(),
         };
         let edits = counting(&rows);
@@ -558,7 +574,7 @@ impl Control {
         drop(connection);
         let targets =
             move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
-        self.beside(actor).work(targets).await
+        self.compute_for(actor).work(targets).await
     }
 
     /// The present, the proposal and its edits. Returns an error unless the proposal is open at
@@ -570,7 +586,8 @@ impl Control {
     ) -> Result<(Present, ProposalRow, Vec<EditRow>), Problem> {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let row = intent::proposal(&mut connection, proposal).await.map_err(from_store)?;
+        let row =
+            store::proposals::proposal(&mut connection, proposal).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_proposal(proposal))?;
         if row.state != "open" {
             return Err(closed(&row.state));
@@ -578,7 +595,7 @@ impl Control {
         if row.version != version {
             return Err(proposal_changed());
         }
-        let edits = intent::edits(&mut connection, proposal).await.map_err(from_store)?;
+        let edits = store::proposals::edits(&mut connection, proposal).await.map_err(from_store)?;
         Ok((present, row, edits))
     }
 
@@ -588,7 +605,8 @@ impl Control {
         on: &mut sqlx::PgConnection,
         present: &Present,
     ) -> Result<Policy, Problem> {
-        let policy = intent::policy(on, present.head.policy).await.map_err(from_store)?;
+        let policy =
+            store::blueprints::policy(on, present.head.policy).await.map_err(from_store)?;
         policy.ok_or_else(|| {
             tracing::error!(policy = %present.head.policy, "the policy in force is missing");
             Problem::internal()
@@ -762,7 +780,7 @@ pub(crate) async fn tell(
 ) -> Result<(), Problem> {
     // The page of reviews also lists drafts.
     let topics = [Topic::Reviews, Topic::Proposal(proposal), Topic::Deployment(deployment)];
-    intent::append_event_to_topics(on, &topics, &Live::Proposal { proposal, version })
+    store::events::append_event_to_topics(on, &topics, &Live::Proposal { proposal, version })
         .await
         .map_err(from_store)
 }

@@ -13,10 +13,10 @@ use engine::data::{OwnData, layers};
 use engine::ids::{ActionName, DeploymentId, NodeId, RoleName, StepId};
 use engine::plan::{Edit, Effects, NumberedEdit, edit};
 use serde_json::Value;
-use store::intent::EditRow;
+use store::proposals::EditRow;
 
 use crate::Control;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::proposals::change::{counting, plan_on_pool};
 
@@ -27,7 +27,7 @@ impl Control {
     /// Refuses edits whose data does not fit the role.
     pub(crate) async fn check_edit_data(
         &self,
-        compute: &Beside,
+        compute: &ComputeLimit,
         present: &Present,
         rows: &[EditRow],
         edits: &[Edit],

@@ -18,7 +18,7 @@ use engine::plan::clash::{Before, Signed};
 use engine::plan::{Along, Clash, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, EditRow, LeftOutRow, ProposalRow};
+use store::proposals::{EditRow, LeftOutRow, ProposalRow};
 
 use crate::Control;
 use crate::catalog::roles::attribs;
@@ -41,7 +41,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let (row, edits) = opened(&mut connection, id).await?;
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok((
             scope_view(&present, &row)?,
@@ -74,7 +74,7 @@ impl Control {
             return Err(problem);
         };
         drop(connection);
-        let planned = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?;
         let mut connection = self.connection().await?;
         Ok(NodeProposal {
             scope: scope_view(&present, &row)?,
@@ -103,7 +103,8 @@ impl Control {
         let mut connection = self.connection().await?;
         let (_, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
-        let effects = plan_on_pool(&self.beside(actor), &present, counting(&edits)).await?.effects;
+        let effects =
+            plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?.effects;
         let bound =
             effects.bound.iter().find(|bound| bound.node == node && bound.noderole == *noderole);
         let known = present.blueprint.noderole(node, noderole).map(|(_, known)| known);
@@ -162,7 +163,7 @@ impl Control {
     ) -> Result<ProposalView, Problem> {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
         let submission =
-            intent::review_of_version(on, row.id, row.version).await.map_err(from_store)?;
+            store::reviews::review_of_version(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
         Ok(ProposalView {
@@ -178,7 +179,7 @@ async fn opened(
     on: &mut PgConnection,
     id: ProposalId,
 ) -> Result<(ProposalRow, Vec<EditRow>), Problem> {
-    let row = intent::proposal(on, id).await.map_err(from_store)?;
+    let row = store::proposals::proposal(on, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| no_proposal(id))?;
     if row.state != "open" {
         return Err(Problem::conflict(
@@ -186,7 +187,7 @@ async fn opened(
             format!("Proposal {id} is {}. Open a new proposal.", row.state),
         ));
     }
-    let edits = intent::edits(on, id).await.map_err(from_store)?;
+    let edits = store::proposals::edits(on, id).await.map_err(from_store)?;
     Ok((row, edits))
 }
 
@@ -361,7 +362,7 @@ pub(crate) async fn left_out(
     on: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Option<NotRestored>, Problem> {
-    let found = intent::left_out(on, proposal).await.map_err(from_store)?;
+    let found = store::proposals::left_out(on, proposal).await.map_err(from_store)?;
     Ok(found.map(|LeftOutRow { target, missing, more }| NotRestored {
         blueprint: target,
         missing,

@@ -20,7 +20,7 @@ use engine::gate::{Policy, may_judge};
 use engine::ids::{CommentId, NodeId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::intent::{self, CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
+use store::reviews::{CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
 
 use crate::catalog::version_difference;
 use crate::current::{Present, load_deployments};
@@ -38,10 +38,12 @@ impl Control {
         let mut connection = self.connection().await?;
         let case = self.case(&mut connection, &present, id, false).await?;
         drop(connection);
-        let difference = changed(self, &self.beside(actor), &case.row, &case.documents).await?;
+        let difference =
+            changed(self, &self.compute_for(actor), &case.row, &case.documents).await?;
         let mut connection = self.connection().await?;
-        let rows =
-            intent::comments(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let rows = store::reviews::comments(&mut connection, case.row.proposal)
+            .await
+            .map_err(from_store)?;
         let (voice, open) = (voice(actor, &case), case.proposal.state == "open");
         let mut answers: BTreeMap<CommentId, Vec<CommentView>> = BTreeMap::new();
         for row in &rows {
@@ -151,11 +153,14 @@ impl Control {
         };
         allowed.map_err(refused)?;
         let compute = resolved.then_some(actor.person);
-        if !intent::set_resolved(&mut transaction, thread, compute).await.map_err(from_store)? {
+        if !store::reviews::set_resolved(&mut transaction, thread, compute)
+            .await
+            .map_err(from_store)?
+        {
             return Ok(());
         }
         let detail = json!({"review": row.submission, "proposal": case.row.proposal});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             action,
@@ -175,7 +180,7 @@ impl Control {
         new: &NewComment<'_>,
         action: &str,
     ) -> Result<CommentId, Problem> {
-        let said = intent::comments(on, case.row.proposal).await.map_err(from_store)?.len();
+        let said = store::reviews::comments(on, case.row.proposal).await.map_err(from_store)?.len();
         if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
             return Err(Problem::conflict(
                 "too_many_comments",
@@ -185,9 +190,9 @@ impl Control {
                 ),
             ));
         }
-        let id = intent::append_comment(on, new).await.map_err(from_store)?;
+        let id = store::reviews::append_comment(on, new).await.map_err(from_store)?;
         let detail = json!({"review": new.submission, "thread": new.thread, "anchor": new.anchor});
-        intent::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
+        store::audit::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(on, case).await?;
@@ -201,9 +206,9 @@ impl Control {
         }
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+        let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        Ok(anchor.exists_in(&changed(self, &self.beside(actor), &row, &documents).await?))
+        Ok(anchor.exists_in(&changed(self, &self.compute_for(actor), &row, &documents).await?))
     }
 
     /// Locks the proposal and loads its review and the current permissions of the actor. `present`
@@ -216,9 +221,9 @@ impl Control {
         actor: &Actor,
         id: ReviewId,
     ) -> Result<(Actor, Case), Problem> {
-        let row = intent::submission(on, id).await.map_err(from_store)?;
+        let row = store::reviews::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        intent::lock_proposal(on, row.proposal).await.map_err(from_store)?;
+        store::proposals::lock_proposal(on, row.proposal).await.map_err(from_store)?;
         let actor = actor.still(on).await?;
         let case = self.case(on, present, id, false).await?;
         Ok((actor, case))
@@ -231,7 +236,7 @@ impl Control {
         actor: &Actor,
         thread: CommentId,
     ) -> Result<(CommentRow, Actor, Case), Problem> {
-        let found = intent::thread(on, thread).await.map_err(from_store)?;
+        let found = store::reviews::thread(on, thread).await.map_err(from_store)?;
         let (row, _) = found.ok_or_else(|| {
             Problem::not_found(format!(
                 "Thread {thread} does not exist. Open the review to see its threads."
@@ -242,7 +247,7 @@ impl Control {
     }
 
     /// The difference between this review and the one that the person viewed before.
-    pub async fn since_look(
+    pub async fn changes_since_view(
         &self,
         actor: &Actor,
         id: ReviewId,
@@ -250,8 +255,9 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let look =
-            intent::look(&mut connection, actor.person, row.proposal).await.map_err(from_store)?;
+        let look = store::reviews::look(&mut connection, actor.person, row.proposal)
+            .await
+            .map_err(from_store)?;
         let before =
             look.and_then(
                 |look| if look.submission < id { Some(look.submission) } else { look.before },
@@ -273,7 +279,7 @@ impl Control {
         let changed = between(&mut connection, &old, &row).await?;
         let policy = policy_between(&mut connection, &old, &row).await?;
         drop(connection);
-        let (present, compute) = (self.present().await?, self.beside(actor));
+        let (present, compute) = (self.present().await?, self.compute_for(actor));
         let difference = Difference { policy, ..shown(self, &compute, &changed).await? };
         let mut connection = self.connection().await?;
         // The ancestors' deployments, as each of the two reviews would leave them.
@@ -304,13 +310,13 @@ impl Control {
     }
 
     /// Records that the person viewed a review.
-    pub async fn look(&self, actor: &Actor, id: ReviewId) -> Result<(), Problem> {
+    pub async fn record_view(&self, actor: &Actor, id: ReviewId) -> Result<(), Problem> {
         actor.require(Permission::Viewer)?;
         actor.require_in_person()?;
         let mut transaction = self.begin().await?;
         let row = found(&mut transaction, id).await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
+        store::reviews::ensure_viewed(&mut transaction, actor.person, row.proposal, id)
             .await
             .map_err(from_store)?;
         done(transaction).await
@@ -318,7 +324,7 @@ impl Control {
 }
 
 async fn found(on: &mut PgConnection, id: ReviewId) -> Result<SubmissionRow, Problem> {
-    let row = intent::submission(on, id).await.map_err(from_store)?;
+    let row = store::reviews::submission(on, id).await.map_err(from_store)?;
     row.ok_or_else(|| no_review(id))
 }
 
@@ -329,9 +335,9 @@ async fn between(
     old: &SubmissionRow,
     new: &SubmissionRow,
 ) -> Result<Vec<DocumentChange>, Problem> {
-    let mut touched = intent::documents(on, old.id).await.map_err(from_store)?;
-    touched.extend(intent::documents(on, new.id).await.map_err(from_store)?);
-    let bodies = intent::bodies(on, &[old.root, new.root]).await.map_err(from_store)?;
+    let mut touched = store::reviews::documents(on, old.id).await.map_err(from_store)?;
+    touched.extend(store::reviews::documents(on, new.id).await.map_err(from_store)?);
+    let bodies = store::catalog::bodies(on, &[old.root, new.root]).await.map_err(from_store)?;
     let root = |hash| {
         let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
         parse::<RootDoc>("root", hash, body).map_err(|error| {
@@ -362,7 +368,7 @@ async fn resulting_policy(
 ) -> Result<Option<Policy>, Problem> {
     match policies(on, row).await? {
         Some(sides) => Ok(Some(sides.new)),
-        None => intent::policy(on, row.policy).await.map_err(from_store),
+        None => store::blueprints::policy(on, row.policy).await.map_err(from_store),
     }
 }
 
@@ -431,7 +437,7 @@ fn about(present: &Present, anchor: &Anchor) -> String {
 }
 
 async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
-    let newest = intent::review_of_version(on, case.row.proposal, case.proposal.version)
+    let newest = store::reviews::review_of_version(on, case.row.proposal, case.proposal.version)
         .await
         .map_err(from_store)?;
     let newest = newest.unwrap_or(case.row.id);
@@ -443,7 +449,7 @@ async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
     ];
     let topics: BTreeSet<Topic> = topics.into();
     let topics: Vec<Topic> = topics.into_iter().collect();
-    intent::append_event_to_topics(on, &topics, &Live::Review { review: newest })
+    store::events::append_event_to_topics(on, &topics, &Live::Review { review: newest })
         .await
         .map_err(from_store)
 }

@@ -11,7 +11,7 @@
 //!   function of these. For most submissions only the small part for lists ([`Said`]) is cached;
 //!   complete plans are cached only for a few.
 //! * Plans run on blocking threads, never on threads that answer requests.
-//! * One plan runs at a time, with fair shares per person as in [`beside`](crate::compute), but
+//! * One plan runs at a time, with fair shares per person as in [`compute`](crate::compute), but
 //!   separate permits. A request for the same submission finds the result in the cache when its
 //!   turn comes. A plan finishes even if its client disconnects, because the next one would need it
 //!   again.
@@ -33,13 +33,13 @@ use engine::gate::{Facts, Policy};
 use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, ReviewId, StepId};
 use engine::lint::{Finding, Reviewers};
 use sqlx::PgConnection;
-use store::intent::{self, EditRow, SubmissionRow};
-use store::reading;
+use store::proposals::EditRow;
+use store::reviews::SubmissionRow;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Control;
-use crate::compute::{MAX_WAIT, Place, Places, WAITING};
+use crate::compute::{MAX_WAIT, Permit, Permits, WAITING};
 use crate::current::Present;
 use crate::people::Actor;
 use crate::problems::from_store;
@@ -197,10 +197,14 @@ impl Control {
     ) -> Result<Arc<Ground>, Problem> {
         Ok(Arc::new(Ground {
             present: present.clone(),
-            jigs: intent::jigs(on).await.map_err(from_store)?,
-            secrets: store::running::known_secrets(on).await.map_err(from_store)?,
+            jigs: store::catalog::jigs(on).await.map_err(from_store)?,
+            secrets: store::workers::known_secrets(on).await.map_err(from_store)?,
             policy: self.policy(on, present).await?,
-            reviewers: intent::reviewers(on).await.map_err(from_store)?.into_iter().collect(),
+            reviewers: store::reviews::reviewers(on)
+                .await
+                .map_err(from_store)?
+                .into_iter()
+                .collect(),
         }))
     }
 
@@ -236,7 +240,9 @@ impl Control {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
-        let edits = intent::edits(&mut connection, case.row.proposal).await.map_err(from_store)?;
+        let edits = store::proposals::edits(&mut connection, case.row.proposal)
+            .await
+            .map_err(from_store)?;
         drop(connection);
         let (row, documents) = (case.row.clone(), case.documents.clone());
         let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
@@ -266,12 +272,13 @@ impl Control {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
-        let row = intent::submission(&mut connection, id)
+        let row = store::reviews::submission(&mut connection, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
-        let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
-        let edits = intent::edits(&mut connection, row.proposal).await.map_err(from_store)?;
+        let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
+        let edits =
+            store::proposals::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
         let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
         turn.work(move || {
@@ -350,7 +357,7 @@ impl Control {
         if concerned.len() > MAX_AFFECTED {
             return Ok(impact(&planned.from(present), None));
         }
-        let states = reading::step_states(on, concerned).await.map_err(from_store)?;
+        let states = store::deployments::step_states(on, concerned).await.map_err(from_store)?;
         let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
         let active: BTreeSet<StepId> =
             active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
@@ -415,7 +422,7 @@ pub(crate) struct Kept {
     under: RwLock<Option<Under>>,
     worked_out: AtomicU64,
     /// One permit for planning a submission.
-    turns: Places,
+    turns: Permits,
     /// Locked by the task that weighs many submissions in sequence.
     walk: Arc<Mutex<()>>,
 }
@@ -425,7 +432,7 @@ impl Default for Kept {
         Self {
             under: RwLock::default(),
             worked_out: AtomicU64::default(),
-            turns: Places::new(1, WAITING, MAX_WAIT),
+            turns: Permits::new(1, WAITING, MAX_WAIT),
             walk: Arc::default(),
         }
     }
@@ -452,8 +459,8 @@ impl Kept {
 
     /// The permit to plan a submission. It is separate from the permits of [`Control`], so other
     /// work does not delay it.
-    async fn turn(&self, who: Option<PersonId>) -> Result<Place, Problem> {
-        self.turns.place(who).await
+    async fn turn(&self, who: Option<PersonId>) -> Result<Permit, Problem> {
+        self.turns.acquire(who).await
     }
 
     fn look<T>(&self, ground: &Ground, select: impl FnOnce(&Under) -> Option<T>) -> Option<T> {

@@ -13,21 +13,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Problem;
-use api::listing::Cursor;
 use api::listing::PAGE_SIZE;
-use api::proposals::ProposalSummary;
+use api::proposals::{ProposalSort, ProposalSummary};
 use api::reviews::{
     MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter,
     ReviewsWanted, Whose,
 };
-use api::reviews::{ReviewState, ReviewSummary};
+use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
 use engine::gate::standing::{ReviewAction, turn};
 use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Signing, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
 use sqlx::PgConnection;
-use store::intent::{self, Became, FactsRow, Find, FindProposals, Found, Hit, JudgeRow, LineRow};
+use store::proposals::{FindProposals, ProposalLine};
+use store::reviews::{Became, FactsRow, Find, Found, Hit, JudgeRow, LineRow};
 use tokio::time::Instant;
 
 use crate::current::Present;
@@ -125,16 +125,18 @@ impl Control {
         let judges = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
         let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
-        let access = store::access::load_access(on, &people).await.map_err(from_store)?;
-        let able = store::passkeys::able(on, &people).await.map_err(from_store)?;
-        let people = intent::judges(on, &people).await.map_err(from_store)?;
+        let access = store::people::access::load_access(on, &people).await.map_err(from_store)?;
+        let able = store::people::passkeys::able(on, &people).await.map_err(from_store)?;
+        let people = store::reviews::judges(on, &people).await.map_err(from_store)?;
         let needs_deployments =
             !actor.is_unrestricted() || people.iter().any(|person| !person.inside.is_empty());
         let ids: Vec<ReviewId> =
             if needs_deployments { rows.iter().map(|row| row.id).collect() } else { Vec::new() };
         let places = match ids.is_empty() {
             true => BTreeMap::new(),
-            false => intent::affected_deployments_by_review(on, &ids).await.map_err(from_store)?,
+            false => store::reviews::affected_deployments_by_review(on, &ids)
+                .await
+                .map_err(from_store)?,
         };
         Ok(Reader { actor, people, access, able, places })
     }
@@ -147,7 +149,7 @@ impl Control {
         present: &Present,
     ) -> Result<ReviewCount, Problem> {
         let mut connection = self.connection().await?;
-        let mut rows = intent::open_review_facts(&mut connection, LOOKED as i64 + 1)
+        let mut rows = store::reviews::open_review_facts(&mut connection, LOOKED as i64 + 1)
             .await
             .map_err(from_store)?;
         if rows.is_empty() {
@@ -201,7 +203,12 @@ impl Control {
                 "The search text is too long. Use at most {MAX_TEXT_CHARS} characters."
             )));
         }
-        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let sort = match query.sort.by {
+            ReviewSort::Submitted => Hit::BY_ID,
+            ReviewSort::Title => Hit::BY_TITLE,
+        };
+        let mut page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
+        page.limit = if query.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE } as u64;
         let present = self.present().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
@@ -214,15 +221,13 @@ impl Control {
             author: (query.whose == Whose::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: Some(text).filter(|text| !text.is_empty()),
-            order: query.sort,
-            behind: behind.as_deref(),
         };
         let mut connection = self.connection().await?;
-        let limit = if query.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE };
-        let Found { hits, next } =
-            intent::find_reviews(&mut connection, &find, limit).await.map_err(from_store)?;
+        let Found { hits, next } = store::reviews::find_reviews(&mut connection, &find, &page)
+            .await
+            .map_err(from_store)?;
         let ids: Vec<ReviewId> = hits.iter().map(|hit| ReviewId(hit.id)).collect();
-        let rows = intent::facts_of(&mut connection, &ids).await.map_err(from_store)?;
+        let rows = store::reviews::facts_of(&mut connection, &ids).await.map_err(from_store)?;
         let ground = self.ground(&mut connection, &present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
@@ -254,7 +259,7 @@ impl Control {
         }
         let ids: Vec<ReviewId> = visible.iter().map(|(id, ..)| *id).collect();
         let mut connection = self.connection().await?;
-        let lines = intent::lines_of(&mut connection, &ids).await.map_err(from_store)?;
+        let lines = store::reviews::lines_of(&mut connection, &ids).await.map_err(from_store)?;
         let mut lines: BTreeMap<ReviewId, LineRow> =
             lines.into_iter().map(|line| (line.id, line)).collect();
         let shown = visible
@@ -263,7 +268,7 @@ impl Control {
         let reviews = shown
             .map(|(line, state, approvals)| summary(line, state, approvals))
             .collect::<Result<_, _>>()?;
-        let next = next.map(|hit: Hit| Cursor::behind(query.sort, &hit.keys(query.sort.by)));
+        let next = next.map(|hit| cursor::after(query.sort, &page, &hit));
         Ok(ReviewPage { reviews, next })
     }
 
@@ -276,19 +281,23 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
+        let sort = match query.sort.by {
+            ProposalSort::Created => ProposalLine::BY_ID,
+            ProposalSort::Deployment => ProposalLine::BY_DEPLOYMENT,
+        };
+        let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
         let find = FindProposals {
             by: query.mine.then_some(actor.person),
             drafts: query.drafts,
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: text::asked(&query.text)?.map(str::to_owned),
-            order: query.sort,
-            behind: cursor::behind(query.sort, query.before.as_ref())?,
         };
         let mut connection = self.connection().await?;
-        let mut rows = intent::find_proposals(&mut connection, &find).await.map_err(from_store)?;
-        let more = rows.len() > PAGE_SIZE;
-        rows.truncate(PAGE_SIZE);
-        let summary = |row: intent::ProposalLine| {
+        let mut rows = store::proposals::find_proposals(&mut connection, &find, &page)
+            .await
+            .map_err(from_store)?;
+        let next = cursor::cut(&mut rows, query.sort, &page);
+        let summary = |row: ProposalLine| {
             Ok(ProposalSummary {
                 id: row.proposal.id,
                 scope: scope_view(&present, &row.proposal)?,
@@ -298,10 +307,6 @@ impl Control {
                 review: row.submission,
             })
         };
-        let next = rows
-            .last()
-            .filter(|_| more)
-            .map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
         Ok(ProposalPage {
             proposals: rows.into_iter().map(summary).collect::<Result<_, Problem>>()?,
             next,

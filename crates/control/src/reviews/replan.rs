@@ -28,9 +28,10 @@ use engine::gate::VerdictKind;
 use engine::ids::{ProposalId, ReviewId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, EditRow, NewSubmission, ReplanRow, SubmissionRow};
+use store::proposals::EditRow;
+use store::reviews::{NewSubmission, ReplanRow, SubmissionRow};
 
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::problems::from_store;
 use crate::proposals::change::{Planned, counting, plan_on_pool, tell};
@@ -64,7 +65,8 @@ impl Control {
 
     async fn replan_until(&self, end: Instant) -> Result<usize, Problem> {
         let mut connection = self.connection().await?;
-        let stale = intent::stale_reviews(&mut connection, MAX_STALE).await.map_err(from_store)?;
+        let stale =
+            store::reviews::stale_reviews(&mut connection, MAX_STALE).await.map_err(from_store)?;
         drop(connection);
         let mut planned = 0;
         for id in stale {
@@ -84,7 +86,7 @@ impl Control {
     /// False if another process replanned it, or a person edited or closed the proposal.
     async fn replan(&self, id: ReviewId) -> Result<bool, Problem> {
         let mut connection = self.connection().await?;
-        let before = intent::submission(&mut connection, id)
+        let before = store::reviews::submission(&mut connection, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
@@ -108,8 +110,8 @@ impl Control {
             }
             Err(problem) => Err(problem.clone()),
         };
-        intent::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
-        let raised = intent::increment_version(&mut transaction, row.id, row.version)
+        store::proposals::lock_proposal(&mut transaction, row.id).await.map_err(from_store)?;
+        let raised = store::proposals::increment_version(&mut transaction, row.id, row.version)
             .await
             .map_err(from_store)?;
         let Some(version) = raised else { return Ok(false) };
@@ -134,7 +136,7 @@ impl Control {
             }
             (Err(problem), Ok(_)) => return Err(problem),
         }
-        intent::insert_replan(&mut transaction, &replan).await.map_err(from_store)?;
+        store::reviews::insert_replan(&mut transaction, &replan).await.map_err(from_store)?;
         note(&mut transaction, &replan).await?;
         done(transaction).await?;
         tracing::info!(
@@ -148,12 +150,12 @@ impl Control {
     /// The replanning that led to this submission, and the one that replaced it.
     pub(crate) async fn replanned(
         &self,
-        by: &Beside,
+        by: &ComputeLimit,
         id: ReviewId,
     ) -> Result<(Option<Replanned>, Option<Replanned>), Problem> {
         let mut connection = self.connection().await?;
         let (replan_before, outgoing) =
-            intent::replans(&mut connection, id).await.map_err(from_store)?;
+            store::reviews::replans(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
         Ok((self.told(by, replan_before).await?, self.told(by, outgoing).await?))
     }
@@ -161,7 +163,7 @@ impl Control {
     /// A replanning for display, with the difference between the two submissions.
     async fn told(
         &self,
-        by: &Beside,
+        by: &ComputeLimit,
         row: Option<ReplanRow>,
     ) -> Result<Option<Replanned>, Problem> {
         let Some(row) = row else { return Ok(None) };
@@ -190,7 +192,8 @@ impl Control {
         proposal: ProposalId,
         version: i32,
     ) -> Result<Option<Replanned>, Problem> {
-        let row = intent::replan_for_version(on, proposal, version).await.map_err(from_store)?;
+        let row =
+            store::reviews::replan_for_version(on, proposal, version).await.map_err(from_store)?;
         match row.filter(|row| row.after.is_none()) {
             Some(row) => in_words(on, row, false, Shift::default()).await.map(Some),
             None => Ok(None),
@@ -205,8 +208,8 @@ async fn moved(
     id: ReviewId,
 ) -> Result<Vec<String>, Problem> {
     let base = moved_base(on, present, id).await.map_err(from_store)?;
-    let documents = intent::documents(on, id).await.map_err(from_store)?;
-    let records = intent::moved_records(on, id).await.map_err(from_store)?;
+    let documents = store::reviews::documents(on, id).await.map_err(from_store)?;
+    let records = store::reviews::moved_records(on, id).await.map_err(from_store)?;
     Ok(engine::gate::moved(&base, &moved_documents(present, &documents), &records))
 }
 
@@ -218,8 +221,8 @@ async fn unchanged(
     before: &SubmissionRow,
     new: NewSubmission,
 ) -> Result<Result<NewSubmission, Problem>, Problem> {
-    let documents = intent::documents(on, before.id).await.map_err(from_store)?;
-    let base = intent::base(on, before.id).await.map_err(from_store)?;
+    let documents = store::reviews::documents(on, before.id).await.map_err(from_store)?;
+    let base = store::reviews::base(on, before.id).await.map_err(from_store)?;
     let finding = |at: String, detail: &str| Finding { at, detail: detail.to_owned() };
     let (old_documents, now): (BTreeSet<_>, BTreeSet<_>) =
         (documents.iter().collect(), new.documents.iter().collect());
@@ -298,11 +301,11 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
         "became": replan.after, "version": replan.version, "target": replan.target, "moved": replan.moved,
         "refused": replan.refused,
     });
-    intent::append_audit(on, None, "review.replan", &replan.before.to_string(), &detail)
+    store::audit::append_audit(on, None, "review.replan", &replan.before.to_string(), &detail)
         .await
         .map_err(from_store)?;
     let topics = [Topic::Reviews, Topic::Review(replan.before)];
-    intent::append_event_to_topics(on, &topics, &Live::Review { review: replan.before })
+    store::events::append_event_to_topics(on, &topics, &Live::Review { review: replan.before })
         .await
         .map_err(from_store)
 }
@@ -314,7 +317,7 @@ async fn in_words(
     same_effect: bool,
     shift: Shift,
 ) -> Result<Replanned, Problem> {
-    let verdicts = intent::verdicts(on, row.before).await.map_err(from_store)?;
+    let verdicts = store::reviews::verdicts(on, row.before).await.map_err(from_store)?;
     let mut dropped = Vec::new();
     for verdict in verdicts.iter().rev() {
         if !dropped.iter().any(|(name, _)| *name == verdict.name) {
@@ -347,8 +350,10 @@ async fn submitted(
     on: &mut PgConnection,
     id: ReviewId,
 ) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
-    let row =
-        intent::submission(on, id).await.map_err(from_store)?.ok_or_else(Problem::internal)?;
-    let documents = intent::documents(on, id).await.map_err(from_store)?;
+    let row = store::reviews::submission(on, id)
+        .await
+        .map_err(from_store)?
+        .ok_or_else(Problem::internal)?;
+    let documents = store::reviews::documents(on, id).await.map_err(from_store)?;
     Ok((row, documents))
 }

@@ -24,12 +24,13 @@ use engine::gate::{
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PersonId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::intent::{self, PersonRow, ProposalRow, SubmissionRow, VerdictRow};
-use store::{StoreError, reading};
+use store::StoreError;
+use store::proposals::ProposalRow;
+use store::reviews::{PersonRow, SubmissionRow, VerdictRow};
 use time::OffsetDateTime;
 
 use crate::catalog::version_difference;
-use crate::compute::Beside;
+use crate::compute::ComputeLimit;
 use crate::current::{Present, load_deployments};
 use crate::{Control, done};
 
@@ -61,26 +62,26 @@ impl Control {
         id: ReviewId,
         lock: bool,
     ) -> Result<Case, Problem> {
-        let row = intent::submission(on, id).await.map_err(from_store)?;
+        let row = store::reviews::submission(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
-        let proposal = intent::proposal(on, row.proposal)
+        let proposal = store::proposals::proposal(on, row.proposal)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
-        let authors = intent::authors(on, id).await.map_err(from_store)?;
-        let verdicts = intent::verdicts(on, id).await.map_err(from_store)?;
-        let documents = intent::documents(on, id).await.map_err(from_store)?;
+        let authors = store::reviews::authors(on, id).await.map_err(from_store)?;
+        let verdicts = store::reviews::verdicts(on, id).await.map_err(from_store)?;
+        let documents = store::reviews::documents(on, id).await.map_err(from_store)?;
         // Also load people who gave a verdict but can no longer review. The review has to say that
         // their verdicts do not count.
         let voters: BTreeSet<PersonId> = verdicts.iter().map(|v| v.person).collect();
         let voters: Vec<PersonId> = voters.into_iter().collect();
-        let mut people = intent::eligible_reviewers(on, id).await.map_err(from_store)?;
+        let mut people = store::reviews::eligible_reviewers(on, id).await.map_err(from_store)?;
         people.retain(|person| !voters.contains(&person.id));
-        people.extend(intent::people(on, &voters, id, lock).await.map_err(from_store)?);
+        people.extend(store::reviews::people(on, &voters, id, lock).await.map_err(from_store)?);
         people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
         let ids: Vec<PersonId> = people.iter().map(|person| person.id).collect();
-        let access = store::access::load_access(on, &ids).await.map_err(from_store)?;
+        let access = store::people::access::load_access(on, &ids).await.map_err(from_store)?;
         let risks = review_risks(&row);
         let Given { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
         let facts = Facts {
@@ -91,7 +92,7 @@ impl Control {
             lint: Vec::new(),
             moved_base: moved_base(on, present, id).await.map_err(from_store)?,
             moved_documents: moved_documents(present, &documents),
-            moved_records: intent::moved_records(on, id).await.map_err(from_store)?,
+            moved_records: store::reviews::moved_records(on, id).await.map_err(from_store)?,
             same_epoch: row.epoch == present.head.epoch,
             policy: (row.policy, present.head.policy),
             approvals_needed: policy.approvals_for(&risks).max(row.approvals.unsigned_abs()),
@@ -107,7 +108,9 @@ impl Control {
                 ..access
             },
             signing,
-            open_threads: intent::open_threads(on, row.proposal).await.map_err(from_store)?,
+            open_threads: store::reviews::open_threads(on, row.proposal)
+                .await
+                .map_err(from_store)?,
             helpers: helpers(on, id, &authors).await?,
         };
         Ok(Case { row, proposal, authors, verdicts, documents, signed, facts })
@@ -121,7 +124,7 @@ impl Control {
         let ground = self.ground(&mut connection, &present).await?;
         drop(connection);
         let weighed = self.plan_review(actor, &ground, &mut case).await?;
-        let compute = self.beside(actor);
+        let compute = self.compute_for(actor);
         let mut difference = changed(self, &compute, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
         // A committed change is part of the present. Its ancestors may have changed since, so load
@@ -148,9 +151,10 @@ impl Control {
             self.kept.deceiving.begun(self, &compute, &difference, &pins, &present.catalog).await?;
         let (came_from, became) = self.replanned(&compute, id).await?;
         let mut connection = self.connection().await?;
-        let base = intent::base(&mut connection, id).await.map_err(from_store)?;
-        let may_sign =
-            store::passkeys::able(&mut connection, &[actor.person]).await.map_err(from_store)?;
+        let base = store::reviews::base(&mut connection, id).await.map_err(from_store)?;
+        let may_sign = store::people::passkeys::able(&mut connection, &[actor.person])
+            .await
+            .map_err(from_store)?;
         let mut summary: Summary =
             serde_json::from_value(case.row.summary.clone()).unwrap_or_default();
         let gate = evaluate(&facts_at_commit(&case));
@@ -285,11 +289,13 @@ impl Control {
         // lock.
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let row = intent::submission(&mut transaction, id).await.map_err(from_store)?;
+        let row = store::reviews::submission(&mut transaction, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         // Commits, edits and submissions take the same lock, so each is entirely before or after
         // the verdict.
-        intent::lock_proposal(&mut transaction, row.proposal).await.map_err(from_store)?;
+        store::proposals::lock_proposal(&mut transaction, row.proposal)
+            .await
+            .map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
@@ -313,15 +319,16 @@ impl Control {
         if is_repeated && counts && signature.is_none() {
             return Ok(());
         }
-        let verdict = intent::insert_verdict(&mut transaction, id, actor.person, kind, reason)
-            .await
-            .map_err(from_store)?;
+        let verdict =
+            store::reviews::insert_verdict(&mut transaction, id, actor.person, kind, reason)
+                .await
+                .map_err(from_store)?;
         let mut detail = json!({"verdict": kind, "change": case.row.change});
         if let Some(signature) = &signature {
             let passkey = sign(&mut transaction, actor, (id, verdict, kind), signature).await?;
             detail["passkey"] = json!(passkey);
         }
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "review.verdict",
@@ -341,7 +348,8 @@ impl Control {
         target: BlueprintNumber,
     ) -> Result<Arc<Blueprint>, Problem> {
         let mut connection = self.connection().await?;
-        let root = reading::blueprint_root(&mut connection, target).await.map_err(from_store)?;
+        let root =
+            store::blueprints::blueprint_root(&mut connection, target).await.map_err(from_store)?;
         let root = root.ok_or_else(Problem::internal)?;
         load_deployments(&mut connection, root, &present.blueprint)
             .await
@@ -359,7 +367,7 @@ impl Control {
         no: &str,
     ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_refusal(&mut connection, actor.person, action, id, no)
+        store::reviews::append_refusal(&mut connection, actor.person, action, id, no)
             .await
             .map_err(from_store)
     }
@@ -367,7 +375,7 @@ impl Control {
 
 pub(crate) async fn tell(on: &mut PgConnection, id: ReviewId) -> Result<(), Problem> {
     let topics = [Topic::Reviews, Topic::Review(id)];
-    intent::append_event_to_topics(on, &topics, &Live::Review { review: id })
+    store::events::append_event_to_topics(on, &topics, &Live::Review { review: id })
         .await
         .map_err(from_store)
 }
@@ -382,7 +390,7 @@ pub(crate) async fn places(
     if actor.is_unrestricted() {
         return Ok(BTreeSet::new());
     }
-    intent::touched(on, id).await.map_err(from_store)
+    store::reviews::touched(on, id).await.map_err(from_store)
 }
 
 /// Only people can review, so tokens are refused.
@@ -434,7 +442,7 @@ async fn helpers(
     authors: &[PersonRow],
 ) -> Result<Helpers, Problem> {
     let mut helpers = Helpers::default();
-    for (name, permissions) in intent::able(on, id).await.map_err(from_store)? {
+    for (name, permissions) in store::reviews::able(on, id).await.map_err(from_store)? {
         let has =
             |permission: Permission| permissions.iter().any(|word| word == permission.as_str());
         if has(Permission::Operator) || has(Permission::Reviewer) {
@@ -467,7 +475,7 @@ pub(crate) async fn moved_base(
     present: &Present,
     id: ReviewId,
 ) -> Result<Vec<(String, i64)>, StoreError> {
-    let base = intent::base(on, id).await?;
+    let base = store::reviews::base(on, id).await?;
     let moved = base.iter().filter_map(|(deployment, head_no)| match present.row(*deployment) {
         Some(row) if row.head_no == *head_no => None,
         Some(row) => Some((row.name.clone(), row.head_no.0)),
@@ -542,8 +550,8 @@ pub(crate) async fn policies(
     row: &SubmissionRow,
 ) -> Result<Option<Sides<Policy>>, Problem> {
     let Some(hash) = row.new_policy else { return Ok(None) };
-    let old = intent::policy(on, row.policy).await.map_err(from_store)?;
-    let bodies = intent::bodies(on, &[hash]).await.map_err(from_store)?;
+    let old = store::blueprints::policy(on, row.policy).await.map_err(from_store)?;
+    let bodies = store::catalog::bodies(on, &[hash]).await.map_err(from_store)?;
     let new = bodies.get(&hash).ok_or_else(Problem::internal)?;
     let new: Policy = serde_json::from_slice(new).map_err(|error| {
         tracing::error!(%error, "cannot read the policy of a submission");
@@ -555,7 +563,7 @@ pub(crate) async fn policies(
 /// The changes of a submission relative to its own base: documents and policy.
 pub(crate) async fn changed(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     row: &SubmissionRow,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
@@ -568,7 +576,7 @@ pub(crate) async fn changed(
 /// The difference as submitted, computed from the documents themselves.
 pub(crate) async fn shown(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
@@ -602,7 +610,7 @@ pub(crate) async fn sides(
         })
         .flatten()
         .collect();
-    let bodies = intent::bodies(on, &hashes).await.map_err(from_store)?;
+    let bodies = store::catalog::bodies(on, &hashes).await.map_err(from_store)?;
     let (mut was, mut is) = (Blueprint::default(), Blueprint::default());
     for change in documents {
         let sides = match change {
@@ -633,7 +641,7 @@ pub(crate) async fn sides(
 /// blueprints that contain the deployments outside of the change, for both sides.
 pub(crate) async fn load_pins(
     control: &Control,
-    compute: &Beside,
+    compute: &ComputeLimit,
     difference: Difference,
     documents: &[DocumentChange],
     others: (Arc<Blueprint>, Arc<Blueprint>),

@@ -12,8 +12,7 @@ use engine::gate::{Signing, VerdictKind};
 use engine::ids::{PersonId, ReviewId};
 use passkeys::RelyingParty;
 use sqlx::PgConnection;
-use store::intent::VerdictRow;
-use store::passkeys as rows;
+use store::reviews::VerdictRow;
 
 use crate::Control;
 use crate::people::Actor;
@@ -41,7 +40,7 @@ impl Control {
         verdicts: &[VerdictRow],
         people: &[PersonId],
     ) -> Result<Given, Problem> {
-        let demanded = !rows::demanded(on, &[id]).await.map_err(from_store)?.is_empty();
+        let demanded = !store::reviews::demanded(on, &[id]).await.map_err(from_store)?.is_empty();
         let signed = signed(on, id).await?;
         if !demanded {
             return Ok(Given { signed, signing: None });
@@ -54,7 +53,7 @@ impl Control {
             .map(|(person, _)| person);
         let signing = Signing {
             signed: signers.collect(),
-            able: rows::able(on, people).await.map_err(from_store)?,
+            able: store::people::passkeys::able(on, people).await.map_err(from_store)?,
         };
         Ok(Given { signed, signing: Some(signing) })
     }
@@ -74,7 +73,7 @@ impl Control {
             .map_err(|no| Problem { code: "not_a_reviewer".into(), ..Problem::forbidden(no) })?;
         actor.require(crate::people::Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let reviewed = rows::reviewed(&mut connection, id)
+        let reviewed = store::reviews::reviewed(&mut connection, id)
             .await
             .map_err(from_store)?
             .ok_or_else(|| no_review(id))?;
@@ -90,15 +89,16 @@ impl Control {
 }
 
 async fn signed(on: &mut PgConnection, id: ReviewId) -> Result<Signed, Problem> {
-    let rows_of_review = rows::signatures(on, &[id]).await.map_err(from_store)?;
+    let rows_of_review = store::reviews::signatures(on, &[id]).await.map_err(from_store)?;
     if rows_of_review.is_empty() {
         return Ok(Signed::new());
     }
     let reviewed =
-        rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+        store::reviews::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let used: BTreeSet<_> = rows_of_review.iter().map(|signature| signature.passkey).collect();
-    let names = rows::names(on, &used).await.map_err(from_store)?;
-    let keys = rows::load_with_confirmers(on, &used).await.map_err(from_store)?;
+    let names = store::people::passkeys::names(on, &used).await.map_err(from_store)?;
+    let keys =
+        store::people::passkeys::load_with_confirmers(on, &used).await.map_err(from_store)?;
     let mut signed = Signed::new();
     for signature in rows_of_review {
         let (person, nonce) = (signature.person, signature.nonce);
@@ -141,13 +141,13 @@ pub(crate) async fn sign(
         passkeys::assertion(&signature.answer).map_err(|error| rejected(&error))?;
     let passkey = answered(on, actor, &credential).await?;
     let reviewed =
-        rows::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
+        store::reviews::reviewed(on, id).await.map_err(from_store)?.ok_or_else(|| no_review(id))?;
     let statement = Statement::Verdict { reviewed, verdict: kind, person: actor.person, nonce };
     let challenge = statement.challenge().map_err(|_| Problem::internal())?;
     let counter = passkeys::verified(&passkey.passkey, challenge, &assertion)
         .map_err(|error| rejected(&error))?;
     crate::people::passkeys::record_use(on, &passkey, counter).await?;
-    match rows::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion)
+    match store::reviews::insert_signature(on, verdict, passkey.passkey.id, nonce, &assertion)
         .await
         .map_err(from_store)?
     {

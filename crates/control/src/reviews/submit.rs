@@ -17,7 +17,8 @@ use engine::plan::base::{base, beyond};
 use engine::plan::lift::brought;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use store::intent::{self, EditRow, NewSubmission, ProposalRow};
+use store::proposals::{EditRow, ProposalRow};
+use store::reviews::NewSubmission;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -51,18 +52,20 @@ impl Control {
         }
         let (present, row, rows) = self.load_at_version(proposal, version).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        let planned = plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?;
+        let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
         let asked = Asked { title: title.to_owned(), by: actor.person };
         let mut new =
             self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
-        let locked = intent::lock_proposal(&mut transaction, proposal).await.map_err(from_store)?;
+        let locked = store::proposals::lock_proposal(&mut transaction, proposal)
+            .await
+            .map_err(from_store)?;
         if locked.is_none_or(|p| p.version != version || p.state != "open") {
             return Err(proposal_changed());
         }
         let actor = &actor.still(&mut transaction).await?;
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
-        if let Some(known) = intent::review_of_version(&mut transaction, proposal, version)
+        if let Some(known) = store::reviews::review_of_version(&mut transaction, proposal, version)
             .await
             .map_err(from_store)?
         {
@@ -145,15 +148,15 @@ impl Control {
         planned: &Planned,
         new: &NewSubmission,
     ) -> Result<ReviewId, Problem> {
-        intent::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
-        let id = intent::insert_submission(on, new).await.map_err(from_store)?;
+        store::catalog::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
+        let id = store::reviews::insert_submission(on, new).await.map_err(from_store)?;
         let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
-        intent::append_audit(on, actor, "review.submit", &id.to_string(), &detail)
+        store::audit::append_audit(on, actor, "review.submit", &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
         tell(on, row.id, row.deployment, new.version).await?;
         let topics = [Topic::Reviews, Topic::Review(id)];
-        intent::append_event_to_topics(on, &topics, &Live::Review { review: id })
+        store::events::append_event_to_topics(on, &topics, &Live::Review { review: id })
             .await
             .map_err(from_store)?;
         Ok(id)
@@ -167,11 +170,11 @@ impl Control {
         known: ReviewId,
         new: &NewSubmission,
     ) -> Result<i32, Problem> {
-        let previous = intent::submission(on, known)
+        let previous = store::reviews::submission(on, known)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
-        let base = intent::base(on, known).await.map_err(from_store)?;
+        let base = store::reviews::base(on, known).await.map_err(from_store)?;
         // A newer build may classify more risks than the one that made the earlier submission.
         let is_same =
             (previous.policy, previous.epoch, previous.change, base, review_risks(&previous))
@@ -182,8 +185,9 @@ impl Control {
                 format!("This version is already submitted, as review {known}."),
             ));
         }
-        let raised =
-            intent::increment_version(on, new.proposal, new.version).await.map_err(from_store)?;
+        let raised = store::proposals::increment_version(on, new.proposal, new.version)
+            .await
+            .map_err(from_store)?;
         raised.ok_or_else(proposal_changed)
     }
 }

@@ -10,7 +10,7 @@ use engine::blueprint::Anchor;
 use engine::blueprint::viewed::contents;
 use engine::ids::{ProposalId, ReviewId};
 use sqlx::PgConnection;
-use store::intent::{self, MAX_OPENED};
+use store::reviews::MAX_OPENED;
 
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
@@ -19,7 +19,11 @@ use crate::{Control, done};
 
 impl Control {
     /// The changes of a review that this person has viewed.
-    pub async fn opened(&self, actor: &Actor, id: ReviewId) -> Result<ViewedChanges, Problem> {
+    pub async fn viewed_changes(
+        &self,
+        actor: &Actor,
+        id: ReviewId,
+    ) -> Result<ViewedChanges, Problem> {
         actor.require(Permission::Viewer)?;
         let changes = changes(self, actor, id).await?;
         let mut connection = self.connection().await?;
@@ -27,7 +31,7 @@ impl Control {
     }
 
     /// Marks the changes of these documents in a review as viewed. Idempotent.
-    pub async fn open_changes(
+    pub async fn mark_viewed(
         &self,
         actor: &Actor,
         id: ReviewId,
@@ -53,9 +57,14 @@ impl Control {
         let marks: Vec<(Anchor, Hash)> = anchors.into_iter().map(mark).collect::<Result<_, _>>()?;
         let mut transaction = self.begin().await?;
         actor.still(&mut transaction).await?.require(Permission::Viewer)?;
-        intent::ensure_changes_viewed(&mut transaction, actor.person, changes.proposal, &marks)
-            .await
-            .map_err(from_store)?;
+        store::reviews::ensure_changes_viewed(
+            &mut transaction,
+            actor.person,
+            changes.proposal,
+            &marks,
+        )
+        .await
+        .map_err(from_store)?;
         let opened = opened(&mut transaction, actor, &changes).await?;
         done(transaction).await?;
         Ok(opened)
@@ -73,7 +82,8 @@ async fn opened(
     actor: &Actor,
     changes: &ReviewChanges,
 ) -> Result<ViewedChanges, Problem> {
-    let marks = intent::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
+    let marks =
+        store::reviews::opened(on, actor.person, changes.proposal).await.map_err(from_store)?;
     let mut viewed = ViewedChanges { all: changes.contents.len(), ..ViewedChanges::default() };
     for (anchor, content) in marks {
         match changes.contents.get(&anchor) {
@@ -87,11 +97,11 @@ async fn opened(
 
 async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<ReviewChanges, Problem> {
     let mut connection = control.connection().await?;
-    let row = intent::submission(&mut connection, id).await.map_err(from_store)?;
+    let row = store::reviews::submission(&mut connection, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| no_review(id))?;
-    let documents = intent::documents(&mut connection, id).await.map_err(from_store)?;
+    let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
     drop(connection);
-    let compute = control.beside(actor);
+    let compute = control.compute_for(actor);
     let difference = changed(control, &compute, &row, &documents).await?;
     let contents = compute.work(move || contents(&difference)).await?.map_err(|error| {
         tracing::error!(%error, "cannot write a change as JSON");

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::listing::Cursor;
 use api::listing::PAGE_SIZE;
-use api::runs::RunsWanted;
 use api::runs::{RunPage, RunState, RunSummary, RunView};
+use api::runs::{RunSort, RunsWanted};
 use api::values::MAX_VALUES;
 use api::values::Provenance;
 use engine::anneal::Reason;
@@ -17,7 +16,7 @@ use engine::ids::{
 };
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::reading::{self, RunFilter, RunRow};
+use store::runs::{RunFilter, RunRow};
 
 use crate::audit::window;
 use crate::current::Present;
@@ -39,7 +38,12 @@ impl Control {
                 known.join(", ")
             )));
         }
-        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let sort = match query.sort.by {
+            RunSort::Queued => RunRow::BY_ID,
+            RunSort::State => RunRow::BY_STATE,
+            RunSort::Durations => RunRow::BY_DURATION,
+        };
+        let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
         let present = self.present().await?;
         let worker = match text::asked(&query.worker)? {
             Some(worker) => Some(self.worker_id(worker).await?),
@@ -56,18 +60,10 @@ impl Control {
             worker,
             since,
             until,
-            order: query.sort,
-            behind: behind.as_deref(),
         };
-        let rows = reading::runs(&self.store, filter).await.map_err(from_store)?;
-        let more = rows.len() > PAGE_SIZE;
-        let runs = rows
-            .iter()
-            .take(PAGE_SIZE)
-            .map(|row| to_run(&present, row))
-            .collect::<Result<Vec<_>, _>>()?;
-        let last = if more { rows.get(PAGE_SIZE - 1) } else { None };
-        let next = last.map(|row| Cursor::behind(query.sort, &row.keys(query.sort.by)));
+        let mut rows = store::runs::runs(&self.store, filter, &page).await.map_err(from_store)?;
+        let next = cursor::cut(&mut rows, query.sort, &page);
+        let runs = rows.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?;
         Ok(RunPage { runs, next })
     }
 
@@ -76,13 +72,15 @@ impl Control {
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
         let present = self.present().await?;
-        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
-        let attempts = reading::runs_of_step(&self.store, StepId(row.run.step_id))
-            .await
-            .map_err(from_store)?;
+        let attempts =
+            store::runs::runs_of_step(&self.store, StepId(row.run.step_id), PAGE_SIZE as u64)
+                .await
+                .map_err(from_store)?;
         let mut connection = self.connection().await?;
-        let documents = reading::run_documents(&mut connection, id).await.map_err(from_store)?;
+        let documents =
+            store::runs::run_documents(&mut connection, id).await.map_err(from_store)?;
         let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
         let summary = to_run(&present, &row)?;
@@ -92,7 +90,7 @@ impl Control {
             (true, true) => {
                 Err("The run is already being canceled. It ends when its node stops it.".to_owned())
             }
-            (true, false) => match reading::run_deployment(&mut connection, id)
+            (true, false) => match store::runs::run_deployment(&mut connection, id)
                 .await
                 .map_err(from_store)?
             {
@@ -129,8 +127,11 @@ impl Control {
             source.get("step").and_then(Value::as_str).and_then(|s| s.parse::<StepId>().ok())
         };
         let steps: Vec<StepId> = sources.values().take(MAX_VALUES).filter_map(step).collect();
-        let names: BTreeMap<StepId, String> =
-            reading::step_names(on, &steps).await.map_err(from_store)?.into_iter().collect();
+        let names: BTreeMap<StepId, String> = store::deployments::step_names(on, &steps)
+            .await
+            .map_err(from_store)?
+            .into_iter()
+            .collect();
         let entry = |(path, source): (&String, &Value)| {
             let layer = layer_name(source.get("layer").unwrap_or(&Value::Null));
             let owner = step(source).and_then(|s| names.get(&s).cloned());
@@ -165,6 +166,9 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
         }
         Reason::Exclusive { node, by } => {
             format!("Waits for node {node}: {} runs there", named(by))
+        }
+        Reason::OtherAction { .. } => {
+            "Waits for another action of this noderole, which is running".to_owned()
         }
         other => other.to_string(),
     };
@@ -222,7 +226,7 @@ pub(crate) fn cause_text(cause: &str, by: Option<&str>) -> String {
 }
 
 /// Why a step ran again; `None` for its first run.
-fn because(run: &reading::RunModel) -> Option<String> {
+fn because(run: &store::runs::RunModel) -> Option<String> {
     let cause = run.cause.as_deref().map(|cause| cause_text(cause, run.cause_by.as_deref()));
     let retry = (run.failures > 0).then(|| {
         let failures = usize::try_from(run.failures).unwrap_or(usize::MAX);
@@ -233,7 +237,7 @@ fn because(run: &reading::RunModel) -> Option<String> {
 }
 
 /// The run limits of a step's role, as text.
-pub(crate) fn limits(step: &reading::StepModel) -> Vec<(String, String)> {
+pub(crate) fn limits(step: &store::runs::StepModel) -> Vec<(String, String)> {
     let (retries, failures) = (step.retries, step.failures);
     let retry_text = match (retries, failures) {
         (0, _) => "none: the first failure is an error".to_owned(),

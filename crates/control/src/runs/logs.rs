@@ -11,8 +11,7 @@ use api::limits::LOG_SEARCH;
 use api::runs::{LogFound, LogHit, LogPart, LogPiece};
 use engine::ids::RunId;
 use regex::bytes::{Regex, RegexBuilder};
-use store::reading;
-use store::running::{self, LogPiece as Stored};
+use store::runs::LogPiece as Stored;
 use time::OffsetDateTime;
 
 use crate::Control;
@@ -46,7 +45,7 @@ impl Control {
     /// A missing permission, an unknown run, or an offset after the end of the log.
     pub async fn log(&self, actor: &Actor, id: RunId, offset: i64) -> Result<LogPart, Problem> {
         actor.require(Permission::Viewer)?;
-        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_run(id))?;
         let length = row.run.log_bytes;
         if offset > length {
@@ -59,9 +58,10 @@ impl Control {
         let from = if offset < 0 { length.saturating_add(offset).max(0) } else { offset };
         let until = from.saturating_add(MAX_LOG_PART as i64);
         let span = (from.unsigned_abs(), until.unsigned_abs());
-        let read = running::read_log_range(self.store.pool(), id, span.0, span.1, PIECES_PER_QUERY)
-            .await
-            .map_err(from_store)?;
+        let read =
+            store::runs::read_log_range(self.store.pool(), id, span.0, span.1, PIECES_PER_QUERY)
+                .await
+                .map_err(from_store)?;
         let ended = row.run.ended_at.is_some();
         let mut cut = PartDecoder::at(from, offset < 0);
         for piece in &read {
@@ -89,7 +89,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let wanted = wanted(text, any_case)?;
         let begin = Place::parse(after)?;
-        let row = reading::run(&self.store, id).await.map_err(from_store)?;
+        let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let length = row.ok_or_else(|| no_run(id))?.run.log_bytes;
         let end = length.unsigned_abs();
         let mut search = Search::new(wanted, begin);
@@ -98,7 +98,7 @@ impl Control {
         while read < until && !search.is_full() {
             let span = until.min(read + BYTES_PER_QUERY);
             let pieces =
-                running::read_log_range(self.store.pool(), id, read, span, PIECES_PER_QUERY)
+                store::runs::read_log_range(self.store.pool(), id, read, span, PIECES_PER_QUERY)
                     .await
                     .map_err(from_store)?;
             if pieces.is_empty() {

@@ -10,9 +10,8 @@ use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, RunId};
 use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self, DeploymentRow};
-use store::reading;
-use store::running::{self, ChangeError};
+use store::deployments::DeploymentRow;
+use store::runs::ChangeError;
 
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_run};
@@ -60,7 +59,7 @@ fn no_noderole() -> Problem {
 
 /// The error for a run that cannot be canceled because it is not open.
 async fn run_not_open(on: &mut PgConnection, run: RunId) -> Result<Problem, Problem> {
-    Ok(match running::run_exists(on, run).await.map_err(from_store)? {
+    Ok(match store::runs::run_exists(on, run).await.map_err(from_store)? {
         true => Problem::conflict("state", format!("Run {run} has already ended.")),
         false => no_run(run),
     })
@@ -89,7 +88,7 @@ impl Control {
     ) -> Result<(), Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
-        let row = reading::noderole(&self.store, noderole).await.map_err(from_store)?;
+        let row = store::deployments::noderole(&self.store, noderole).await.map_err(from_store)?;
         let row = row.ok_or_else(no_noderole)?;
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
         let called =
@@ -114,14 +113,15 @@ impl Control {
         called: &str,
     ) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
-        running::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
+        store::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
         // The lock may have waited for a commit that moved the node.
-        let place =
-            reading::noderole_deployment(&mut transaction, noderole).await.map_err(from_store)?;
+        let place = store::runs::noderole_deployment(&mut transaction, noderole)
+            .await
+            .map_err(from_store)?;
         let place = place.ok_or_else(no_noderole)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, place)?;
         let detail = json!({"reason": reason});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "step.retry",
@@ -130,8 +130,10 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let step = reading::retried_step(&mut transaction, noderole).await.map_err(from_store)?;
-        let requested = running::request_retry(&mut transaction, step, &actor.name).await;
+        let step = store::deployments::retried_step(&mut transaction, noderole)
+            .await
+            .map_err(from_store)?;
+        let requested = store::runs::request_retry(&mut transaction, step, &actor.name).await;
         requested.map_err(|error| retry_problem(error, called))?;
         done(transaction).await
     }
@@ -141,19 +143,20 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let mut transaction = self.begin().await?;
         // The deployment of a run never changes.
-        let place = reading::run_deployment(&mut transaction, run).await.map_err(from_store)?;
+        let place = store::runs::run_deployment(&mut transaction, run).await.map_err(from_store)?;
         place.map_or(Ok(()), |place| actor.require_in(Permission::Operator, place))?;
-        running::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
+        store::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
         let current = actor.still(&mut transaction).await?;
         place.map_or(Ok(()), |place| current.require_in(Permission::Operator, place))?;
-        let requested = match running::request_cancel(&mut transaction, run, &actor.name).await {
+        let requested = match store::runs::request_cancel(&mut transaction, run, &actor.name).await
+        {
             Ok(requested) => requested,
             Err(ChangeError::RunNotOpen(_)) => {
                 return Err(run_not_open(&mut transaction, run).await?);
             }
             Err(error) => return Err(from_change(error)),
         };
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "run.cancel",
@@ -163,7 +166,7 @@ impl Control {
         .await
         .map_err(from_store)?;
         done(transaction).await?;
-        running::finish_cancel(self.store.pool(), run, requested).await.map_err(from_change)
+        store::runs::finish_cancel(self.store.pool(), run, requested).await.map_err(from_change)
     }
 
     async fn note(
@@ -174,7 +177,7 @@ impl Control {
         detail: &Value,
     ) -> Result<(), Problem> {
         let mut connection = self.connection().await?;
-        intent::append_audit(&mut connection, Some(actor.person), action, subject, detail)
+        store::audit::append_audit(&mut connection, Some(actor.person), action, subject, detail)
             .await
             .map_err(from_store)
     }
@@ -191,15 +194,19 @@ impl Control {
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
-        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
-        let rows = intent::deployment_rows(&mut transaction).await.map_err(from_store)?;
+        let rows =
+            store::deployments::deployment_rows(&mut transaction).await.map_err(from_store)?;
         let row = rows.iter().find(|row| row.id == deployment);
         let row = row.ok_or_else(|| {
             Problem::not_found("This deployment no longer exists. See the list of deployments.")
         })?;
         let by = held.then_some((actor.person, reason));
-        if !intent::set_hold(&mut transaction, deployment, by).await.map_err(from_store)? {
+        if !store::deployments::set_hold(&mut transaction, deployment, by)
+            .await
+            .map_err(from_store)?
+        {
             let detail = match &row.held {
                 Some((by, why)) => {
                     format!("Deployment {} is already on hold, by {by}: {why}", row.name)
@@ -210,7 +217,7 @@ impl Control {
         }
         let action = if held { "deployment.hold" } else { "deployment.release" };
         let detail = json!({"name": row.name, "reason": reason});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             action,
@@ -227,7 +234,7 @@ impl Control {
             .map(Topic::Deployment)
             .chain([Topic::Runs])
             .collect();
-        intent::append_event_to_topics(&mut transaction, &topics, &event)
+        store::events::append_event_to_topics(&mut transaction, &topics, &event)
             .await
             .map_err(from_store)?;
         done(transaction).await
@@ -250,9 +257,9 @@ impl Control {
             )));
         }
         let mut transaction = self.begin().await?;
-        intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         actor.still(&mut transaction).await?.require_in(Permission::Operator, deployment)?;
-        if !intent::set_priority(&mut transaction, deployment, priority)
+        if !store::deployments::set_priority(&mut transaction, deployment, priority)
             .await
             .map_err(from_store)?
         {
@@ -262,7 +269,7 @@ impl Control {
             ));
         }
         let detail = json!({"priority": priority, "reason": reason});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "deployment.priority",
@@ -271,7 +278,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        intent::append_event_to_topics(
+        store::events::append_event_to_topics(
             &mut transaction,
             &[Topic::Deployment(deployment)],
             &Live::Priority { deployment, priority },
@@ -291,17 +298,24 @@ impl Control {
         actor.require(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
-        let head = intent::lock_for_commit(&mut transaction).await.map_err(from_store)?;
+        let head =
+            store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         actor.still(&mut transaction).await?.require(Permission::Operator)?;
         if head.enabled == enabled {
             let word = if enabled { "on" } else { "off" };
             return Err(Problem::conflict("state", format!("Execution is already {word}.")));
         }
-        let number = intent::insert_switch(&mut transaction, &head, enabled, reason, actor.person)
-            .await
-            .map_err(from_store)?;
+        let number = store::blueprints::insert_switch(
+            &mut transaction,
+            &head,
+            enabled,
+            reason,
+            actor.person,
+        )
+        .await
+        .map_err(from_store)?;
         let detail = json!({"enabled": enabled, "reason": reason});
-        intent::append_audit(
+        store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
             "execution.switch",
@@ -310,7 +324,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        intent::append_event_to_topics(
+        store::events::append_event_to_topics(
             &mut transaction,
             &[Topic::Blueprints],
             &Live::Blueprint { blueprint: number },

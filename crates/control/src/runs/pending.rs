@@ -1,21 +1,21 @@
 //! Pending steps: every step that waits, since when, the reason, and who or what resolves it.
 //!
-//! One query groups the steps by their main reason. For the steps shown, the engine's admission
-//! rules produce the text, from data that the database returns. Both come from one snapshot.
+//! One query groups the steps by their main reason. For the steps shown, others return all reasons
+//! and the steps that they refer to. All come from one snapshot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api::Problem;
 use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Key};
-use api::runs::StepState;
-use api::waiting::{
+use api::pending::{
     PAGE, PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver, STEPS_PER_REASON,
 };
-use engine::anneal::{AdmissionView, LaneKey, Limits, Reason, StepState as State, Wait, why_not};
+use api::runs::StepState;
+use engine::anneal::{Limits, Reason, StepState as State, Wait};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
-use store::reading::{self, AboveRow, PlaceRow, WaitingFilter, WaitingRow};
+use store::runs::{AboveRow, PlaceRow, WaitingFilter, WaitingRow};
 use time::OffsetDateTime;
 
 use crate::current::Present;
@@ -28,13 +28,12 @@ use crate::{Control, cursor, done};
 /// The global run limit is a setting of the workers and unknown here, so only their capacity
 /// counts.
 pub(crate) const DEFAULT_LIMITS: Limits = Limits { running: u32::MAX, batch: 10 };
-/// Maximum number of runs that are named if a concurrency group is full.
-const NAMED: usize = 3;
 
 /// The input for the texts.
 struct Facts<'p> {
     present: &'p Present,
-    view: AdmissionView,
+    /// The reasons of TODO steps.
+    reasons: BTreeMap<StepId, Vec<Reason>>,
     /// Steps that block other steps.
     places: BTreeMap<StepId, PlaceRow>,
     above: BTreeMap<StepId, Vec<AboveRow>>,
@@ -42,7 +41,7 @@ struct Facts<'p> {
 
 impl Control {
     /// A page of pending steps.
-    pub async fn waiting(
+    pub async fn pending(
         &self,
         actor: &Actor,
         wanted: &PendingWanted,
@@ -57,7 +56,7 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
-        let found = reading::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
+        let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
         let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
@@ -154,40 +153,19 @@ async fn facts<'p>(
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
     };
     let todo = of(State::Todo.as_str());
-    let view = reading::admission_view_for_steps(connection, &todo).await.map_err(from_store)?;
-    let mut blocking = BTreeSet::new();
-    for step in &todo {
-        blocking.extend(
-            why_not(&view, DEFAULT_LIMITS, *step)
-                .iter()
-                .flat_map(|why| blocking_steps(&view, *step, why)),
-        );
-    }
-    let blocking: Vec<StepId> = blocking.into_iter().collect();
-    let places = reading::steps_with_names(connection, &blocking).await.map_err(from_store)?;
+    let reasons = store::runs::admission_reasons(connection, DEFAULT_LIMITS, &todo).await;
+    let reasons = reasons.map_err(from_store)?;
+    let blocking: Vec<StepId> =
+        reasons.values().flatten().flat_map(Reason::blocking_steps).copied().collect();
+    let places = store::runs::steps_with_names(connection, &blocking).await.map_err(from_store)?;
     let mut above: BTreeMap<StepId, Vec<AboveRow>> = BTreeMap::new();
-    for row in reading::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)? {
+    for row in
+        store::runs::above(connection, &of(State::Blocked.as_str())).await.map_err(from_store)?
+    {
         above.entry(StepId(row.step)).or_default().push(row);
     }
     let places = places.into_iter().map(|place| (StepId(place.step), place)).collect();
-    Ok(Facts { present, view, places, above })
-}
-
-/// The steps that a reason refers to.
-fn blocking_steps(view: &AdmissionView, step: StepId, reason: &Reason) -> Vec<StepId> {
-    match reason {
-        Reason::Frozen { by, .. } | Reason::Exclusive { by, .. } => vec![*by],
-        Reason::Lane { .. } | Reason::Chunk { .. } => {
-            let lane: Option<&LaneKey> = view.steps.get(&step).map(|step| &step.lane);
-            view.open
-                .iter()
-                .filter(|run| Some(&run.lane) == lane)
-                .map(|run| run.step)
-                .take(NAMED)
-                .collect()
-        }
-        _ => Vec::new(),
-    }
+    Ok(Facts { present, reasons, places, above })
 }
 
 impl Facts<'_> {
@@ -213,20 +191,17 @@ impl Facts<'_> {
     }
 
     fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
-        let step = StepId(row.step);
-        let mut reasons = why_not(&self.view, DEFAULT_LIMITS, step);
-        reasons.sort_by_key(Reason::wait);
-        if reasons.is_empty() {
+        let Some(reasons) = self.reasons.get(&StepId(row.step)) else {
             return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
-        }
+        };
         let named =
             |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
         let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
         let says = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
         let mut freed_by = Vec::new();
-        for reason in &reasons {
+        for reason in reasons {
             match reason {
-                Reason::Held { deployment, .. } => {
+                Reason::OnHold { deployment, .. } => {
                     freed_by.push(Resolver::Deployment { name: deployment.clone() })
                 }
                 Reason::NodeDead { .. }
@@ -236,10 +211,8 @@ impl Facts<'_> {
                     freed_by.push(Resolver::Node { fqdn: row.fqdn.clone() })
                 }
                 other => {
-                    for place in blocking_steps(&self.view, step, other)
-                        .iter()
-                        .filter_map(|by| self.places.get(by))
-                    {
+                    let by = other.blocking_steps().iter();
+                    for place in by.filter_map(|by| self.places.get(by)) {
                         freed_by.push(self.reference(
                             place.noderole,
                             &place.role,

@@ -14,7 +14,7 @@ use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::{Edit, MAX_LEVELS, edit};
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 use crate::house::{House, role};
@@ -383,16 +383,24 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
 
 /// The scripts of a claimed run, as a worker loads them.
 async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
-    let facts =
-        running::run_details(house.database.worker(), &[run]).await.unwrap().remove(&run).unwrap();
-    let role =
-        running::object_body(house.database.worker(), facts.role_hash).await.unwrap().unwrap();
+    let facts = store::runs::run_details(house.database.worker(), &[run])
+        .await
+        .unwrap()
+        .remove(&run)
+        .unwrap();
+    let role = store::catalog::object_body(house.database.worker(), facts.role_hash)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(Hash::of_bytes(&role), facts.role_hash);
     let role: Role = serde_json::from_slice(&role).unwrap();
     let mut scripts = Vec::new();
     for script in &role.scripts {
         scripts.push(
-            running::object_body(house.database.worker(), script.hash).await.unwrap().unwrap(),
+            store::catalog::object_body(house.database.worker(), script.hash)
+                .await
+                .unwrap()
+                .unwrap(),
         );
     }
     scripts
@@ -445,15 +453,20 @@ async fn scripts_imported_after_approval_never_run() {
         pid: 1,
         version: "0".into(),
     };
-    running::ensure_worker(house.database.worker(), &hello, std::time::Duration::from_secs(600))
-        .await
-        .unwrap();
-    running::confirm_worker(house.database.worker(), hello.id).await.unwrap();
-    running::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
+    store::workers::ensure_worker(
+        house.database.worker(),
+        &hello,
+        std::time::Duration::from_secs(600),
+    )
+    .await
+    .unwrap();
+    store::workers::confirm_worker(house.database.worker(), hello.id).await.unwrap();
+    store::runs::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
     owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
         .await;
     owner(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
-    let claimed = running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+    let claimed =
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);
 }

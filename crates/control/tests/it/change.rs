@@ -9,7 +9,7 @@ use engine::gate::VerdictKind;
 use engine::ids::BlueprintNumber;
 use engine::plan::{Edit, edit};
 use serde_json::json;
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 
 use crate::house::{House, fqdn, role};
 
@@ -228,27 +228,31 @@ async fn hold_applies_to_descendants() {
         version: "0".into(),
     };
     let long = std::time::Duration::from_secs(600);
-    running::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
-    running::confirm_worker(house.database.worker(), worker).await.unwrap();
+    store::workers::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
+    store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
     let why = async || {
         house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why
     };
-    assert_eq!(why().await, ["Starts when a worker claims it. 0 runs are under way."]);
+    assert_eq!(why().await, ["The step starts when a worker claims it."]);
 
     assert_eq!(
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(),
+        store::runs::claim_runs(house.database.worker(), Limits::default())
+            .await
+            .unwrap()
+            .runs
+            .len(),
         1
     );
     house.control.hold(&house.bo, system, true, "a fire drill".into()).await.unwrap();
     assert!(
-        running::lease_runs(house.database.worker(), worker, &["noop"], 9, long)
+        store::runs::lease_runs(house.database.worker(), worker, &["noop"], 9, long)
             .await
             .unwrap()
             .is_empty(),
         "queued before the hold"
     );
     assert!(
-        running::claim_runs(house.database.worker(), Limits::default())
+        store::runs::claim_runs(house.database.worker(), Limits::default())
             .await
             .unwrap()
             .runs
@@ -275,7 +279,11 @@ async fn hold_applies_to_descendants() {
     assert_eq!(why().await, ["Deployment web was put on hold by ada."]);
     house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
     assert_eq!(
-        running::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs.len(),
+        store::runs::claim_runs(house.database.worker(), Limits::default())
+            .await
+            .unwrap()
+            .runs
+            .len(),
         1
     );
     let audited: Vec<String> = sqlx::query_scalar(
@@ -397,10 +405,11 @@ async fn board_counts_steps_without_chips() {
 async fn commit_of_concurrency_group_passes_guards() {
     let house = House::new().await;
     house.bound("web", 1, "door").await;
-    let groups: Vec<(String, Option<i32>, String)> =
-        sqlx::query_as("SELECT name, max_running, mode FROM concurrency_group WHERE name = 'doors'")
-            .fetch_all(house.database.owner())
-            .await
-            .unwrap();
+    let groups: Vec<(String, Option<i32>, String)> = sqlx::query_as(
+        "SELECT name, max_running, mode FROM concurrency_group WHERE name = 'doors'",
+    )
+    .fetch_all(house.database.owner())
+    .await
+    .unwrap();
     assert_eq!(groups, [("doors".to_owned(), Some(2), "chunk".to_owned())]);
 }

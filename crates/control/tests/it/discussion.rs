@@ -155,8 +155,8 @@ async fn differences_since_last_view_are_shown() {
     let (proposal, version) =
         house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
     let first = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-    assert_eq!(house.control.since_look(&house.bo, first).await.unwrap().before, None);
-    house.control.look(&house.bo, first).await.unwrap();
+    assert_eq!(house.control.changes_since_view(&house.bo, first).await.unwrap().before, None);
+    house.control.record_view(&house.bo, first).await.unwrap();
 
     let data = Edit::SetRoleData(edit::SetRoleData {
         deployment: web,
@@ -166,20 +166,20 @@ async fn differences_since_last_view_are_shown() {
     let version = house.control.edit(&house.ada, proposal, version, vec![data]).await.unwrap();
     let second = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
     for _ in 0..2 {
-        let since = house.control.since_look(&house.bo, second).await.unwrap();
+        let since = house.control.changes_since_view(&house.bo, second).await.unwrap();
         assert_eq!((since.before, since.same_effect), (Some(first), false));
         assert!(since.difference.nodes.is_empty(), "n1 is as it was in the first");
         assert_eq!(since.difference.deployments[0].roles[0].data[0].path, "/app");
-        house.control.look(&house.bo, second).await.unwrap();
+        house.control.record_view(&house.bo, second).await.unwrap();
     }
-    house.control.look(&house.bo, first).await.unwrap();
+    house.control.record_view(&house.bo, first).await.unwrap();
     assert_eq!(
-        house.control.since_look(&house.bo, second).await.unwrap().before,
+        house.control.changes_since_view(&house.bo, second).await.unwrap().before,
         Some(first),
         "looking back is no step on"
     );
     assert_eq!(
-        house.control.since_look(&house.cy, second).await.unwrap().before,
+        house.control.changes_since_view(&house.cy, second).await.unwrap().before,
         None,
         "each for themselves"
     );

@@ -272,7 +272,7 @@ async fn destructive_commit_requires_typed_name() {
     let edit = house.bind("web", 1, "wipe").await;
     let id = house.submit(&house.ada, "web", vec![edit]).await;
     let typed = |name: Option<&str>| control::ToCommit {
-        submission: id,
+        review: id,
         typed: name.map(str::to_owned),
         cancel: false,
     };

@@ -6,7 +6,8 @@ use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOp
 use control::Lost;
 use engine::anneal::Limits;
 use serde_json::json;
-use store::running::{self, NewWorker, RunEnd, WorkerId};
+use store::runs::RunEnd;
+use store::workers::{NewWorker, WorkerId};
 
 use crate::house::House;
 
@@ -155,11 +156,11 @@ async fn longest_path_uses_count_or_duration() {
         version: "0".into(),
     };
     let long = Duration::from_secs(9_999);
-    running::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
-    running::confirm_worker(house.database.worker(), worker).await.unwrap();
-    running::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+    store::workers::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
+    store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
+    store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
     let leased =
-        running::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap();
+        store::runs::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap();
     assert_eq!(leased.len(), 2);
     let slow = house.node(2).await;
     sqlx::query("UPDATE run SET started_at = now() - interval '1 hour' WHERE node_id = $1")
@@ -169,7 +170,7 @@ async fn longest_path_uses_count_or_duration() {
         .unwrap();
     for run in leased {
         let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-        running::finish_run(house.database.worker(), run.run, worker, &end).await.unwrap();
+        store::runs::finish_run(house.database.worker(), run.run, worker, &end).await.unwrap();
     }
     let time = house.marked(TrailOptions::Longest(Length::Time)).await;
     assert_eq!(way(&time), ["base on n2", "runtime on n2"]);

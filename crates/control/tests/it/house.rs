@@ -16,7 +16,7 @@ use engine::ids::{
     RoleName,
 };
 use engine::plan::{Edit, edit};
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 use store::{Connecting, Store};
 use testdb::TestDatabase;
 use uuid::Uuid;
@@ -130,19 +130,15 @@ impl House {
     }
 
     /// Commits like the page does: with the typed name, if the change requires one.
-    pub async fn commit(
-        &self,
-        by: &Actor,
-        submission: ReviewId,
-    ) -> Result<BlueprintNumber, Problem> {
+    pub async fn commit(&self, by: &Actor, review: ReviewId) -> Result<BlueprintNumber, Problem> {
         let sql = "SELECT coalesce(n.fqdn, d.name) FROM review s JOIN proposal p ON p.id = s.proposal_id \
                    JOIN deployment d ON d.id = p.deployment_id LEFT JOIN node n ON n.id = p.node_id WHERE s.id = $1";
         let typed = sqlx::query_scalar(sql)
-            .bind(submission.0)
+            .bind(review.0)
             .fetch_optional(self.database.owner())
             .await
             .unwrap();
-        self.control.commit(by, ToCommit { submission, typed, cancel: false }).await
+        self.control.commit(by, ToCommit { review, typed, cancel: false }).await
     }
 
     /// A binding, from the proposal to the target.
@@ -193,10 +189,10 @@ impl House {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600))
+        store::workers::ensure_worker(self.database.worker(), &hello, Duration::from_secs(600))
             .await
             .unwrap();
-        running::confirm_worker(self.database.worker(), hello.id).await.unwrap();
+        store::workers::confirm_worker(self.database.worker(), hello.id).await.unwrap();
         hello.id
     }
 

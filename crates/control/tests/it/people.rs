@@ -201,7 +201,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     assert_eq!(stored, 1, "as its hash, and its use was noted");
 
     let edit = house.bind("web", 1, "app").await;
-    let done = store::people::run_with_token(
+    let done = store::audit::run_with_token(
         token.token.as_ref().unwrap().id,
         house.submit(&token, "web", vec![edit]),
     );
@@ -236,7 +236,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     assert_eq!(code(house.people.set_password(&token, &password).await), "in_person");
     assert_eq!(code(house.people.end_other_sessions(&token).await), "in_person");
-    assert_eq!(code(house.control.open_changes(&token, others, Vec::new()).await), "in_person");
+    assert_eq!(code(house.control.mark_viewed(&token, others, Vec::new()).await), "in_person");
     assert_eq!(
         code(house.control.mint_node_token(&token, house.node(1).await, "z".into(), 1).await),
         "in_person"

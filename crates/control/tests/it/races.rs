@@ -287,7 +287,7 @@ async fn open_never_returns_a_closed_proposal() {
         };
         let before = open(&house.ada).await;
         let mut held = house.database.app().begin().await.unwrap();
-        assert!(store::intent::discard_proposal(&mut held, before, 0).await.unwrap());
+        assert!(store::proposals::discard_proposal(&mut held, before, 0).await.unwrap());
         let between = async {
             house.somebody_waits().await;
             held.commit().await.unwrap();

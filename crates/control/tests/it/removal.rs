@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::nodes::NodesWanted;
+use api::pending::{PendingGroup, PendingWanted};
 use api::reviews::ReviewStateFilter;
 use api::runs::StepState;
 use api::views::graph::GraphOptions;
 use control::Lost;
 use control::people::{NewPerson, Permission};
-use engine::anneal::Limits;
+use engine::anneal::{Limits, Wait};
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
@@ -17,11 +18,12 @@ use engine::ids::{
 };
 use engine::plan::{Edit, edit};
 use serde_json::{Map, json};
-use store::running::{self, NewWorker, RunEnd, WorkerId};
+use store::runs::RunEnd;
+use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
+use crate::arbitrary_blueprints::Line;
 use crate::house::{House, fqdn, role};
-use crate::line::Line;
 
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
@@ -72,8 +74,8 @@ impl Play {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
-        running::confirm_worker(house.database.worker(), worker).await.unwrap();
+        store::workers::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
+        store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
         Self { house, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
     }
 
@@ -125,17 +127,22 @@ impl Play {
     /// Claims the runs that may start, leases some of them and finishes some of those, with success
     /// or failure.
     async fn work(&mut self, chance: &mut Chance) {
-        running::claim_runs(
+        store::runs::claim_runs(
             self.house.database.worker(),
             Limits { running: 1 + chance.below(6) as u32, ..Limits::default() },
         )
         .await
         .unwrap();
         let limit = chance.below(4) as u32;
-        let leased =
-            running::lease_runs(self.house.database.worker(), self.worker, &["noop"], limit, LONG)
-                .await
-                .unwrap();
+        let leased = store::runs::lease_runs(
+            self.house.database.worker(),
+            self.worker,
+            &["noop"],
+            limit,
+            LONG,
+        )
+        .await
+        .unwrap();
         self.under_way.extend(leased.iter().map(|l| l.run));
         let mut left = Vec::new();
         for run in std::mem::take(&mut self.under_way) {
@@ -147,7 +154,7 @@ impl Play {
                 0 => RunEnd::failed("chance"),
                 _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
             };
-            running::finish_run(self.house.database.worker(), run, self.worker, &end)
+            store::runs::finish_run(self.house.database.worker(), run, self.worker, &end)
                 .await
                 .unwrap();
         }
@@ -236,10 +243,11 @@ async fn run_of_removed_noderole_is_not_applied() {
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     let pool = play.house.database.app().clone();
-    running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG)
-        .await
-        .unwrap();
+    store::runs::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
+    let leased =
+        store::runs::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG)
+            .await
+            .unwrap();
     let run = leased[0].run;
     play.commit(&[], &mut chance).await;
     let ends: Vec<(i64, Option<String>)> =
@@ -247,7 +255,7 @@ async fn run_of_removed_noderole_is_not_applied() {
     let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
     assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
     assert_eq!(
-        running::renew_runs(play.house.database.worker(), play.worker, &[run], LONG)
+        store::runs::renew_runs(play.house.database.worker(), play.worker, &[run], LONG)
             .await
             .unwrap()
             .len(),
@@ -260,7 +268,7 @@ async fn run_of_removed_noderole_is_not_applied() {
         result: Map::from_iter([("a".to_owned(), json!(1))]),
         wall: json!({"a": 1}),
     };
-    running::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
+    store::runs::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
         sqlx::query_as("SELECT state, applied_generation, output FROM step")
             .fetch_all(&pool)
@@ -279,18 +287,20 @@ async fn expunged_node_ends_all_its_noderoles() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
-    running::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased = running::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG)
-        .await
-        .unwrap();
+    store::runs::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
+    let leased =
+        store::runs::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG)
+            .await
+            .unwrap();
     assert_eq!(leased.len(), 2);
     let mut new = play.line.blueprint.clone();
     new.nodes.remove(&play.nodes[0]);
     play.line.commit(&play.house, play.web, new).await;
     play.holds("given up").await;
     let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
-    let still =
-        running::renew_runs(play.house.database.worker(), play.worker, &runs, LONG).await.unwrap();
+    let still = store::runs::renew_runs(play.house.database.worker(), play.worker, &runs, LONG)
+        .await
+        .unwrap();
     assert_eq!(still.len(), 1, "the worker learns that one of them is over");
     let page =
         play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
@@ -618,6 +628,7 @@ roles:
   - {name: tool, jig: test, actions: [run, remove]}
   - {name: plain, jig: test, requires: [tool]}
   - {name: plug, jig: test, requires: [plain], actions: [run, remove]}
+  - {name: side, jig: test, exclusive: false, actions: [run, remove]}
 ";
 
 /// A deployment *web* with the roles of `tools`, and a worker for them.
@@ -639,6 +650,7 @@ impl Tools {
             add("tool"),
             add("plain"),
             add("plug"),
+            add("side"),
         ];
         let worker = WorkerId(Uuid::new_v4());
         let hello = NewWorker {
@@ -650,8 +662,8 @@ impl Tools {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
-        running::confirm_worker(house.database.worker(), worker).await.unwrap();
+        store::workers::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
+        store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
         let tools = Self { house, worker };
         tools.commits(edits).await;
         tools
@@ -674,10 +686,11 @@ impl Tools {
         let pool = self.house.database.worker();
         let mut ran = Vec::new();
         loop {
-            running::claim_runs(pool, Limits::default()).await.unwrap();
-            let leased = running::lease_runs(pool, self.worker, &["test"], 1, LONG).await.unwrap();
+            store::runs::claim_runs(pool, Limits::default()).await.unwrap();
+            let leased =
+                store::runs::lease_runs(pool, self.worker, &["test"], 1, LONG).await.unwrap();
             let Some(run) = leased.first().map(|leased| leased.run) else { return ran };
-            running::finish_run(pool, run, self.worker, end).await.unwrap();
+            store::runs::finish_run(pool, run, self.worker, end).await.unwrap();
             let what: String = sqlx::query_scalar(
                 "SELECT s.action || ' ' || n.role FROM run r JOIN step s ON s.id = r.step_id
                  JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
@@ -749,7 +762,7 @@ async fn node_that_returns_repeats_no_removal() {
     assert_eq!(tools.runs(&succeeded).await, ["remove tool"]);
     let (owner, node) = (tools.house.database.owner(), tools.house.node(1).await);
     for alive in [false, true] {
-        running::set_node_alive(owner, node, alive).await.unwrap();
+        store::runs::set_node_alive(owner, node, alive).await.unwrap();
     }
     assert_eq!(tools.removals().await, states(&[("tool", "active")]));
     assert_eq!(tools.runs(&succeeded).await, Vec::<String>::new());
@@ -771,6 +784,32 @@ async fn new_removal_waits_for_unfinished_removal_of_child() {
     tools.commits(vec![tools.house.bind("web", 1, "plug").await]).await;
     assert_eq!(tools.removals().await, states(&[("plug", "gone"), ("tool", "gone")]));
     tools.holds("bound again").await;
+}
+
+#[tokio::test]
+async fn bound_again_step_waits_for_open_removal() {
+    let tools = Tools::new().await;
+    let house = &tools.house;
+    tools.commits(vec![house.bind("web", 1, "side").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    assert_eq!(tools.runs(&succeeded).await, ["run side"]);
+    tools.commits(vec![tools.unbind("side").await]).await;
+    let pool = house.database.worker();
+    assert_eq!(store::runs::claim_runs(pool, Limits::default()).await.unwrap().runs.len(), 1);
+    let leased = store::runs::lease_runs(pool, tools.worker, &["test"], 1, LONG).await.unwrap();
+    assert_eq!(leased.len(), 1);
+
+    tools.commits(vec![house.bind("web", 1, "side").await]).await;
+    assert_eq!(store::runs::claim_runs(pool, Limits::default()).await.unwrap().runs, []);
+    let page = house.control.pending(&house.ada, &PendingWanted::default()).await.unwrap();
+    let reasons = |group: &PendingGroup| (group.reason, group.steps[0].reasons.clone());
+    let text = "Waits for another action of this noderole, which is running.";
+    assert_eq!(
+        page.groups.iter().map(reasons).collect::<Vec<_>>(),
+        [(Wait::OtherAction, vec![text.to_owned()])]
+    );
+    store::runs::finish_run(pool, leased[0].run, tools.worker, &succeeded).await.unwrap();
+    assert_eq!(tools.runs(&succeeded).await, ["run side"]);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use control::people::{Actor, ClientInfo, People, Permission};
 use engine::gate::{Policy, VerdictKind};
 use passkeys::{RelyingParty, register, registration};
 use serde_json::{Value, json};
-use store::passkeys::NewPasskey;
+use store::people::passkeys::NewPasskey;
 use totp_rs::{Builder, Secret};
 
 use crate::house::House;
@@ -89,7 +89,7 @@ impl House {
             counter: made.counter,
         };
         let mut owner = self.database.owner().acquire().await.unwrap();
-        store::passkeys::insert(&mut owner, &new).await.unwrap().unwrap();
+        store::people::passkeys::insert(&mut owner, &new).await.unwrap().unwrap();
         authenticator
     }
 

@@ -7,7 +7,6 @@ use engine::gate::{Policy, Risk};
 use engine::lint::Check;
 use engine::plan::{Edit, edit};
 use serde_json::json;
-use store::running;
 
 use crate::house::{House, role};
 
@@ -69,7 +68,11 @@ async fn node_key_in_data_is_not_submitted() {
     let worker = house.worker().await;
     let report = async |descriptor| {
         let known = KnownSecret { name: "db/password".into(), versions: [1].into(), descriptor };
-        assert!(running::report_secrets(house.database.worker(), worker, &[known]).await.unwrap());
+        assert!(
+            store::workers::report_secrets(house.database.worker(), worker, &[known])
+                .await
+                .unwrap()
+        );
     };
     report(Some(Descriptor::NodeKey {})).await;
     let (id, version) = house.propose(&house.ada, "web", vec![uses(&house, 1).await]).await;

@@ -30,7 +30,7 @@ impl House {
     async fn confirmed(&self, actor: &Actor, key: &Authenticator) -> PasskeyId {
         let id = self.passkey(actor, key).await;
         let mut owner = self.database.owner().acquire().await.unwrap();
-        assert!(store::passkeys::confirm_as_owner(&mut owner, id).await.unwrap());
+        assert!(store::people::passkeys::confirm_as_owner(&mut owner, id).await.unwrap());
         id
     }
 

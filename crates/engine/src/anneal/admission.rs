@@ -1,6 +1,7 @@
 //! Admission: which TODO steps may start now, and the reasons against the others.
 //!
-//! The database claims with one SQL statement, which must agree with this module. The rules:
+//! This module is the model of the SQL functions that the claim and the pending page use
+//! (`migrations/src/admission.sql`). A property test compares the two. The rules:
 //!
 //! | rule | passes if |
 //! |---|---|
@@ -12,6 +13,7 @@
 //! | node | not in maintenance, and as the action needs it: alive and confirmed, any, or dead |
 //! | frozen | no other step on the node has an ERROR that freezes its node |
 //! | exclusive | an exclusive step finds no other exclusive run open on its node |
+//! | noderole | no other action of the noderole has an open run |
 //! | concurrency group | fewer open runs than its limit; chunk: also none when the claim began |
 //! | disruption budget | its node is down already, or fewer nodes are down than the budget allows |
 //!
@@ -40,7 +42,12 @@ use serde::{Deserialize, Serialize};
 use super::StepState;
 use crate::catalog::{ConcurrencyGroupMode, Needs, OnError};
 use crate::counting::{either, many};
-use crate::ids::{ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId};
+use crate::ids::{
+    ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, StepId,
+};
+
+/// Maximum number of open runs that a reason names.
+const NAMED_RUNS: usize = 3;
 
 /// Point in time, in microseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -119,6 +126,8 @@ pub struct NodeView {
 /// and frozen nodes it also needs the steps in TRANSITION or ERROR and those that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepView {
+    /// The noderole whose action it is.
+    pub noderole: NoderoleId,
     /// The node that it runs on, or for.
     pub node: NodeId,
     /// Its noderole's deployment and concurrency group.
@@ -151,6 +160,7 @@ pub struct StepView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenRun {
     pub step: StepId,
+    pub noderole: NoderoleId,
     pub node: NodeId,
     pub lane: LaneKey,
     pub exclusive: bool,
@@ -174,6 +184,7 @@ pub struct AdmissionView {
     /// never be leased.
     pub unsupported_jigs: BTreeSet<JigName>,
     pub steps: BTreeMap<StepId, StepView>,
+    /// In the order in which the runs were queued.
     pub open: Vec<OpenRun>,
 }
 
@@ -222,7 +233,7 @@ pub enum Reason {
         jig: JigName,
     },
     /// The deployment or an ancestor is on hold.
-    Held {
+    OnHold {
         /// Name of the deployment that is on hold.
         deployment: DeploymentName,
         /// Person who put it on hold.
@@ -262,21 +273,30 @@ pub enum Reason {
         /// Step of the exclusive run.
         by: StepId,
     },
+    /// A run of another action of the noderole is open.
+    OtherAction {
+        /// Step of that action.
+        by: StepId,
+    },
     /// The concurrency group is full.
-    Lane {
+    ConcurrencyGroup {
         /// Concurrency group, as `deployment/name`.
-        lane: String,
+        group: String,
         /// Number of open runs.
         running: u32,
         /// Maximum number of open runs.
         max_running: u32,
+        /// The steps of the first open runs.
+        by: Vec<StepId>,
     },
     /// A chunk of the concurrency group is still running.
     Chunk {
         /// Concurrency group, as `deployment/name`.
-        lane: String,
+        group: String,
         /// Number of open runs.
         running: u32,
+        /// The steps of the first open runs.
+        by: Vec<StepId>,
     },
     /// The disruption budget is exhausted.
     Budget {
@@ -292,6 +312,19 @@ pub enum Reason {
         /// Description of the missing object.
         what: String,
     },
+}
+
+impl Reason {
+    /// The steps that someone can look at, because they prevent the start.
+    pub fn blocking_steps(&self) -> &[StepId] {
+        match self {
+            Self::Frozen { by, .. } | Self::Exclusive { by, .. } | Self::OtherAction { by } => {
+                std::slice::from_ref(by)
+            }
+            Self::ConcurrencyGroup { by, .. } | Self::Chunk { by, .. } => by,
+            _ => &[],
+        }
+    }
 }
 
 impl fmt::Display for Reason {
@@ -342,7 +375,7 @@ impl fmt::Display for Reason {
             Self::Unserved { jig } => {
                 write!(f, "No worker supports jig {jig}. Start one that does")
             }
-            Self::Held { deployment, by } => {
+            Self::OnHold { deployment, by } => {
                 write!(f, "Deployment {deployment} was put on hold by {by}")
             }
             Self::Unavailable { node } => {
@@ -364,16 +397,19 @@ impl fmt::Display for Reason {
             Self::Exclusive { node, by } => {
                 write!(f, "Waits for node {node}: step {by} runs there")
             }
-            Self::Lane { lane, running, max_running } => {
+            Self::OtherAction { by } => {
+                write!(f, "Waits for another action of this noderole: step {by} runs")
+            }
+            Self::ConcurrencyGroup { group, running, max_running, .. } => {
                 write!(
                     f,
-                    "Concurrency group {lane} is full: {running} of {max_running} runs are open"
+                    "Concurrency group {group} is full: {running} of {max_running} runs are open"
                 )
             }
-            Self::Chunk { lane, running } => {
+            Self::Chunk { group, running, .. } => {
                 write!(
                     f,
-                    "Waits for the current chunk of concurrency group {lane}: {running} still \
+                    "Waits for the current chunk of concurrency group {group}: {running} still \
                      running"
                 )
             }
@@ -441,11 +477,12 @@ pub struct Taken<'v> {
     limits: Limits,
     steps: BTreeSet<StepId>,
     running: u32,
-    lanes: BTreeMap<&'v LaneKey, u32>,
+    lanes: BTreeMap<&'v LaneKey, Vec<StepId>>,
     deployments: BTreeMap<DeploymentId, u32>,
     /// Concurrency groups with an open run when the claim began.
     busy: BTreeSet<&'v LaneKey>,
     exclusive: BTreeMap<NodeId, StepId>,
+    noderoles: BTreeMap<NoderoleId, StepId>,
     frozen: BTreeMap<NodeId, BTreeSet<StepId>>,
     down: BTreeMap<BudgetId, BTreeSet<NodeId>>,
 }
@@ -461,11 +498,12 @@ impl<'v> Taken<'v> {
             deployments: BTreeMap::new(),
             busy: view.open.iter().map(|run| &run.lane).collect(),
             exclusive: BTreeMap::new(),
+            noderoles: BTreeMap::new(),
             frozen: BTreeMap::new(),
             down: BTreeMap::new(),
         };
         for run in &view.open {
-            claim.record_run(run.step, run.node, &run.lane, run.exclusive);
+            claim.record_run(run.step, run.noderole, run.node, &run.lane, run.exclusive);
         }
         for (id, step) in &view.steps {
             if step.state == StepState::Error && step.on_error == OnError::Node {
@@ -478,9 +516,17 @@ impl<'v> Taken<'v> {
         claim
     }
 
-    fn record_run(&mut self, step: StepId, node: NodeId, lane: &'v LaneKey, exclusive: bool) {
+    fn record_run(
+        &mut self,
+        step: StepId,
+        noderole: NoderoleId,
+        node: NodeId,
+        lane: &'v LaneKey,
+        exclusive: bool,
+    ) {
         self.running += 1;
-        *self.lanes.entry(lane).or_default() += 1;
+        self.lanes.entry(lane).or_default().push(step);
+        self.noderoles.insert(noderole, step);
         *self.deployments.entry(lane.deployment).or_default() += 1;
         if exclusive {
             self.exclusive.insert(node, step);
@@ -518,7 +564,7 @@ impl<'v> Taken<'v> {
         match view.steps.get(&id) {
             Some(step) if reasons.is_empty() => {
                 self.steps.insert(id);
-                self.record_run(id, step.node, &step.lane, step.exclusive);
+                self.record_run(id, step.noderole, step.node, &step.lane, step.exclusive);
                 self.mark_down(step);
                 Ok(())
             }
@@ -589,7 +635,8 @@ impl<'v> Taken<'v> {
                 return;
             };
             if let Some(by) = &deployment.held_by {
-                reasons.push(Reason::Held { deployment: deployment.name.clone(), by: by.clone() });
+                reasons
+                    .push(Reason::OnHold { deployment: deployment.name.clone(), by: by.clone() });
             }
             next = deployment.parent;
         }
@@ -620,24 +667,29 @@ impl<'v> Taken<'v> {
         if let Some(by) = self.exclusive.get(&step.node).filter(|_| step.exclusive) {
             reasons.push(Reason::Exclusive { node: name(), by: *by });
         }
+        if let Some(by) = self.noderoles.get(&step.noderole).filter(|by| **by != id) {
+            reasons.push(Reason::OtherAction { by: *by });
+        }
     }
 
     fn check_concurrency_group(&self, step: &StepView, reasons: &mut Vec<Reason>) {
         let deployment = self.view.deployments.get(&step.lane.deployment);
-        let lane = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
+        let group = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
             + "/"
             + step.lane.name.as_str();
         let Some(limit) = self.view.lanes.get(&step.lane) else {
-            reasons.push(Reason::Unknown { what: format!("concurrency group {lane}") });
+            reasons.push(Reason::Unknown { what: format!("concurrency group {group}") });
             return;
         };
-        let running = self.lanes.get(&step.lane).copied().unwrap_or(0);
+        let open = self.lanes.get(&step.lane).map(Vec::as_slice).unwrap_or_default();
+        let running = u32::try_from(open.len()).unwrap_or(u32::MAX);
+        let named = || open.iter().copied().take(NAMED_RUNS).collect();
         if limit.mode == ConcurrencyGroupMode::Chunk && self.busy.contains(&step.lane) {
-            reasons.push(Reason::Chunk { lane, running });
+            reasons.push(Reason::Chunk { group, running, by: named() });
             return;
         }
         if let Some(max_running) = limit.max_running.filter(|max| running >= *max) {
-            reasons.push(Reason::Lane { lane, running, max_running });
+            reasons.push(Reason::ConcurrencyGroup { group, running, max_running, by: named() });
         }
     }
 

@@ -6,8 +6,8 @@
 //! the steps under *paused* start as soon as execution resumes; a step whose node is also dead is
 //! not among them.
 //!
-//! The database computes the same for many steps in one statement (`waiting.sql` in `store`). A
-//! test compares the two over random states.
+//! The database computes the same in SQL: `migrations/src/admission.sql` for TODO steps,
+//! `waiting.sql` in `store` for the others. A test compares the two over random states.
 //!
 //! Two kinds of BLOCKED steps differ. After a failure, nothing happens until a person acts on an
 //! ancestor ([`struck`]). The others only wait for ancestors that are still going to run.
@@ -91,7 +91,7 @@ waits! {
     /// The ERROR of another step freezes the node.
     Frozen = "frozen", "Node frozen by a failure", "a person: retry or change the step that failed on the node";
     /// The deployment or an ancestor is on hold.
-    Held = "held", "Deployment on hold", "an operator: release the deployment";
+    OnHold = "on_hold", "Deployment on hold", "an operator: release the deployment";
     /// Execution is paused.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
     /// No worker is running.
@@ -109,9 +109,13 @@ waits! {
     /// A chunk of the concurrency group is still running.
     Chunk = "chunk", "Chunk in progress", "the last run of the current chunk, when it ends";
     /// The concurrency group is full.
-    Lane = "lane", "Concurrency group full", "a run of the concurrency group, when it ends";
+    ConcurrencyGroup = "concurrency_group", "Concurrency group full", "a run of the group, when it \
+                                                                      ends";
     /// An exclusive run is open on the node.
     Exclusive = "exclusive", "Node busy", "the run on the node, when it ends";
+    /// A run of another action of the noderole is open.
+    OtherAction = "other_action", "Another action is running", "the other action of the noderole, \
+                                                               when it ends";
     /// The limit of open runs is reached.
     Room = "room", "Run limit reached", "any run when it ends, or more workers";
     /// The parents of the step have not finished.
@@ -150,7 +154,7 @@ impl Wait {
                 | Self::Jig
                 | Self::Unavailable
                 | Self::Frozen
-                | Self::Held
+                | Self::OnHold
                 | Self::Paused
         )
     }
@@ -184,14 +188,15 @@ impl Reason {
             Self::Backoff { .. } => Wait::Backoff,
             Self::Jig { .. } => Wait::Jig,
             Self::Unserved { .. } => Wait::Unserved,
-            Self::Held { .. } => Wait::Held,
+            Self::OnHold { .. } => Wait::OnHold,
             Self::Unavailable { .. } => Wait::Unavailable,
             Self::NodeDead { .. } => Wait::NodeDead,
             Self::NodeAlive { .. } => Wait::NodeAlive,
             Self::NotJoined { .. } => Wait::NotJoined,
             Self::Frozen { .. } => Wait::Frozen,
             Self::Exclusive { .. } => Wait::Exclusive,
-            Self::Lane { .. } => Wait::Lane,
+            Self::OtherAction { .. } => Wait::OtherAction,
+            Self::ConcurrencyGroup { .. } => Wait::ConcurrencyGroup,
             Self::Chunk { .. } => Wait::Chunk,
             Self::Budget { .. } => Wait::Budget,
             Self::Unknown { .. } => Wait::Unknown,

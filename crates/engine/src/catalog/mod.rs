@@ -30,8 +30,11 @@ use serde_json::Value;
 use crate::canonical::{self, Hash, Object, ObjectKind};
 use crate::ids::{ActionName, AttribName, BarclampName, ConcurrencyGroupName, JigName, RoleName};
 
+mod jig_class;
 pub mod read;
 pub mod version;
+
+pub use jig_class::JigClass;
 
 /// Maximum size of one script, in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
@@ -78,45 +81,6 @@ pub struct Jig {
     /// The role that a node must have before this jig can work on it (OpenCrowbar's `implementor`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_role: Option<RoleName>,
-}
-
-/// The worker's programs that run steps. Files of other systems can name a class that no worker
-/// has. Such a file imports with a finding, the class becomes [`JigClass::Other`], and no step that
-/// needs it is ever claimed.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum JigClass {
-    /// Runs scripts on the node through the node-side wrapper.
-    Script,
-    /// A real run that does nothing.
-    Noop,
-    /// A run that its data controls: it can fail, take time or return data.
-    Test,
-    /// A class that this worker does not have.
-    Other(String),
-}
-
-impl JigClass {
-    /// The built-in class with this name. Jigs with these names need no declaration.
-    pub fn built_in(word: &str) -> Option<Self> {
-        match word {
-            "script" => Some(Self::Script),
-            "noop" => Some(Self::Noop),
-            "test" => Some(Self::Test),
-            _ => None,
-        }
-    }
-
-    /// The class as files and the database spell it.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Script => "script",
-            Self::Noop => "noop",
-            Self::Test => "test",
-            Self::Other(name) => name,
-        }
-    }
 }
 
 /// Defines what binding a role adds and how its step runs. A noderole's `role` is its content hash.

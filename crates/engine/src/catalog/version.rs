@@ -221,9 +221,7 @@ pub fn is_equal_except_jigs(
 }
 
 fn is_role_equal_except_jig(was: &Role, is: &Role, catalog: &Catalog) -> bool {
-    let word = is.jig.as_str();
-    let undeclared = JigClass::built_in(word).unwrap_or_else(|| JigClass::Other(word.to_owned()));
-    let mut was = Role { jig_class: undeclared, ..was.clone() };
+    let mut was = Role { jig_class: JigClass::named(is.jig.as_str()), ..was.clone() };
     let client = was.requires.last().filter(|_| was.requires.len() > is.requires.len());
     let is_client = |client: &RoleName| {
         let mut jigs = catalog.barclamps().filter_map(|(_, barclamp)| barclamp.jigs.get(&is.jig));

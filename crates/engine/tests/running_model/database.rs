@@ -11,7 +11,8 @@ use engine::anneal::{
 use engine::catalog::{ConcurrencyGroupMode, Join, Needs, OnError};
 use engine::cluster::EdgeKind;
 use engine::ids::{
-    BlueprintNumber, ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId, StepId,
+    BlueprintNumber, ConcurrencyGroupName, DeploymentId, DeploymentName, JigName, NodeId,
+    NoderoleId, StepId,
 };
 use uuid::Uuid;
 
@@ -33,6 +34,11 @@ fn step_id(index: usize) -> StepId {
 
 fn step_index(id: StepId) -> usize {
     usize::try_from(id.0.as_u128()).expect("steps of a model are few") - 1
+}
+
+/// Each step is the only action of its noderole.
+fn noderole_id(index: usize) -> NoderoleId {
+    NoderoleId(Uuid::from_u128(index as u128 + 1))
 }
 
 fn node_id(index: usize) -> NodeId {
@@ -117,6 +123,7 @@ impl Protocol {
         let step = |index: usize| {
             let (spec, row) = (&self.steps[index], &state.steps[index]);
             StepView {
+                noderole: noderole_id(index),
                 node: node_id(spec.node),
                 lane: lane.clone(),
                 jig: jig.clone(),
@@ -143,6 +150,7 @@ impl Protocol {
         };
         let open = state.open().map(|(_, run)| OpenRun {
             step: step_id(run.step),
+            noderole: noderole_id(run.step),
             node: node_id(self.steps[run.step].node),
             lane: lane.clone(),
             exclusive: self.steps[run.step].exclusive && self.has(Guard::Exclusive),

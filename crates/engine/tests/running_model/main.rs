@@ -6,9 +6,9 @@
 //! explicit-state model checker for Rust. The model calls [`engine::anneal`] for state transitions
 //! and admission, so it does not duplicate those rules.
 //!
-//! The model does duplicate, action by action, the rules in SQL and shell: `store::running` (claim,
+//! The model does duplicate, action by action, the rules in SQL and shell: `store::runs` (claim,
 //! lease, finish, janitor), `worker` (runner, backend, heartbeat, annealer) and
-//! `worker/src/jig/script/wrapper.sh`. docs/model-check.md lists what is omitted and what was
+//! `worker/src/node/wrapper/wrapper.sh`. docs/model-check.md lists what is omitted and what was
 //! found.
 //!
 //! A check that finds nothing may be ineffective. Therefore each guard of the protocol is removed

@@ -453,8 +453,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
                 house.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, said).await
             }
             Way::Page => {
-                let said =
-                    format!("submission={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
+                let said = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
                 house.post_form("/call/judge", &bo, &said).await
             }
         };

@@ -46,7 +46,7 @@ impl TestServer {
             Way::Rest => {
                 self.tell(&format!("/api/v1/reviews/{id}/commit"), cookie, json!({})).await
             }
-            Way::Page => self.post_form("/call/commit", cookie, &format!("submission={id}")).await,
+            Way::Page => self.post_form("/call/commit", cookie, &format!("review={id}")).await,
         })
     }
 
@@ -60,7 +60,7 @@ impl TestServer {
                 self.post_form(
                     "/call/judge",
                     cookie,
-                    &format!("submission={id}&kind={kind}&reason=because"),
+                    &format!("review={id}&kind={kind}&reason=because"),
                 )
                 .await
             }
@@ -337,13 +337,13 @@ async fn parameters_never_widen_an_approval() {
     assert_eq!(outcome(&asked), no(400, "invalid"));
     let named = house.tell(&format!("{path}/commit"), &ada, named).await;
     assert_eq!(outcome(&named), no(409, "not_approved"), "a typed name is no approval");
-    let forced = format!("submission={other}&override=true&force=1&approvals_needed=0");
+    let forced = format!("review={other}&override=true&force=1&approvals_needed=0");
     assert_eq!(
         outcome(&house.post_form("/call/commit?force=true", &ada, &forced).await),
         no(409, "not_approved")
     );
     for twice in [
-        format!("submission={approved}&submission={other}"),
+        format!("review={approved}&review={other}"),
         format!("submission[]={other}"),
         String::new(),
     ] {
@@ -359,7 +359,7 @@ async fn parameters_never_widen_an_approval() {
         let answer = house.tell(&format!("{path}/verdicts"), &ada, more.clone()).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{more}");
     }
-    let as_bo = format!("submission={other}&kind=approve&reason=&person=bo&actor=bo");
+    let as_bo = format!("review={other}&kind=approve&reason=&person=bo&actor=bo");
     assert_eq!(outcome(&house.post_form("/call/judge", &ada, &as_bo).await), no(403, "author"));
     for name in ["x-forwarded-user", "x-remote-user", "x-http-method-override"] {
         let mut request =
@@ -403,7 +403,7 @@ async fn crafted_ids_return_404() {
         }
         for (call, more) in [("commit", ""), ("judge", "&kind=reject&reason=x")] {
             let answer = house
-                .post_form(&format!("/call/{call}"), &bo, &format!("submission={crafted}{more}"))
+                .post_form(&format!("/call/{call}"), &bo, &format!("review={crafted}{more}"))
                 .await;
             assert!(
                 matches!(answer.status.as_u16(), 400 | 404),
@@ -432,13 +432,9 @@ async fn cross_site_verdict_and_commit_are_rejected() {
         (
             "/call/judge".to_owned(),
             "application/x-www-form-urlencoded",
-            format!("submission={id}&kind=approve&reason="),
+            format!("review={id}&kind=approve&reason="),
         ),
-        (
-            "/call/commit".to_owned(),
-            "application/x-www-form-urlencoded",
-            format!("submission={id}"),
-        ),
+        ("/call/commit".to_owned(), "application/x-www-form-urlencoded", format!("review={id}")),
     ];
     let froms: [&[(&str, &str)]; 5] = [
         &[],
@@ -528,8 +524,8 @@ async fn irreversible_commit_requires_the_name() {
     let wrong =
         house.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
     assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));
-    let wrong = house.post_form("/call/commit", &ada, &format!("submission={id}&name=edge")).await;
+    let wrong = house.post_form("/call/commit", &ada, &format!("review={id}&name=edge")).await;
     assert_eq!(outcome(&wrong), no(422, "name_not_typed"));
-    let right = house.post_form("/call/commit", &ada, &format!("submission={id}&name=web")).await;
+    let right = house.post_form("/call/commit", &ada, &format!("review={id}&name=web")).await;
     assert_eq!(outcome(&right).0, 200, "{}", right.text());
 }

@@ -6,7 +6,7 @@ use api::proposals::Restored;
 use engine::anneal::Limits;
 use engine::catalog::Role;
 use engine::ids::{NodeId, RunId};
-use store::running::{self, NewWorker, WorkerId};
+use store::workers::{NewWorker, WorkerId};
 
 use super::*;
 
@@ -24,15 +24,15 @@ impl TestServer {
             pid: 1,
             version: "0".into(),
         };
-        running::ensure_worker(self.db.worker(), &hello, LEASE).await.expect("a worker");
-        running::confirm_worker(self.db.worker(), hello.id).await.expect("a worker");
+        store::workers::ensure_worker(self.db.worker(), &hello, LEASE).await.expect("a worker");
+        store::workers::confirm_worker(self.db.worker(), hello.id).await.expect("a worker");
         let n1: NodeId = self.n1(cookie).await.as_str().expect("an id").parse().expect("an id");
-        running::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
+        store::runs::set_node_alive(self.db.owner(), n1, true).await.expect("a node");
     }
 
     /// Claims and returns the runs that start now.
     async fn starts(&self) -> Vec<RunId> {
-        running::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
+        store::runs::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
     }
 
     async fn switch_via(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
@@ -109,12 +109,12 @@ impl TestServer {
     }
 
     async fn role_of(&self, run: RunId) -> Role {
-        let facts = running::run_details(self.db.worker(), &[run])
+        let facts = store::runs::run_details(self.db.worker(), &[run])
             .await
             .expect("a run")
             .remove(&run)
             .expect("a run");
-        let body = running::object_body(self.db.worker(), facts.role_hash)
+        let body = store::catalog::object_body(self.db.worker(), facts.role_hash)
             .await
             .expect("a role")
             .expect("a role");

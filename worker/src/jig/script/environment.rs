@@ -6,10 +6,11 @@
 //! `MAX_TOTAL` bytes. If two paths map to one name (`a.b` and `a_b`), the first one in the input's
 //! order wins.
 
-use super::ssh::quoted_word;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+
+use crate::node::session::shell::quoted_word;
 
 /// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 32 << 10;

@@ -3,7 +3,6 @@
 use api::Problem;
 use api::views::board::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesWanted};
 use engine::ids::RoleName;
-use store::{intent, reading};
 
 use crate::deployments::board::{Scene, load_states};
 use crate::people::{Actor, Permission};
@@ -58,17 +57,22 @@ impl Control {
                 "The other deployment is not an ancestor of this one. Use an ancestor.",
             ));
         }
-        let rows = match intent::open_proposal(&mut connection, id).await.map_err(from_store)? {
-            Some(open) => Some(intent::edits(&mut connection, open.id).await.map_err(from_store)?),
-            None => None,
-        };
+        let rows =
+            match store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)? {
+                Some(open) => Some(
+                    store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?,
+                ),
+                None => None,
+            };
         drop(connection);
         let planned = match &rows {
-            Some(rows) => Some(plan_on_pool(&self.beside(actor), &present, counting(rows)).await?),
+            Some(rows) => {
+                Some(plan_on_pool(&self.compute_for(actor), &present, counting(rows)).await?)
+            }
             None => None,
         };
         let mut connection = self.connection().await?;
-        let alive = reading::node_liveness(&mut connection).await.map_err(from_store)?;
+        let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
         let board = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut shown = board.shown(of.unwrap_or(id), role, of.is_some());

@@ -26,8 +26,6 @@ use engine::plan::effects::Bound;
 use engine::plan::lift::brought;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use store::intent::{self};
-use store::reading;
 
 use crate::Control;
 use crate::catalog::barclamps;
@@ -38,6 +36,7 @@ use crate::problems::from_store;
 use crate::proposals::change::{Planned, counting, plan_on_pool};
 use crate::proposals::edit_text::Names;
 use crate::proposals::proposal::{left_out, proposal_view};
+use crate::runs::step_counts;
 
 /// Nodes that the tray lists; further nodes are only counted.
 const MAX_TRAY_NODES: usize = 1_000;
@@ -102,13 +101,16 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let id = present.named(deployment)?;
-        let open = intent::open_proposal(&mut connection, id).await.map_err(from_store)?;
+        let open =
+            store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)?;
         let rows = match &open {
-            Some(open) => intent::edits(&mut connection, open.id).await.map_err(from_store)?,
+            Some(open) => {
+                store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?
+            }
             None => Vec::new(),
         };
         let submission = match &open {
-            Some(open) => intent::review_of_version(&mut connection, open.id, open.version)
+            Some(open) => store::reviews::review_of_version(&mut connection, open.id, open.version)
                 .await
                 .map_err(from_store)?,
             None => None,
@@ -123,11 +125,13 @@ impl Control {
         };
         drop(connection);
         let planned = match &open {
-            Some(_) => Some(plan_on_pool(&self.beside(actor), &present, counting(&rows)).await?),
+            Some(_) => {
+                Some(plan_on_pool(&self.compute_for(actor), &present, counting(&rows)).await?)
+            }
             None => None,
         };
         let mut connection = self.connection().await?;
-        let alive = reading::node_liveness(&mut connection).await.map_err(from_store)?;
+        let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
         let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
@@ -201,7 +205,7 @@ async fn load_states(
 ) -> Result<(), Problem> {
     chips.retain(|chip| chip.state != StepState::Proposed);
     let ids: Vec<NoderoleId> = chips.iter().map(|chip| chip.noderole).collect();
-    let steps = reading::steps_by_noderole(on, &ids).await.map_err(from_store)?;
+    let steps = store::deployments::steps_by_noderole(on, &ids).await.map_err(from_store)?;
     let steps: BTreeMap<NoderoleId, _> =
         steps.into_iter().map(|row| (row.noderole(), row)).collect();
     for chip in chips {
@@ -228,7 +232,7 @@ async fn beyond(
     }
     let shown: Vec<NoderoleId> =
         own().flat_map(|role| &role.noderoles).map(|chip| chip.noderole).collect();
-    reading::step_counts_except(on, id, &shown).await.map_err(from_store)
+    store::runs::step_counts_except(on, id, &shown).await.map(step_counts).map_err(from_store)
 }
 
 /// The nearest hold: the deployment's own, or that of the nearest ancestor.

@@ -533,7 +533,7 @@ impl Reader<'_> {
                          cannot be bound",
                         quoted(word)
                     );
-                    let near = self.nearest(Severity::Warning, word, ["script", "noop", "test"]);
+                    let near = self.nearest(Severity::Warning, word, JigClass::names());
                     // Files of other systems often name such classes.
                     let severity = match self.foreign || near.is_none() {
                         true => Severity::Note,
@@ -1326,7 +1326,7 @@ fn jig_class(word: &str) -> JigClass {
                 "NoopJig" => JigClass::Noop,
                 "TestJig" => JigClass::Test,
                 "Jig" if word == "BarclampTest::Jig" => JigClass::Test,
-                _ => JigClass::built_in(word).unwrap_or_else(|| JigClass::Other(word.to_owned())),
+                _ => JigClass::named(word),
             }
         }
     }

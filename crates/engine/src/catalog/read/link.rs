@@ -568,7 +568,7 @@ impl<'a> Linker<'a> {
                 role.name, role.jig.value
             );
             let known = self.jigs.keys().chain(self.base_jigs.keys()).map(|name| name.as_str());
-            let known = known.chain(["script", "noop", "test"]);
+            let known = known.chain(JigClass::names());
             let near = self.report.nearest(self.absent(), role.jig.value.as_str(), known);
             return self.say(self.absent(), file, role.jig.at, what, near);
         };
@@ -952,11 +952,7 @@ impl<'a> Linker<'a> {
     fn declared_jig(&self, name: &JigName) -> (JigClass, Option<&'a RoleName>) {
         match self.jigs.get(name) {
             Some(jig) => (jig.class.clone(), jig.client_role),
-            None => (
-                JigClass::built_in(name.as_str())
-                    .unwrap_or_else(|| JigClass::Other(name.to_string())),
-                None,
-            ),
+            None => (JigClass::named(name.as_str()), None),
         }
     }
 

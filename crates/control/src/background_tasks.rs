@@ -1,0 +1,51 @@
+//! The list of background tasks, for operators.
+
+use api::Problem;
+use api::background_tasks::{
+    BackgroundTaskView, BackgroundTasks, MAX_TASKS, ProcessKind, ProcessView,
+};
+use store::background_tasks::{self, BackgroundTaskRow};
+
+use crate::Control;
+use crate::people::{Actor, Permission};
+use crate::problems::from_store;
+use crate::text::at;
+
+impl Control {
+    /// The background tasks of all servers and workers.
+    pub async fn background_tasks(&self, actor: &Actor) -> Result<BackgroundTasks, Problem> {
+        actor.require(Permission::Viewer)?;
+        let mut connection = self.connection().await?;
+        let mut rows = background_tasks::background_tasks(&mut connection, MAX_TASKS as i64 + 1)
+            .await
+            .map_err(from_store)?;
+        let more = rows.len() > MAX_TASKS;
+        rows.truncate(MAX_TASKS);
+        Ok(BackgroundTasks {
+            background_tasks: rows.into_iter().map(view).collect::<Result<_, _>>()?,
+            more,
+        })
+    }
+}
+
+fn view(row: BackgroundTaskRow) -> Result<BackgroundTaskView, Problem> {
+    let kind = ProcessKind::from_word(&row.process_kind).ok_or_else(|| {
+        tracing::error!(process = %row.process_id, kind = row.process_kind, "cannot read the row \
+            of a background task");
+        Problem::internal()
+    })?;
+    Ok(BackgroundTaskView {
+        name: row.task,
+        purpose: row.purpose,
+        process: ProcessView { id: row.process_id, kind, name: row.process },
+        period_ms: row.period_ms.unsigned_abs(),
+        running: row.due_at.is_none(),
+        started: row.started_at.map(at),
+        ended: row.ended_at.map(at),
+        took_ms: row.took_ms.map(i64::unsigned_abs),
+        outcome: row.outcome,
+        error: row.error,
+        failures: row.failures.unsigned_abs(),
+        next: row.due_at.map(at),
+    })
+}

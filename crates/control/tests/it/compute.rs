@@ -1,0 +1,276 @@
+//! CPU-bound work runs outside of the threads that answer requests, and blocks no other request
+//! while it waits.
+//!
+//! The tests do not rely on time alone, because it differs between machines. Each call runs once
+//! with the blocking thread free, to measure it, and once with the thread busy. In the second case
+//! it must not finish, and must not occupy a connection. With a single connection and no permit,
+//! the connection must be available all the time.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use api::Problem;
+use api::blueprints::Point;
+use api::nodes::NodesWanted;
+use api::views::graph::GraphOptions;
+use control::{Control, Lost};
+use engine::blueprint::Anchor;
+use engine::cluster::NoderoleKey;
+use engine::gate::VerdictKind;
+use engine::ids::BlueprintNumber;
+use engine::plan::{Edit, edit};
+use serde_json::json;
+use store::{Connecting, Store};
+use tokio::time::timeout;
+
+use crate::house::{self, House, role};
+
+/// Extra time for each call, in addition to several times its measured duration.
+const SOON: Duration = Duration::from_millis(150);
+
+/// Calls twice, the second time with the blocking thread busy. Meanwhile, no connection may be
+/// taken.
+async fn waits<T>(
+    house: &House,
+    what: &str,
+    free: impl Future<Output = T>,
+    asked: impl Future<Output = T>,
+) {
+    let begun = Instant::now();
+    assert!(timeout(SOON * 20, free).await.is_ok(), "{what} comes to its end with the thread free");
+    let took = begun.elapsed();
+    let (free, busy) = mpsc::channel::<()>();
+    let kept = tokio::task::spawn_blocking(move || busy.recv());
+    let mut asked = std::pin::pin!(asked);
+    assert!(
+        timeout(took * 4 + SOON, &mut asked).await.is_err(),
+        "{what} holds up whoever else is to be answered"
+    );
+    let pool = house.database.app();
+    assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{what} keeps a connection while it waits");
+    drop(free);
+    assert!(kept.await.unwrap().is_err());
+    assert!(timeout(Duration::from_secs(60), asked).await.is_ok(), "{what} comes to its end then");
+}
+
+async fn look(house: &House) {
+    let then = house.bound("web", 1, "app").await;
+    let (web, n1, n2) = (house.id("web").await, house.node(1).await, house.node(2).await);
+    house.bound("web", 2, "wipe").await;
+    let bind = house.bind("web", 3, "app").await;
+    let (proposal, version) = house.propose(&house.ada, "web", vec![bind]).await;
+    let data = |port: u16| {
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: web,
+            role: role("app"),
+            data: json!({"app": {"port": port}}),
+        })
+    };
+    let (control, ada) = (&house.control, &house.ada);
+    let noderole = NoderoleKey::first(role("app"));
+
+    macro_rules! waits {
+        ($what:literal, $call:expr) => {
+            waits(house, $what, $call, $call).await
+        };
+    }
+    waits!("planner", control.planner(ada, web, None));
+    waits!("board", control.board(ada, "web"));
+    waits!("carriers", control.carriers(ada, "web", None, &role("app")));
+    waits!("proposal", control.proposal(ada, proposal));
+    waits!("drafted", control.drafted(ada, proposal, n1, &noderole));
+    waits!("noderole", control.noderole(ada, noderole.id(n1)));
+    waits!("lift", control.lift(ada, web, vec![n2]));
+    waits!("foresee", control.foresee(ada, proposal, vec![data(1)]));
+    let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
+    waits(house, "edit", edit(version), edit(version + 1)).await;
+    waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
+    // These load an old target and parse its documents on the blocking thread, too.
+    waits!(
+        "compare",
+        control.compare(ada, Point::Number(BlueprintNumber(1)), Point::Number(then), None)
+    );
+    control.discard(ada, proposal, version + 2).await.unwrap();
+    waits!("restore", control.restore(ada, "web", then, false));
+    let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
+    waits!("graph", control.graph(ada, "web", &wish, Lost::Note));
+}
+
+#[test]
+fn planning_runs_on_blocking_threads() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async { look(&House::new().await).await });
+}
+
+/// The same database with one connection and no free permit; calls wait for a permit for
+/// `patience`.
+fn narrow(house: &House, patience: Duration) -> (Store, Control) {
+    let how = Connecting {
+        connections: 1,
+        wait: Duration::from_secs(2),
+        ..Connecting::to(house.database.app_url())
+    };
+    let store = Store::open(&how).unwrap();
+    (store.clone(), Control::new(store).computing(0, 256, patience))
+}
+
+/// Calls something that waits for a permit in vain. Meanwhile the only connection must be available
+/// to others.
+async fn leaves_it<T: Debug>(
+    store: &Store,
+    what: &str,
+    asked: impl Future<Output = Result<T, Problem>>,
+) {
+    let others = async {
+        for _ in 0..10_000 {
+            let answer = sqlx::query("SELECT 1").execute(store.pool()).await;
+            assert!(answer.is_ok(), "{what} keeps the only connection while it waits: {answer:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        answer = asked => {
+            let refused = answer.expect_err("there is no place");
+            assert!(refused.status == 503 && refused.detail.contains("busy with other requests"), "{what}: {refused:?}");
+        }
+        () = others => panic!("{what} waits for ever"),
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_a_permit_holds_no_connection() {
+    let house = House::new().await;
+    let then = house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let (n1, n2) = (house.node(1).await, house.node(2).await);
+    let one = house.bind("web", 2, "app").await;
+    let submission = house.submit(&house.ada, "web", vec![one]).await;
+    let proposal = house.board("web").await.proposal.unwrap();
+    let data = Edit::SetRoleData(edit::SetRoleData {
+        deployment: web,
+        role: role("app"),
+        data: json!({"app": {"port": 1}}),
+    });
+    let (store, control) = narrow(&house, Duration::from_secs(4));
+    let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
+    let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
+    let (app, key) = (role("app"), NoderoleKey::first(role("app")));
+    let anchor = Anchor::Node(n2);
+    tokio::join!(
+        leaves_it(store, "board", control.board(ada, "web")),
+        leaves_it(store, "carriers", control.carriers(ada, "web", None, &app)),
+        leaves_it(store, "proposal", control.proposal(ada, proposal.id)),
+        leaves_it(store, "noderole", control.noderole(ada, key.id(n1))),
+        leaves_it(store, "lift", control.lift(ada, web, vec![n2])),
+        leaves_it(store, "review", control.review(bo, submission)),
+        leaves_it(store, "discussion", control.discussion(bo, submission)),
+        leaves_it(store, "opened", control.viewed_changes(bo, submission)),
+        leaves_it(store, "mark_viewed", control.mark_viewed(bo, submission, vec![anchor.clone()])),
+    );
+    tokio::join!(
+        leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Note)),
+        leaves_it(
+            store,
+            "compare",
+            control.compare(ada, Point::Number(BlueprintNumber(1)), Point::Number(then), None)
+        ),
+        leaves_it(store, "restore", control.restore(ada, "web", then, false)),
+        leaves_it(store, "edit", control.edit(ada, proposal.id, proposal.version, vec![data])),
+        leaves_it(
+            store,
+            "submit",
+            control.submit(ada, proposal.id, proposal.version, "a change".into())
+        ),
+        leaves_it(store, "commit", control.commit(ada, submission)),
+        leaves_it(
+            store,
+            "open_thread",
+            control.open_thread(bo, submission, anchor, "Why n2?".into())
+        ),
+    );
+}
+
+#[tokio::test]
+async fn waiting_comment_does_not_block_verdict_or_commit() {
+    let house = House::new().await;
+    let edit = house.bind("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let anchor = Anchor::Node(house.node(1).await);
+    let (_, control) = narrow(&house, Duration::from_secs(300));
+    let mut commenting = tokio::spawn({
+        let (control, bo) = (control.clone(), house.bo.clone());
+        async move { control.open_thread(&bo, id, anchor, "Why n1?".into()).await }
+    });
+    assert!(
+        timeout(Duration::from_secs(1), &mut commenting).await.is_err(),
+        "there is no place, so it waits"
+    );
+    // A verdict needs no permit, and no other request has the proposal's lock.
+    let judged = timeout(
+        Duration::from_secs(30),
+        control.judge(&house.bo, id, VerdictKind::Approve, String::new()),
+    );
+    judged.await.expect("a verdict waits for nobody").unwrap();
+    let committed = timeout(Duration::from_secs(30), house.commit(&house.ada, id));
+    committed.await.expect("a commit waits for nobody").unwrap();
+    commenting.abort();
+    assert!(commenting.await.is_err_and(|error| error.is_cancelled()), "it waited all the time");
+}
+
+#[tokio::test]
+async fn plain_reads_need_no_permit() {
+    let house = House::new().await;
+    let (_, control) = narrow(&house, Duration::ZERO);
+    let before = control.frame(&house.ada).await.unwrap();
+    assert!(before.execution.is_some());
+    let target = house.bound("web", 1, "app").await;
+    let now = control.deployment_named(&house.ada, "web").await.unwrap();
+    assert_eq!(now, house.id("web").await);
+    let page = control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
+    let n1 = page.nodes.iter().find(|node| node.fqdn.starts_with("n1.")).unwrap();
+    assert!(!n1.record, "it sees what blueprint {target} brought");
+}
+
+/// Searches the source code: functions that wait for a permit take no connection, and never wait
+/// within a transaction.
+#[test]
+fn computing_functions_take_no_connection() {
+    let mut computing = 0;
+    for file in house::sources() {
+        let source = std::fs::read_to_string(&file).unwrap();
+        let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        for function in code.split("async fn ").skip(1) {
+            if let Some((_, within)) = function.split_once(".begin()") {
+                let waits = [
+                    ".work(",
+                    "plan_on_pool(",
+                    "edit_errors_on_pool(",
+                    ".check_edits(",
+                    ".check_edit_data(",
+                    ".plan_review(",
+                    ".stands(",
+                    ".present()",
+                ];
+                let waits = waits.into_iter().find(|call| within.contains(call));
+                assert_eq!(waits, None, "{}, within a transaction: {function}", file.display());
+            }
+            let begins = function.split(" {\n").next().unwrap_or_default();
+            if !begins.contains(": &ComputeLimit") {
+                continue;
+            }
+            computing += 1;
+            assert!(!begins.contains("PgConnection"), "{}: {begins}", file.display());
+            assert!(!function.contains(".begin()"), "{}: {begins}", file.display());
+        }
+    }
+    assert!(
+        computing > 10,
+        "only {computing} functions that compute were found: they are written otherwise now"
+    );
+}

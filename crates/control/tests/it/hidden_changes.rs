@@ -1,0 +1,285 @@
+//! Changes in reviews that are easy to miss: new parents of noderoles, the approval policy, and
+//! edits in other deployments.
+
+use std::collections::BTreeMap;
+
+use api::views::graph::{GraphEdge, GraphOptions, GraphView};
+use control::Lost;
+use control::people::{NewPerson, Permission};
+use engine::blueprint::difference::Sides;
+use engine::blueprint::text::{Behind, Names};
+use engine::cluster::NoderoleKey;
+use engine::gate::{Policy, Risk, SignedRule};
+use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, ReviewId};
+use engine::lint::Check;
+use engine::plan::{Edit, edit};
+use uuid::Uuid;
+
+use crate::house::{House, fqdn, role};
+
+impl House {
+    /// The runtime moves from n1 to n2; both apps waited for the one on n1.
+    async fn rewired(&self) -> ReviewId {
+        self.bound("web", 1, "app").await;
+        self.bound("web", 2, "app").await;
+        let noderole = NoderoleKey::first(role("runtime"));
+        let unbind = Edit::Unbind(edit::Unbind {
+            node: self.node(1).await,
+            noderole,
+            with_dependents: false,
+        });
+        self.submit(&self.ada, "web", vec![self.bind("web", 2, "runtime").await, unbind]).await
+    }
+}
+
+#[tokio::test]
+async fn review_names_old_and_new_parents() {
+    let house = House::new().await;
+    let id = house.rewired().await;
+    let (old, new) = (
+        house.noderole(1, "runtime").await,
+        NoderoleKey::first(role("runtime")).id(house.node(2).await),
+    );
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    for n in [1, 2] {
+        let node = review.difference.nodes.iter().find(|node| node.fqdn == fqdn(n)).unwrap();
+        let app =
+            node.noderoles.iter().find(|noderole| noderole.noderole.role == role("app")).unwrap();
+        let of = |parent| {
+            app.edges
+                .iter()
+                .find(|edge| edge.parent == parent)
+                .map(|edge| (edge.old, edge.new))
+                .unwrap()
+        };
+        assert!(matches!(of(old), (Some(_), None)), "{:?}", app.edges);
+        assert!(matches!(of(new), (None, Some(_))), "{:?}", app.edges);
+    }
+    assert_eq!((&review.noderoles[&old].fqdn, &review.noderoles[&new].fqdn), (&fqdn(1), &fqdn(2)));
+    // After the commit, the old edge exists only in the review.
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let later = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(later.noderoles.get(&old), review.noderoles.get(&old));
+    let names = Names { deployments: later.deployments, noderoles: later.noderoles };
+    let text = later.difference.text(&names, &Behind::default());
+    assert!(text.contains(&format!("- waits for runtime on {}", fqdn(1))), "{text}");
+}
+
+#[tokio::test]
+async fn parent_on_unchanged_node_keeps_its_name() {
+    let house = House::new().await;
+    house.bound("web", 1, "app").await;
+    let id = house.submit(&house.ada, "web", vec![house.bind("web", 2, "app").await]).await;
+    let runtime = house.noderole(1, "runtime").await;
+    let before = house.control.review(&house.bo, id).await.unwrap().noderoles;
+    assert_eq!(before[&runtime].fqdn, fqdn(1));
+    let draft = house.board("web").await.proposal.unwrap();
+    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
+    let noderole = NoderoleKey::first(role("app"));
+    let mut gone = vec![Edit::Unbind(edit::Unbind {
+        node: house.node(1).await,
+        noderole,
+        with_dependents: false,
+    })];
+    let noderole = NoderoleKey::first(role("runtime"));
+    gone.push(Edit::Unbind(edit::Unbind {
+        node: house.node(1).await,
+        noderole,
+        with_dependents: false,
+    }));
+    let gone = house.submit(&house.ada, "web", gone).await;
+    house.approve(&house.bo, gone).await;
+    house.commit(&house.ada, gone).await.unwrap();
+    let after = house.control.review(&house.bo, id).await.unwrap().noderoles;
+    assert_eq!(
+        after.get(&runtime),
+        before.get(&runtime),
+        "it reads the same for as long as it exists"
+    );
+}
+
+fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> {
+    let at = |name: &str| {
+        view.vertices.iter().position(|vertex| match &vertex.noderole {
+            Some(one) => format!("{}@{}", vertex.role, one.short) == name,
+            None => vertex.role.as_str() == name,
+        })
+    };
+    let (from, to) = (at(from)?, at(to)?);
+    view.edges.iter().find(|edge| (edge.from, edge.to) == (from, to))
+}
+
+#[tokio::test]
+async fn review_graph_has_added_and_removed_edges() {
+    let house = House::new().await;
+    let id = house.rewired().await;
+    let graph = async |wish: GraphOptions| {
+        house.control.review_graph(&house.bo, id, &wish, Lost::Note).await.unwrap()
+    };
+    let folded = graph(GraphOptions::default()).await;
+    let told = |edge: &GraphEdge| (edge.count, edge.added, edge.removed);
+    assert_eq!(edge(&folded, "runtime", "app").map(told), Some((2, 2, 2)));
+    let open = graph(GraphOptions {
+        roles: vec![role("runtime"), role("app")],
+        ..GraphOptions::default()
+    })
+    .await;
+    assert_eq!(edge(&open, "runtime@n1", "app@n1").map(told), Some((0, 0, 1)));
+    assert_eq!(edge(&open, "runtime@n1", "app@n2").map(told), Some((0, 0, 1)));
+    assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
+    // A removed noderole waits for nothing any more.
+    assert_eq!(
+        edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.removed)),
+        Some((0, 1))
+    );
+    let present =
+        house.control.graph(&house.bo, "web", &GraphOptions::default(), Lost::Note).await.unwrap();
+    assert!(present.edges.iter().all(|edge| (edge.added, edge.removed) == (0, 0)));
+}
+
+#[tokio::test]
+async fn policy_change_shows_both_sides_and_warns() {
+    let policy = |destructive| Policy {
+        approvals: 1,
+        by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
+        ..Policy::default()
+    };
+    let house = House::under(policy(2)).await;
+    let id = house
+        .submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: policy(1) })])
+        .await;
+    let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
+    assert_eq!(
+        undo,
+        "require one approval for changes in every deployment, 1 for a destructive change"
+    );
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
+    let text = house.control.review_difference(&house.bo, id).await.unwrap();
+    let text = text.difference.text(&text.names, &Behind::default());
+    assert!(text.contains("destructive: 2 -> 1") && !text.contains("No differences"), "{text}");
+    assert!(
+        review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker),
+        "{:?}",
+        review.checks
+    );
+    let signed = SignedRule { deployment: Some(house.id("edge").await), risk: None };
+    let signed = Edit::SetPolicy(edit::SetPolicy {
+        policy: Policy { signed: [signed].into(), ..policy(1) },
+    });
+    let open = house.board("web").await.proposal.unwrap().id;
+    let lines = house.control.foresee(&house.ada, open, vec![signed]).await.unwrap().lines;
+    assert!(
+        lines[0]
+            .ends_with(", approvals signed with a passkey for every change of deployment edge."),
+        "{lines:?}"
+    );
+    // The same after the commit.
+    house.approve(&house.bo, id).await;
+    house.commit(&house.ada, id).await.unwrap();
+    let later = house.control.review(&house.bo, id).await.unwrap();
+    assert_eq!(later.difference.policy, review.difference.policy);
+}
+
+#[tokio::test]
+async fn policy_change_since_last_view_is_shown() {
+    let house = House::new().await;
+    house
+        .people
+        .create_person(None, &NewPerson::human("dee", [Permission::Reviewer]))
+        .await
+        .unwrap();
+    let policy = |approvals| {
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
+        })
+    };
+    let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
+    house.control.record_view(&house.bo, first).await.unwrap();
+    let second = house.submit(&house.ada, "web", vec![policy(3)]).await;
+    let since = house.control.changes_since_view(&house.bo, second).await.unwrap();
+    let sides = since.difference.policy.unwrap();
+    assert_eq!((sides.old.approvals, sides.new.approvals, since.same_effect), (2, 3, false));
+}
+
+#[tokio::test]
+async fn edit_names_deployment_unless_it_is_current() {
+    let house = House::new().await;
+    let (id, phantom) = (DeploymentId(Uuid::from_u128(77)), NodeId(Uuid::from_u128(78)));
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
+        id,
+        phantom,
+        name: DeploymentName::parse("web-canary").unwrap(),
+        parent: house.id("web").await,
+    });
+    let below = Edit::AddRole(edit::AddRole { deployment: id, role: role("app") });
+    let here = house.bind("web", 1, "app").await;
+    house.propose(&house.ada, "web", vec![create, below, here]).await;
+    let edits = house.board("web").await.proposal.unwrap().edits;
+    let texts: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        ["create web-canary below web", "add role app in web-canary", "bind n1 to app"]
+    );
+}
+
+#[tokio::test]
+async fn severe_lines_always_come_first() {
+    let house = House::under(Policy {
+        approvals: 1,
+        by_risk: [(Risk::Halt, 3)].into(),
+        ..Policy::default()
+    })
+    .await;
+    house.bound("web", 1, "app").await;
+    let web = house.id("web").await;
+    let mut edits: Vec<Edit> = (100..150_u128)
+        .map(|n| {
+            Edit::CreateDeployment(edit::CreateDeployment {
+                id: DeploymentId(Uuid::from_u128(n)),
+                phantom: NodeId(Uuid::from_u128(1000 + n)),
+                name: DeploymentName::parse(&format!("web-{n}")).unwrap(),
+                parent: web,
+            })
+        })
+        .collect();
+    edits.extend([
+        Edit::Unbind(edit::Unbind {
+            node: house.node(1).await,
+            noderole: NoderoleKey::first(role("app")),
+            with_dependents: false,
+        }),
+        Edit::RemoveRole(edit::RemoveRole { deployment: web, role: role("still") }),
+        Edit::MoveNode(edit::MoveNode { node: house.node(2).await, deployment: web }),
+        Edit::SetPolicy(edit::SetPolicy {
+            policy: Policy {
+                approvals: 1,
+                by_risk: [(Risk::Halt, 3), (Risk::Rerun, 1)].into(),
+                ..Policy::default()
+            },
+        }),
+        Edit::ActivateJig(edit::ActivateJig {
+            jig: JigName::parse("script").unwrap(),
+            active: false,
+        }),
+    ]);
+    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
+    let id = house.control.submit(&house.ada, proposal, version, "a lot".into()).await.unwrap();
+    let review = house.control.review(&house.bo, id).await.unwrap();
+    let grave = [
+        "Removes role still and its data from web.",
+        "Removes app from n1.",
+        "Switches jig script off: no step that needs it starts in any deployment.",
+        "Sets the policy for all later changes in every deployment: one approval for every \
+         change, 1 for a re-run, 3 for a switched-off jig.",
+        "n2 moves from system to web.",
+        "Creates web-100 below web.",
+    ];
+    assert_eq!(review.summary[..6], grave);
+    assert_eq!(review.requested[..6], grave);
+    assert_eq!(review.always_shown, 5, "a page must not fold these away");
+    assert_eq!(review.summary.len(), 41, "{:?}", review.summary);
+    assert!(review.risks.contains(&Risk::Halt), "{:?}", review.risks);
+    assert_eq!(review.gate.needed, 3, "the policy asks for so many where a jig is switched off");
+}

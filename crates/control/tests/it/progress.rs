@@ -1,0 +1,80 @@
+//! The progress of a target, whose obstacles may belong to another target.
+
+use std::time::Duration;
+
+use api::overview::Progress;
+use engine::anneal::Limits;
+use engine::ids::BlueprintNumber;
+use serde_json::{Map, json};
+use store::runs::RunEnd;
+
+use crate::house::House;
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test]
+async fn target_is_stuck_when_its_parents_are() {
+    let house = House::new().await;
+    let (control, ada) = (&house.control, &house.ada);
+    let before = house.bound("web", 1, "runtime").await;
+    let after = house.bound("web", 1, "app").await;
+    let way = async |target: BlueprintNumber| control.target(ada, target).await.unwrap().progress;
+
+    let steps = control.target(ada, after).await.unwrap().steps;
+    assert_eq!(
+        (steps.blocked, steps.todo, steps.transition, steps.error),
+        (1, 0, 0, 0),
+        "its parent is another blueprint's"
+    );
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Progress::InProgress, Progress::InProgress),
+        "a worker may come"
+    );
+
+    let system = house.id("system").await;
+    control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Progress::Stuck, Progress::Stuck),
+        "somebody has to release it"
+    );
+    control.hold(ada, system, false, "done".into()).await.unwrap();
+    control.switch(ada, false, "power".into()).await.unwrap();
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Progress::Stuck, Progress::Stuck),
+        "somebody has to switch it on"
+    );
+    control.switch(ada, true, "power".into()).await.unwrap();
+
+    let worker = house.worker().await;
+    let ends =
+        [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
+    for end in ends {
+        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        let leased = store::runs::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG)
+            .await
+            .unwrap();
+        assert_eq!(way(after).await, Progress::InProgress, "something above it runs");
+        store::runs::finish_run(house.database.worker(), leased[0].run, worker, &end)
+            .await
+            .unwrap();
+    }
+    let steps = control.target(ada, after).await.unwrap().steps;
+    assert_eq!((steps.blocked, steps.error), (1, 0));
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Progress::Stuck, Progress::Stuck),
+        "the failure is another blueprint's"
+    );
+
+    // A step moves in another deployment, but not among this target's ancestors.
+    let elsewhere = house.bound("edge", 2, "runtime").await;
+    assert_eq!(way(elsewhere).await, Progress::InProgress);
+    assert_eq!(
+        (way(before).await, way(after).await),
+        (Progress::Stuck, Progress::Stuck),
+        "it is not in their way"
+    );
+}

@@ -1,0 +1,378 @@
+//! Actors that lose their access during a request: every write loads the actor again.
+
+use std::collections::BTreeSet;
+
+use api::Problem;
+use api::nodes::NodeChange;
+use api::nodes::NodeRequest;
+use api::people::{AccountKind, Grant, Password, PasswordRequest, PersonRequest, TokenRequest};
+use control::ToCommit;
+use control::people::{Actor, ClientInfo, NewPerson, Permission};
+use engine::anneal::Limits;
+use engine::blueprint::Anchor;
+use engine::gate::VerdictKind;
+use engine::ids::{
+    BlueprintNumber, CommentId, DeploymentId, NodeId, NoderoleId, ProposalId, ReviewId, RunId,
+};
+use engine::plan::{Edit, edit};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::house::{self, House, role};
+
+/// The objects for the tests.
+struct Things {
+    edge: DeploymentId,
+    nodes: [NodeId; 2],
+    noderole: NoderoleId,
+    run: RunId,
+    /// A target at which edge had another state.
+    then: BlueprintNumber,
+    /// A proposal on web with an edit and an undone edit.
+    proposal: ProposalId,
+    version: i32,
+    edit: Edit,
+    submission: ReviewId,
+    thread: CommentId,
+}
+
+impl Things {
+    async fn of(house: &House) -> Self {
+        let edge = house.id("edge").await;
+        let then = house.bound("edge", 2, "app").await;
+        let data = Edit::SetRoleData(edit::SetRoleData {
+            deployment: edge,
+            role: role("app"),
+            data: json!({"app": {"port": 1}}),
+        });
+        let changed = house.submit(&house.ada, "edge", vec![data]).await;
+        house.approve(&house.bo, changed).await;
+        house.commit(&house.ada, changed).await.unwrap();
+        house.worker().await;
+        let claimed =
+            store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+
+        let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
+        let (proposal, version) = house.propose(&house.ada, "web", edits).await;
+        let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
+        let submission =
+            house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
+        let thread = house
+            .control
+            .open_thread(&house.cy, submission, Anchor::Whole, "why?".into())
+            .await
+            .unwrap();
+        Self {
+            edge,
+            nodes: [house.node(1).await, house.node(4).await],
+            noderole: house.noderole(2, "base").await,
+            run: claimed.runs[0],
+            then,
+            proposal,
+            version,
+            edit: house.bind("web", 3, "still").await,
+            submission,
+            thread,
+        }
+    }
+
+    /// Every write about the cluster, each once.
+    async fn change(&self, house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
+        let (control, why) = (&house.control, || "because".to_owned());
+        let (proposal, version, id) = (self.proposal, self.version, self.submission);
+        let [n1, n4] = self.nodes;
+        let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
+        let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
+        let commit = ToCommit { review: id, typed: None, cancel: false };
+        let wish = NodeRequest::named("new.house.example.com", "/srv/nodes/new");
+        let described = NodeChange { description: Some("mine".into()), ..NodeChange::default() };
+        vec![
+            ("propose", control.propose(by, self.edge).await.map(drop)),
+            ("propose on a node", control.propose_on_node(by, n4).await.map(drop)),
+            ("edit", control.edit(by, proposal, version, vec![self.edit.clone()]).await.map(drop)),
+            ("undo", control.undo(by, proposal, version).await.map(drop)),
+            ("redo", control.redo(by, proposal, version).await.map(drop)),
+            ("discard", control.discard(by, proposal, version).await),
+            ("submit", control.submit(by, proposal, version, "mine".into()).await.map(drop)),
+            ("restore", control.restore(by, "edge", self.then, true).await.map(drop)),
+            ("import", control.import_barclamps(Some(by), &files).await.map(drop)),
+            (
+                "open a thread",
+                control.open_thread(by, id, Anchor::Whole, "so".into()).await.map(drop),
+            ),
+            ("reply", control.reply(by, self.thread, "so".into()).await.map(drop)),
+            ("reopen a thread", control.resolve_thread(by, self.thread, false).await),
+            ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
+            ("look", control.record_view(by, id).await),
+            ("mark as opened", control.mark_viewed(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
+            ("judge", control.judge(by, id, VerdictKind::Approve, String::new()).await),
+            ("commit", control.commit(by, commit).await.map(drop)),
+            ("retry", control.retry(by, self.noderole, why()).await),
+            ("cancel", control.cancel(by, self.run).await),
+            ("hold", control.hold(by, self.edge, true, why()).await),
+            ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
+            ("switch", control.switch(by, false, why()).await.map(drop)),
+            ("add a node", control.add_node(by, wish).await.map(drop)),
+            (
+                "add many",
+                control
+                    .add_nodes(by, "many.house.example.com root=/srv/nodes/many")
+                    .await
+                    .map(drop),
+            ),
+            ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
+            ("take a node out of service", control.set_available(by, n4, false, why()).await),
+            ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
+            ("revoke a node's token", control.revoke_node_token(by, n4, Uuid::nil()).await),
+            ("take a record out", control.take_out_node(by, n4, None).await),
+        ]
+    }
+}
+
+/// Every write about other people, each once.
+async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
+    let (people, cy) = (&house.people, house.cy.person);
+    let wish = PersonRequest { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
+    let grant = Grant { permission: "admin".into(), deployment: None };
+    vec![
+        ("add a person", people.add(by, &wish).await.map(drop)),
+        ("change grants", people.change_grants(by, cy, &[grant]).await.map(drop)),
+        ("disable", people.set_disabled(by, cy, true).await),
+        ("make a link", people.new_link(by, cy).await.map(drop)),
+        ("confirm access", people.confirm(by, cy).await.map(drop)),
+    ]
+}
+
+/// Every write about the person's own account, each once.
+async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
+    let people = &house.people;
+    let token = TokenRequest {
+        name: "x".into(),
+        days: 1,
+        scopes: vec!["viewer".into()],
+        deployment: None,
+        person: None,
+    };
+    let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
+    vec![
+        ("make a token", people.make_token(by, &token).await.map(drop)),
+        ("revoke a token", people.revoke_token(by, Uuid::nil()).await),
+        ("set a password", people.set_password(by, &password).await.map(drop)),
+        ("dismiss notices", people.dismiss_notices(by).await),
+        ("end a session", people.end_session(by, Uuid::nil()).await),
+        ("end other sessions", people.end_other_sessions(by).await.map(drop)),
+    ]
+}
+
+/// Signs a person in with a link.
+async fn come_in(house: &House, name: &str) -> Actor {
+    let person = house.people.actor_by_name(name).await.unwrap().person;
+    let link = house
+        .people
+        .create_sign_in_link(None, person, std::time::Duration::from_secs(60))
+        .await
+        .unwrap();
+    let begun = house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
+    house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
+}
+
+/// Row counts that would reveal a write.
+async fn left(house: &House) -> (Vec<i64>, i64, i64) {
+    let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM viewed_change) + (SELECT count(*) FROM review_view) \
+                 + (SELECT count(*) FROM person) + (SELECT count(*) FROM run WHERE cancel_requested), \
+               (SELECT count(*) FROM proposal WHERE state = 'open') + (SELECT sum(version) FROM proposal)";
+    let (more, proposals) = sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap();
+    (house.traces().await, more, proposals)
+}
+
+fn all_refused(tried: &[(&str, Result<(), Problem>)], status: u16, why: &str) {
+    for (what, answer) in tried {
+        let found = answer.as_ref().map_err(|problem| problem.status);
+        assert_eq!(found, Err(status), "{what}, {why}: {answer:?}");
+    }
+}
+
+async fn with_dan() -> House {
+    let house = House::new().await;
+    let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
+    for name in ["dan", "root"] {
+        house.people.create_person(None, &NewPerson::human(name, all)).await.unwrap();
+    }
+    house
+}
+
+async fn sql(house: &House, sql: &'static str) {
+    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+}
+
+#[tokio::test]
+async fn actor_disabled_during_request_writes_nothing() {
+    let house = with_dan().await;
+    let things = Things::of(&house).await;
+    let before = left(&house).await;
+
+    let dan = come_in(&house, "dan").await;
+    sql(&house, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
+    all_refused(&things.change(&house, &dan).await, 403, "without a permission");
+    all_refused(&change_people(&house, &dan).await, 403, "without a permission");
+    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'")
+        .await;
+
+    house.people.sign_out_everywhere(&dan).await.unwrap();
+    all_refused(&things.change(&house, &dan).await, 401, "signed out");
+    all_refused(&change_people(&house, &dan).await, 401, "signed out");
+    all_refused(&change_oneself(&house, &dan).await, 401, "signed out");
+
+    let dan = come_in(&house, "dan").await;
+    house.people.disable(None, dan.person).await.unwrap();
+    all_refused(&things.change(&house, &dan).await, 401, "disabled");
+    all_refused(&change_people(&house, &dan).await, 401, "disabled");
+    all_refused(&change_oneself(&house, &dan).await, 401, "disabled");
+    assert_eq!(left(&house).await, before);
+
+    // The same calls with the permission succeed, so the refusals above were due to the actor.
+    let root = come_in(&house, "root").await;
+    let control = &house.control;
+    let (proposal, version) = (things.proposal, things.version);
+    control.propose(&root, things.edge).await.unwrap();
+    control.edit(&root, proposal, version, vec![things.edit.clone()]).await.unwrap();
+    control.record_view(&root, things.submission).await.unwrap();
+    control.cancel(&root, things.run).await.unwrap();
+    house.people.end_other_sessions(&root).await.unwrap();
+    assert_ne!(left(&house).await, before);
+}
+
+#[tokio::test]
+async fn actor_disabled_during_submit_submits_nothing() {
+    let house = with_dan().await;
+    let things = Things::of(&house).await;
+    let dan = come_in(&house, "dan").await;
+    let version = house
+        .control
+        .edit(&dan, things.proposal, things.version, vec![things.edit.clone()])
+        .await
+        .unwrap();
+    let before = left(&house).await;
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        house.people.disable(None, dan.person).await.unwrap();
+        held.commit().await.unwrap();
+    };
+    let (submitted, ()) =
+        tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
+    assert_eq!(submitted.unwrap_err().code, "signed_out");
+    assert_eq!(left(&house).await, before);
+}
+
+#[tokio::test]
+async fn permission_revoked_during_retry_starts_nothing() {
+    let house = with_dan().await;
+    let things = Things::of(&house).await;
+    let dan = come_in(&house, "dan").await;
+    let mut held = house.database.app().begin().await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::APPLY_LOCK)
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let between = async {
+        house.somebody_waits().await;
+        sql(&house, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
+        held.commit().await.unwrap();
+    };
+    let (retried, ()) =
+        tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
+    assert_eq!(retried.unwrap_err().code, "forbidden");
+    // A retry that the step refuses is not recorded as a retry either.
+    assert_eq!(
+        house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code,
+        "state"
+    );
+    let noted: Vec<(String, Option<String>)> =
+        sqlx::query_as("SELECT action, detail ->> 'refused' FROM audit WHERE action LIKE 'step.retry%' ORDER BY id")
+            .fetch_all(house.database.app())
+            .await
+            .unwrap();
+    let refused = |why: &str| ("step.retry.refused".to_owned(), Some(why.to_owned()));
+    assert_eq!(noted, [refused("forbidden"), refused("state")]);
+}
+
+/// Functions that write without reloading the actor, with the reason.
+const BY_NOBODY: [(&str, &str); 13] = [
+    ("begin", "the start of the other functions"),
+    ("ensure_genesis", "Gantry itself"),
+    ("ensure_connection", "for the person who has the machine and the database"),
+    ("insert_in_savepoint", "runs in the transaction of `add_nodes`, which reloads the actor"),
+    ("propose_binding", "records the author; the function that it calls reloads the actor"),
+    ("replan", "Gantry itself"),
+    ("append_report", "a machine with its own token"),
+    ("note", "records a rejected request of any actor"),
+    ("audit_refusal", "records a rejected request of any actor"),
+    ("sign_in", "no one is signed in yet"),
+    ("try_password", "no one is signed in yet; the database compares the proof"),
+    ("sign_out", "ends only sessions of the client"),
+    ("sign_out_everywhere", "ends only sessions of the client"),
+];
+
+/// The async functions of a file without its tests, as name and text. A text ends where the next
+/// function starts.
+fn functions(source: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().lines() {
+        let code =
+            line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
+        let begins = code.trim_start_matches("pub ").strip_prefix("async fn ");
+        if let Some(name) = begins {
+            let name = name.split(['(', '<']).next().unwrap_or_default();
+            found.push((name.to_owned(), String::new()));
+        }
+        if let Some((_, text)) = found.last_mut() {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    found
+}
+
+fn writes(text: &str) -> bool {
+    let begins = text.contains(".begin()") && !text.contains("READ ONLY");
+    let notes = ["append_audit(", "append_refusal(", "::ensure_", "::insert_"]
+        .iter()
+        .any(|call| text.contains(call));
+    begins || (text.contains(".connection()") && notes)
+}
+
+/// Searches the source code for functions that open a read-write transaction or write on a
+/// connection. Each must call `Actor::still`, directly or through another function. The tests above
+/// check the permissions that follow.
+#[test]
+fn every_write_reloads_the_actor() {
+    let asks =
+        [".still(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
+    let (mut excused, mut asked) = (BTreeSet::new(), 0);
+    for file in house::sources() {
+        for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
+            let looks_up = asks.iter().any(|call| text.contains(call));
+            match BY_NOBODY.iter().find(|(excuse, _)| *excuse == name) {
+                _ if !writes(&text) => {}
+                Some((excuse, _)) => drop(excused.insert(*excuse)),
+                None => {
+                    assert!(
+                        looks_up,
+                        "{name} in {} writes, and does not ask Actor::still",
+                        file.display()
+                    );
+                    asked += 1;
+                }
+            }
+        }
+    }
+    assert!(
+        asked > 30,
+        "only {asked} functions that write were found: the words that this test looks for have changed"
+    );
+    let needed: BTreeSet<&str> = BY_NOBODY.iter().map(|(name, _)| *name).collect();
+    assert_eq!(excused, needed, "an excuse that nobody needs any more");
+}

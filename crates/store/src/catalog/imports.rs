@@ -1,0 +1,255 @@
+//! Imports of barclamps. An import adds objects and changes nothing that runs. A stored name and
+//! version with other content is refused.
+
+use std::collections::BTreeMap;
+
+use engine::Hash;
+use engine::catalog::{Barclamp, Jig};
+use engine::ids::{BarclampName, JigName, PersonId};
+use sea_orm::{EntityTrait, QuerySelect, Set};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+use crate::StoreError;
+use crate::connect::hash;
+use crate::connect::orm;
+use crate::entity::{barclamp, import_report, jig};
+
+/// The maximum number of barclamp versions in a catalog. Further imports are refused, so that
+/// readers can load all of them.
+pub const MAX_BARCLAMPS: i64 = 10_000;
+
+/// Tolerance above the limit. In older versions, concurrent imports did not wait for each other,
+/// and each one counted separately.
+const TOLERANCE: i64 = 1_000;
+
+/// An imported version of a barclamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BarclampRow {
+    pub name: BarclampName,
+    pub version: String,
+    /// The hash of its content.
+    pub hash: Hash,
+    pub imported_at: OffsetDateTime,
+    /// The name of the importer. `None`: shipped with Gantry.
+    pub by: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportOutcome {
+    Added,
+    /// The same content already exists.
+    Known,
+    /// This name and version exist with other content.
+    ContentDiffers(Hash),
+    /// The catalog already has [`MAX_BARCLAMPS`] versions.
+    Full,
+}
+
+/// Serializes imports until the transaction ends. Otherwise two imports could each be linked
+/// against a catalog without the other. It is the first lock of an import, which takes neither
+/// CLAIM nor APPLY.
+pub async fn lock_imports(on: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(migrations::IMPORT_LOCK)
+        .execute(on)
+        .await?;
+    Ok(())
+}
+
+/// Adds a version of a barclamp and its jigs. The caller has stored the objects, once for all
+/// barclamps of the import ([`super::ensure_objects`]).
+pub async fn import_barclamp(
+    on: &mut PgConnection,
+    barclamp: &Barclamp,
+    content_hash: Hash,
+    by: Option<PersonId>,
+) -> Result<ImportOutcome, StoreError> {
+    let added = sqlx::query(
+        "INSERT INTO barclamp (name, version, hash, imported_by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+    )
+    .bind(barclamp.name.as_str())
+    .bind(&barclamp.version)
+    .bind(content_hash.as_bytes().as_slice())
+    .bind(by.map(|p| p.0))
+    .execute(&mut *on)
+    .await?
+    .rows_affected();
+    let (versions,): (i64,) =
+        sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
+    if added > 0 && versions > MAX_BARCLAMPS {
+        return Ok(ImportOutcome::Full);
+    }
+    if added == 0 {
+        let key = (barclamp.name.as_str().to_owned(), barclamp.version.clone());
+        let query = barclamp::Entity::find_by_id(key).select_only();
+        let query = query.column(barclamp::Column::Hash).into_tuple();
+        let stored: Option<Vec<u8>> = query.one(&orm(on)).await?;
+        let stored = hash("barclamp", &stored.unwrap_or_default())?;
+        return Ok(if stored == content_hash {
+            ImportOutcome::Known
+        } else {
+            ImportOutcome::ContentDiffers(stored)
+        });
+    }
+    for (name, jig) in &barclamp.jigs {
+        ensure_jig(on, name, jig).await?;
+    }
+    Ok(ImportOutcome::Added)
+}
+
+async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO jig (name, class, description, client_role) VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO NOTHING",
+    )
+    .bind(name.as_str())
+    .bind(jig.class.as_str())
+    .bind(&jig.description)
+    .bind(jig.client_role.as_ref().map(|r| r.as_str()))
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// All imported versions, by name. To compare versions, use [`engine::catalog::version`], not the
+/// collation or the time of import.
+pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreError> {
+    type Row = (String, String, Vec<u8>, OffsetDateTime, Option<String>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT b.name, b.version, b.hash, b.imported_at, p.name FROM barclamp b LEFT JOIN person p ON p.id = b.imported_by \
+         ORDER BY b.name, b.version LIMIT $1",
+    )
+    .bind(MAX_BARCLAMPS + TOLERANCE + 1)
+    .fetch_all(on)
+    .await?;
+    if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + TOLERANCE) {
+        return Err(StoreError::corrupt(
+            "barclamp",
+            format!("there are more than {MAX_BARCLAMPS} versions"),
+        ));
+    }
+    let row = |(name, version, h, imported_at, by): Row| {
+        let name = BarclampName::parse(&name).map_err(|e| StoreError::corrupt("barclamp", e))?;
+        Ok(BarclampRow { name, version, hash: hash("barclamp", &h)?, imported_at, by })
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// The report of an import.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ImportRow<R> {
+    pub id: i64,
+    pub at: OffsetDateTime,
+    /// The name of the importer. `None`: Gantry itself.
+    pub by: Option<String>,
+    pub report: R,
+}
+
+/// The number of reports that are stored per barclamp.
+pub const MAX_STORED_REPORTS: i64 = 100;
+/// The maximum number of reports that one import deletes. Each import adds one, so a few are
+/// enough, and a backlog shrinks step by step.
+const REPORT_DELETE_BATCH: i64 = 100;
+
+/// Stores the report of an import. Deletes reports for which each of their barclamps has
+/// [`MAX_STORED_REPORTS`] newer ones.
+///
+/// One pass ranks all reports and reads each once, so the cost does not depend on the number of
+/// imported barclamps.
+pub async fn append_import_report(
+    on: &mut PgConnection,
+    by: Option<PersonId>,
+    report: &impl Serialize,
+) -> Result<(), StoreError> {
+    let report =
+        serde_json::to_value(report).map_err(|e| StoreError::corrupt("import_report", e))?;
+    let row = import_report::ActiveModel {
+        by: Set(by.map(|person| person.0)),
+        report: Set(report),
+        ..Default::default()
+    };
+    import_report::Entity::insert(row).exec_without_returning(&orm(on)).await?;
+    sqlx::query(
+        "DELETE FROM import_report WHERE id IN ( \
+           SELECT id FROM ( \
+             SELECT i.id, row_number() OVER (PARTITION BY name ORDER BY i.id DESC) AS place \
+             FROM import_report i CROSS JOIN LATERAL jsonb_path_query(i.report, '$.barclamps[*].name') AS b (name)) AS placed \
+           GROUP BY id HAVING min(place) > $1 ORDER BY id LIMIT $2)",
+    )
+    .bind(MAX_STORED_REPORTS)
+    .bind(REPORT_DELETE_BATCH)
+    .execute(on)
+    .await?;
+    Ok(())
+}
+
+/// Reports of imports, oldest or newest first, optionally of one barclamp and after a cursor.
+pub async fn import_reports<R: DeserializeOwned + Send + Unpin + 'static>(
+    on: &mut PgConnection,
+    barclamp: Option<&str>,
+    descending: bool,
+    after: Option<i64>,
+    limit: i64,
+) -> Result<Vec<ImportRow<R>>, StoreError> {
+    let (sign, direction) = if descending { ("<", "DESC") } else { (">", "ASC") };
+    let query = format!(
+        "SELECT i.id, i.at, p.name, i.report FROM import_report i LEFT JOIN person p ON p.id = i.by \
+         WHERE ($1::bigint IS NULL OR i.id {sign} $1) AND ($2::jsonb IS NULL OR i.report->'barclamps' @> $2) \
+         ORDER BY i.id {direction} LIMIT $3"
+    );
+    let rows: Vec<(i64, OffsetDateTime, Option<String>, Json<R>)> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query))
+            .bind(after)
+            .bind(barclamp.map(|name| serde_json::json!([{"name": name}])))
+            .bind(limit)
+            .fetch_all(on)
+            .await?;
+    let row = |(id, at, by, Json(report))| ImportRow { id, at, by, report };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// All jigs, and whether each is active. There are few.
+pub async fn jigs(on: &mut PgConnection) -> Result<BTreeMap<JigName, bool>, StoreError> {
+    let query = jig::Entity::find().select_only().columns([jig::Column::Name, jig::Column::Active]);
+    let rows: Vec<(String, bool)> = query.into_tuple().all(&orm(on)).await?;
+    let jig = |(name, active): (String, bool)| {
+        Ok((JigName::parse(&name).map_err(|e| StoreError::corrupt("jig", e))?, active))
+    };
+    rows.into_iter().map(jig).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use testdb::TestDatabase;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn newest_reports_per_barclamp_are_kept() {
+        let database = TestDatabase::new().await;
+        let mut on = database.app().acquire().await.expect("a connection");
+        let of = |names: &[&str]| {
+            let brought = names.iter().map(
+                |name| serde_json::json!({"name": name, "version": "1", "hash": Hash::of_bytes(b"x"), "new": true}),
+            );
+            serde_json::json!({"barclamps": brought.collect::<Vec<_>>()})
+        };
+        append_import_report(&mut on, None, &of(&["often", "once"])).await.expect("kept");
+        for _ in 0..=MAX_STORED_REPORTS {
+            append_import_report(&mut on, None, &of(&["often"])).await.expect("kept");
+        }
+        let ids: Vec<i64> = sqlx::query_scalar("SELECT id FROM import_report ORDER BY id")
+            .fetch_all(&mut *on)
+            .await
+            .expect("reports");
+        assert_eq!(ids.len() as i64, MAX_STORED_REPORTS + 1);
+        assert_eq!(
+            ids[..2],
+            [1, 3],
+            "the oldest versions are deleted, except the only version of a barclamp"
+        );
+    }
+}

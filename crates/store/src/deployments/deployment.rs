@@ -1,0 +1,137 @@
+//! The rows of deployments, and their progress: hold and priority.
+
+use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::deployment;
+use crate::events::CHANNEL_TODO;
+use engine::ids::{BlueprintNumber, DeploymentId, PersonId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentRow {
+    pub id: DeploymentId,
+    pub name: String,
+    /// The blueprint that last changed it or one of its nodes.
+    pub head_no: BlueprintNumber,
+    pub parent: Option<DeploymentId>,
+    /// The person who put it on hold, and the reason.
+    pub held: Option<(String, String)>,
+    /// Added to the priority of its steps when runs are claimed.
+    pub priority: i32,
+}
+
+/// All deployments. There are few, because people name each of them.
+pub async fn deployment_rows(
+    connection: &mut PgConnection,
+) -> Result<Vec<DeploymentRow>, StoreError> {
+    type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>, i32);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT d.id, d.name, d.head_no, d.parent, p.name, d.held_reason, d.priority FROM deployment d \
+         LEFT JOIN person p ON p.id = d.held_by WHERE d.removed_in IS NULL ORDER BY d.name",
+    )
+    .fetch_all(connection)
+    .await?;
+    let row = |(id, name, head_no, parent, held_by, reason, priority): Row| DeploymentRow {
+        id: DeploymentId(id),
+        name,
+        head_no: BlueprintNumber(head_no),
+        parent: parent.map(DeploymentId),
+        held: held_by.map(|by| (by, reason.unwrap_or_default())),
+        priority,
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// Puts a deployment on hold or ends the hold. `false`: nothing changed. A hold stops new runs in
+/// the deployment and its descendants. The caller holds APPLY exclusively, so that no claim or
+/// lease is in progress.
+pub async fn set_hold(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    hold: Option<(PersonId, &str)>,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query(
+        "UPDATE deployment SET held_by = $2, held_reason = $3, held_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
+         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2::uuid IS NOT NULL)",
+    )
+    .bind(deployment.0)
+    .bind(hold.map(|(by, _)| by.0))
+    .bind(hold.map(|(_, reason)| reason))
+    .execute(&mut *connection)
+    .await?;
+    if done.rows_affected() == 1 && hold.is_none() {
+        sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(connection).await?;
+    }
+    Ok(done.rows_affected() == 1)
+}
+
+/// Sets the priority of a deployment's steps for claims. `false`: unchanged, or the deployment is
+/// removed.
+pub async fn set_priority(
+    connection: &mut PgConnection,
+    id: DeploymentId,
+    priority: i32,
+) -> Result<bool, StoreError> {
+    let changed = deployment::Entity::update_many()
+        .col_expr(deployment::Column::Priority, Expr::value(priority))
+        .filter(deployment::Column::Id.eq(id.0))
+        .filter(deployment::Column::RemovedIn.is_null())
+        .filter(deployment::Column::Priority.ne(priority))
+        .exec(&orm(connection))
+        .await?;
+    Ok(changed.rows_affected == 1)
+}
+
+/// The last removed deployment with this name, and the blueprint that removed it.
+pub async fn removed_deployment(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<(DeploymentId, BlueprintNumber)>, StoreError> {
+    let row: Option<(Uuid, i64)> = deployment::Entity::find()
+        .filter(deployment::Column::Name.eq(name))
+        .filter(deployment::Column::RemovedIn.is_not_null())
+        .order_by_desc(deployment::Column::RemovedIn)
+        .select_only()
+        .columns([deployment::Column::Id, deployment::Column::RemovedIn])
+        .into_tuple()
+        .one(&orm(connection))
+        .await?;
+    Ok(row.map(|(id, removed_in)| (DeploymentId(id), BlueprintNumber(removed_in))))
+}
+
+/// An existing deployment, by name.
+pub async fn deployment_named(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<Option<DeploymentId>, StoreError> {
+    let query = deployment::Entity::find()
+        .filter(deployment::Column::Name.eq(name))
+        .filter(deployment::Column::RemovedIn.is_null())
+        .select_only()
+        .column(deployment::Column::Id);
+    Ok(query.into_tuple().one(&orm(connection)).await?.map(DeploymentId))
+}
+
+/// The name of an existing deployment.
+pub async fn deployment_name(
+    connection: &mut PgConnection,
+    id: DeploymentId,
+) -> Result<Option<String>, StoreError> {
+    let query = deployment::Entity::find_by_id(id.0)
+        .filter(deployment::Column::RemovedIn.is_null())
+        .select_only()
+        .column(deployment::Column::Name);
+    Ok(query.into_tuple().one(&orm(connection)).await?)
+}
+
+/// The root deployment. `None` before genesis.
+pub async fn top(connection: &mut PgConnection) -> Result<Option<DeploymentId>, StoreError> {
+    let query = deployment::Entity::find()
+        .filter(Expr::cust("system"))
+        .select_only()
+        .column(deployment::Column::Id);
+    Ok(query.into_tuple().one(&orm(connection)).await?.map(DeploymentId))
+}

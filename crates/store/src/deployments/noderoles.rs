@@ -1,0 +1,173 @@
+//! A noderole with its step, node, deployment, parents and children.
+
+use engine::ids::{ActionName, NoderoleId, RunId, StepId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::connect::orm;
+use crate::entity::{deployment, node, noderole, run, step};
+use crate::nodes::NodeModel;
+use crate::runs::StepModel;
+use crate::{Store, StoreError};
+
+/// A noderole, without its document.
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "noderole::Entity")]
+pub struct NoderoleModel {
+    /// Derived from node, role and instance.
+    pub id: Uuid,
+    pub node_id: Uuid,
+    pub role: String,
+    pub instance: i32,
+    /// The deployment in which it is bound.
+    pub deployment_id: Uuid,
+    /// `in_service` or `gone`.
+    pub disposition: String,
+    /// The hash of the role's content.
+    pub role_hash: Vec<u8>,
+    /// Its own reviewed data.
+    pub data: Value,
+    /// Data that Gantry itself found.
+    pub system_data: Value,
+}
+
+/// The columns of a deployment that pages show.
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "deployment::Entity")]
+pub struct DeploymentModel {
+    pub id: Uuid,
+    pub parent: Option<Uuid>,
+    /// Unique.
+    pub name: String,
+    /// Whether it is *system*.
+    pub system: bool,
+    /// The blueprint that last changed it.
+    pub head_no: i64,
+}
+
+/// A noderole with its step, node and deployment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NoderoleRow {
+    pub noderole: NoderoleModel,
+    pub step: StepModel,
+    pub node: NodeModel,
+    /// The deployment in which it is bound.
+    pub deployment: DeploymentModel,
+}
+
+pub async fn noderole(store: &Store, id: NoderoleId) -> Result<Option<NoderoleRow>, StoreError> {
+    let orm = store.orm();
+    let query = noderole::Entity::find_by_id(id.0).into_partial_model::<NoderoleModel>();
+    let Some(noderole) = query.one(orm).await? else { return Ok(None) };
+    let node = node::Entity::find_by_id(noderole.node_id).into_partial_model().one(orm).await?;
+    let step = step::Entity::find()
+        .filter(step::Column::NoderoleId.eq(id.0))
+        .filter(step::Column::Action.eq("run"))
+        .into_partial_model()
+        .one(orm)
+        .await?;
+    let deployment = deployment::Entity::find_by_id(noderole.deployment_id);
+    let deployment = deployment.into_partial_model().one(orm).await?;
+    let (Some(node), Some(step), Some(deployment)) = (node, step, deployment) else {
+        return Ok(None);
+    };
+    Ok(Some(NoderoleRow { noderole, step, node, deployment }))
+}
+
+/// The step that a retry of a noderole runs: its removal, while that is unfinished, or its `run`.
+pub async fn retried_step(
+    connection: &mut PgConnection,
+    noderole: NoderoleId,
+) -> Result<StepId, StoreError> {
+    Ok(match removal_state(connection, noderole).await?.as_deref() {
+        Some("blocked" | "todo" | "transition" | "error") => {
+            StepId::of(noderole, &ActionName::remove())
+        }
+        _ => StepId::of(noderole, &ActionName::run()),
+    })
+}
+
+/// The state of a noderole's removal step. `None` without one.
+pub async fn removal_state(
+    connection: &mut PgConnection,
+    noderole: NoderoleId,
+) -> Result<Option<String>, StoreError> {
+    let removal = StepId::of(noderole, &ActionName::remove());
+    let query = step::Entity::find_by_id(removal.0).select_only().column(step::Column::State);
+    Ok(query.into_tuple().one(&orm(connection)).await?)
+}
+
+/// A noderole at the other end of an edge.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct EdgeRow {
+    pub noderole_id: Uuid,
+    pub role: String,
+    /// The node's name.
+    pub fqdn: String,
+    pub state: String,
+    /// The kind of the edge.
+    pub kind: String,
+    /// The reason of an ERROR.
+    pub error: Option<String>,
+}
+
+/// The parents of a step, ordered by rank, at most 1,000.
+pub async fn parents(
+    connection: &mut PgConnection,
+    step: StepId,
+) -> Result<Vec<EdgeRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT s.noderole_id, r.role, n.fqdn, s.state, e.kind, s.error FROM edge e JOIN step s ON s.id = e.parent \
+         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
+         WHERE e.child = $1 ORDER BY s.rank, s.id LIMIT 1000",
+    )
+    .bind(step.0)
+    .fetch_all(connection)
+    .await?)
+}
+
+/// The children of a step, ordered by rank.
+pub async fn children(
+    connection: &mut PgConnection,
+    step: StepId,
+    limit: i64,
+) -> Result<Vec<EdgeRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT s.noderole_id, r.role, n.fqdn, s.state, e.kind, s.error FROM edge e JOIN step s ON s.id = e.child \
+         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
+         WHERE e.parent = $1 ORDER BY s.rank, s.id LIMIT $2",
+    )
+    .bind(step.0)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?)
+}
+
+/// An open run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningRow {
+    pub id: RunId,
+    /// `queued` or `running`.
+    pub state: String,
+    /// The start, or the time of queueing.
+    pub since: OffsetDateTime,
+}
+
+pub async fn open_run(
+    connection: &mut PgConnection,
+    step: StepId,
+) -> Result<Option<RunningRow>, StoreError> {
+    let query = run::Entity::find()
+        .filter(run::Column::StepId.eq(step.0))
+        .filter(run::Column::EndedAt.is_null())
+        .select_only()
+        .columns([run::Column::Id, run::Column::State])
+        .expr(Expr::cust("coalesce(started_at, queued_at)"));
+    let row: Option<(i64, String, OffsetDateTime)> =
+        query.into_tuple().one(&orm(connection)).await?;
+    Ok(row.map(|(id, state, since)| RunningRow { id: RunId(id), state, since }))
+}

@@ -1,0 +1,137 @@
+//! Steps of deployments, for boards and lists.
+
+use engine::ids::{DeploymentId, NoderoleId, StepId};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::runs::StateCounts;
+
+/// A step on a board.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct StepRow {
+    pub noderole_id: Uuid,
+    pub state: String,
+    /// The reason of an ERROR.
+    pub error: Option<String>,
+}
+
+impl StepRow {
+    pub fn noderole(&self) -> NoderoleId {
+        NoderoleId(self.noderole_id)
+    }
+}
+
+/// The steps on a deployment's board: those of noderoles bound in it, and all on its nodes. At most
+/// 50,000, unordered. To get certain steps, query them by id.
+pub async fn steps_of(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Vec<StepRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT s.noderole_id, s.state, s.error FROM step s JOIN noderole r ON r.id = s.noderole_id \
+         WHERE r.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
+         UNION \
+         SELECT s.noderole_id, s.state, s.error FROM node n JOIN step s ON s.node_id = n.id \
+         WHERE n.deployment_id = $1 AND s.action = 'run' AND s.state <> 'gone' LIMIT 50000",
+    )
+    .bind(deployment.0)
+    .fetch_all(connection)
+    .await?)
+}
+
+/// The steps of these noderoles, without removed ones.
+pub async fn steps_by_noderole(
+    connection: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<StepRow>, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    Ok(sqlx::query_as(
+        "SELECT noderole_id, state, error FROM step WHERE noderole_id = ANY($1) AND action = 'run' AND state <> 'gone'",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?)
+}
+
+/// The states of these noderoles' steps.
+pub async fn step_states(
+    connection: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<(NoderoleId, String)>, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
+}
+
+/// The duration in milliseconds of the last successful run of each noderole. Steps with more than
+/// 20 failures since are omitted.
+pub async fn run_durations(
+    connection: &mut PgConnection,
+    noderoles: &[NoderoleId],
+) -> Result<Vec<(NoderoleId, u64)>, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as(
+        "SELECT s.noderole_id, (extract(epoch FROM took.ended_at - took.started_at) * 1000)::bigint FROM step s \
+         CROSS JOIN LATERAL (SELECT started_at, ended_at FROM (SELECT id, started_at, ended_at, outcome FROM run \
+         WHERE step_id = s.id ORDER BY id DESC LIMIT 20) last \
+         WHERE outcome = 'succeeded' AND started_at IS NOT NULL ORDER BY id DESC LIMIT 1) took \
+         WHERE s.noderole_id = ANY($1) AND s.action = 'run'",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(id, duration)| (NoderoleId(id), u64::try_from(duration).unwrap_or(0)))
+        .collect())
+}
+
+/// The number of a deployment's steps by state, and of its nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeploymentCounts {
+    pub nodes: i64,
+    pub steps: StateCounts,
+}
+
+/// The counts of every deployment with steps or nodes.
+pub async fn counts(
+    connection: &mut PgConnection,
+) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
+    let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
+        "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
+         count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
+         count(*) FILTER (WHERE s.state = 'error') FROM deployment d \
+         LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
+         WHERE d.removed_in IS NULL GROUP BY d.id",
+    )
+    .fetch_all(connection)
+    .await?;
+    let row = |(id, nodes, blocked, todo, transition, active, error)| {
+        let steps = StateCounts { blocked, todo, transition, active, error };
+        (DeploymentId(id), DeploymentCounts { nodes, steps })
+    };
+    Ok(rows.into_iter().map(row).collect())
+}
+
+/// `role on node` for each of these steps.
+pub async fn step_names(
+    connection: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<(StepId, String)>, StoreError> {
+    let ids: Vec<Uuid> = steps.iter().map(|s| s.0).collect();
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT s.id, r.role || ' on ' || split_part(n.fqdn, '.', 1) FROM step s JOIN noderole r ON r.id = s.noderole_id \
+         JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
+    )
+    .bind(ids)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
+}

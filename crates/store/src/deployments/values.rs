@@ -1,0 +1,174 @@
+//! The origin of values: steps and edits.
+
+use engine::ids::{BlueprintNumber, NodeId, RunId, StepId};
+use sea_orm::{EntityTrait, QuerySelect};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::run;
+
+/// A step with its noderole and node.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct StepOf {
+    pub id: Uuid,
+    pub noderole_id: Uuid,
+    pub role: String,
+    pub instance: i32,
+    pub node_id: Uuid,
+    /// The node's name.
+    pub fqdn: String,
+    /// The deployment in which the noderole is bound.
+    pub deployment_id: Uuid,
+}
+
+/// These steps with their noderoles and nodes.
+pub async fn step_details(
+    on: &mut PgConnection,
+    steps: &[StepId],
+) -> Result<Vec<StepOf>, StoreError> {
+    let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
+    Ok(sqlx::query_as(
+        "SELECT s.id, s.noderole_id, r.role, r.instance, r.node_id, n.fqdn, r.deployment_id FROM step s \
+         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = r.node_id WHERE s.id = ANY($1)",
+    )
+    .bind(ids)
+    .fetch_all(on)
+    .await?)
+}
+
+/// The object whose data an edit sets.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Setting {
+    /// `set_noderole_data` or `set_role_data`.
+    pub edit: &'static str,
+    /// The node or the deployment.
+    pub on: Uuid,
+    /// The noderole on the node, or the role.
+    pub of: String,
+}
+
+/// A committed edit that set data.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct SetRow {
+    pub proposal_id: i64,
+    pub seq: i32,
+    /// Who made it.
+    pub name: String,
+    pub at: OffsetDateTime,
+    /// The blueprint that committed it.
+    pub target: i64,
+    /// All data that it set.
+    pub data: Value,
+}
+
+/// The maximum number of edits to read per object.
+const MAX_EDITS_READ: i64 = 20;
+
+/// The committed edits that set this, up to a blueprint, newest first, at most 20.
+pub async fn sets(
+    on: &mut PgConnection,
+    subject: &Setting,
+    up_to: BlueprintNumber,
+) -> Result<Vec<SetRow>, StoreError> {
+    Ok(sqlx::query_as(
+        "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
+         FROM edit e JOIN person p ON p.id = e.actor JOIN review s ON s.proposal_id = e.proposal_id \
+         JOIN blueprint t ON t.review_id = s.id \
+         WHERE e.body ->> 'edit' = $1 AND e.body ->> 'edit' IN ('set_noderole_data', 'set_role_data') AND NOT e.undone \
+           AND coalesce(e.body ->> 'node', e.body ->> 'deployment') = $2 \
+           AND coalesce(e.body ->> 'noderole', e.body ->> 'role') = $3 AND t.number <= $4 \
+         ORDER BY t.number DESC, e.seq DESC LIMIT $5",
+    )
+    .bind(subject.edit)
+    .bind(subject.on.to_string())
+    .bind(&subject.of)
+    .bind(up_to.0)
+    .bind(MAX_EDITS_READ)
+    .fetch_all(on)
+    .await?)
+}
+
+/// The input of a run, its surroundings and its blueprint.
+pub async fn run_input(
+    on: &mut PgConnection,
+    id: RunId,
+) -> Result<Option<(Option<Value>, Option<Value>, i64)>, StoreError> {
+    let query = run::Entity::find_by_id(id.0).select_only().columns([
+        run::Column::Input,
+        run::Column::Surroundings,
+        run::Column::BlueprintNumber,
+    ]);
+    Ok(query.into_tuple().one(&orm(on)).await?)
+}
+
+/// A stored result of a node, cut to its beginning.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct ResultRow {
+    pub id: i64,
+    pub noderole_id: Uuid,
+    pub role: String,
+    pub instance: i32,
+    pub action: String,
+    pub outcome: String,
+    /// The generation of the step that it executed.
+    pub generation: i64,
+    pub ended_at: OffsetDateTime,
+    /// The beginning of the result, as text.
+    pub begins: String,
+    /// The size of the whole result.
+    pub result_bytes: i32,
+}
+
+/// A filter for results of a node.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ResultFilter<'f> {
+    pub outcome: Option<&'f str>,
+    pub role: Option<&'f str>,
+    /// Oldest first.
+    pub ascending: bool,
+    /// Only results after this run in the order.
+    pub behind: Option<RunId>,
+}
+
+/// The stored results of a node, newest or oldest first, each cut to `max_characters`, and their
+/// total number. `None`: there is no such node. The index `run_results` lists them by node and run.
+/// A node has few ([`engine::data::kept`]), so filters need no index.
+pub async fn node_results(
+    on: &mut PgConnection,
+    node: NodeId,
+    filter: ResultFilter<'_>,
+    limit: i64,
+    max_characters: i32,
+) -> Result<Option<(Vec<ResultRow>, usize)>, StoreError> {
+    let total: Option<i64> = sqlx::query_scalar(
+        "SELECT (SELECT count(*) FROM run r WHERE r.node_id = n.id AND r.result IS NOT NULL AND r.result_bytes > 0) \
+         FROM node n WHERE n.id = $1",
+    )
+    .bind(node.0)
+    .fetch_optional(&mut *on)
+    .await?;
+    let Some(total) = total else { return Ok(None) };
+    let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
+    let query = format!(
+        "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, \
+         left(r.result::text, $4) AS begins, r.result_bytes \
+         FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id \
+         WHERE r.node_id = $1 AND r.result IS NOT NULL AND r.result_bytes > 0 AND r.ended_at IS NOT NULL \
+           AND ($2::bigint IS NULL OR r.id {sign} $2) AND ($5::text IS NULL OR r.outcome = $5) \
+           AND ($6::text IS NULL OR nr.role = $6) ORDER BY r.id {direction} LIMIT $3"
+    );
+    let rows = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(node.0)
+        .bind(filter.behind.map(|run| run.0))
+        .bind(limit)
+        .bind(max_characters)
+        .bind(filter.outcome)
+        .bind(filter.role)
+        .fetch_all(on)
+        .await?;
+    Ok(Some((rows, usize::try_from(total).unwrap_or(0))))
+}

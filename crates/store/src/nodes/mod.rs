@@ -1,0 +1,29 @@
+//! Nodes: their records, health checks, reports and tokens.
+
+mod health_checks;
+mod list;
+mod node;
+mod records;
+mod reports;
+mod tokens;
+
+pub use health_checks::{
+    AsOf, DueNode, Looked, due_nodes, orphaned_attempts, reached_addresses, record_health_check,
+};
+#[cfg(test)]
+pub(crate) use list::node_query;
+pub use list::{
+    NodeFilter, NodeModel, NodeRow, local_nodes, node_liveness, node_step_counts, nodes, unreached,
+};
+pub use node::{
+    CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, NodeDetailRow, ReportRow,
+    facts, looks, node_detail, node_detail_by_name, noderoles_of_node, reports,
+};
+pub use records::{
+    BareNode, NewNode, NodeRecord, insert_node, lock_node_inserts, lock_node_record,
+    remove_node_record, removed_ids, set_hardware, undocumented_nodes, update_node_record,
+};
+pub use reports::{MOST_REPORTS, Report, Reported, Reporter, append_report};
+pub use tokens::{
+    MAX_TOKENS, NodeTokenRow, authenticate_node, insert_node_token, node_tokens, revoke_node_token,
+};

@@ -1,0 +1,190 @@
+//! Reports of machines about themselves, with their own tokens.
+//!
+//! The token is stored on the machine, so an intruder on the machine can report anything. Therefore
+//! a report never overrides a worker's findings. It only makes a health check due, and until then
+//! nothing new starts on the machine. *Start-up* and *shutdown* replace most of the failed checks
+//! that a change otherwise needs ([`engine::alive::Liveness::told`]). A restart is detected by the
+//! worker that connects, never taken from the report. A machine that lies only keeps work away from
+//! itself, which it could do anyway.
+//!
+//! Local nodes have no health checks, so a report about their life is only stored.
+//!
+//! Reports are bounded: in size by the caller, in rate by the number of stored rows here.
+
+use engine::alive::{Liveness, restarted};
+use engine::ids::NodeId;
+use serde_json::{Map, Value};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::events::{append_events, node_event};
+use crate::locks::lock_apply_exclusive;
+use crate::runs::{Witness, ensure_facts};
+
+/// The maximum number of reports per node and minute.
+pub const MOST_REPORTS: i64 = 30;
+/// The number of reports stored per node. It exceeds a minute's maximum.
+const KEPT: i64 = 50;
+
+/// The sender of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reporter {
+    pub node: NodeId,
+    /// The id of its token.
+    pub token: Uuid,
+    /// The client's address.
+    pub address: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// Start-up, with the boot id.
+    Startup(String),
+    Shutdown,
+    /// The boot environment.
+    Bootenv(String),
+    Facts(Map<String, Value>),
+}
+
+impl Report {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Startup(_) => "startup",
+            Self::Shutdown => "shutdown",
+            Self::Bootenv(_) => "bootenv",
+            Self::Facts(_) => "facts",
+        }
+    }
+
+    fn said(&self) -> &str {
+        match self {
+            Self::Startup(text) | Self::Bootenv(text) => text,
+            Self::Shutdown | Self::Facts(_) => "",
+        }
+    }
+}
+
+/// The result of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reported {
+    Kept,
+    /// Not stored, because of too many reports within the last minute.
+    TooMany,
+    /// The node was removed.
+    Gone,
+}
+
+#[derive(sqlx::FromRow)]
+struct Now {
+    fqdn: String,
+    transport: String,
+    alive: bool,
+    known: bool,
+    contradicting_checks: i32,
+    boot_id: String,
+}
+
+/// Stores a report and applies its effect. The caller's transaction must hold no locks yet.
+pub async fn append_report(
+    transaction: &mut PgConnection,
+    reporter: &Reporter,
+    report: &Report,
+) -> Result<Reported, StoreError> {
+    // Checked before the global lock, so that a machine with constant reports does not block
+    // everyone's work.
+    if too_many(transaction, reporter.node).await? {
+        return Ok(Reported::TooMany);
+    }
+    if matches!(report, Report::Startup(_) | Report::Shutdown) {
+        lock_apply_exclusive(&mut *transaction).await?;
+    }
+    let state: Option<Now> = sqlx::query_as(
+        "SELECT fqdn, transport, alive, alive_since IS NOT NULL AS known, contradicting_checks, coalesce(boot_id, '') AS boot_id
+         FROM node n WHERE id = $1 AND removed_in IS NULL FOR UPDATE",
+    )
+    .bind(reporter.node.0)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(state) = state else { return Ok(Reported::Gone) };
+    // Other reports may have been stored while this one waited for the row.
+    if too_many(transaction, reporter.node).await? {
+        return Ok(Reported::TooMany);
+    }
+    sqlx::query(
+        "WITH old AS (DELETE FROM node_report WHERE node_id = $1 AND id <= (
+           SELECT id FROM node_report WHERE node_id = $1 ORDER BY id DESC OFFSET $6 LIMIT 1))
+         INSERT INTO node_report (node_id, kind, detail, token_id, address) VALUES ($1, $2, left($3, 200), $4, left($5, 100))",
+    )
+    .bind(reporter.node.0)
+    .bind(report.kind())
+    .bind(report.said())
+    .bind(reporter.token)
+    .bind(&reporter.address)
+    .bind(KEPT - 1)
+    .execute(&mut *transaction)
+    .await?;
+    match report {
+        Report::Facts(facts) => {
+            ensure_facts(transaction, reporter.node, Witness::Node(reporter.token), facts).await?
+        }
+        Report::Bootenv(bootenv) => {
+            sqlx::query("UPDATE node SET bootenv = $2 WHERE id = $1")
+                .bind(reporter.node.0)
+                .bind(bootenv)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        Report::Startup(boot_id) => {
+            prompt(transaction, reporter.node, &state, Some(boot_id)).await?
+        }
+        Report::Shutdown => prompt(transaction, reporter.node, &state, None).await?,
+    }
+    append_events(transaction, &[node_event(&state.fqdn)], &[]).await?;
+    Ok(Reported::Kept)
+}
+
+async fn too_many(connection: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
+    let recent: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM node_report WHERE node_id = $1 AND at > clock_timestamp() - interval '1 minute'",
+    )
+    .bind(node.0)
+    .fetch_one(connection)
+    .await?;
+    Ok(recent >= MOST_REPORTS)
+}
+
+/// Makes a health check due. If the machine has restarted or shuts down, nothing new starts there
+/// until then.
+async fn prompt(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    state: &Now,
+    new_boot_id: Option<&str>,
+) -> Result<(), StoreError> {
+    if state.transport != "ssh" {
+        return Ok(());
+    }
+    let belief = Liveness {
+        alive: state.alive,
+        known: state.known,
+        against: state.contradicting_checks.unsigned_abs(),
+    };
+    let belief = belief.told(new_boot_id.is_some());
+    let needs_survey = new_boot_id.is_none_or(|boot_id| restarted(&state.boot_id, boot_id));
+    sqlx::query(
+        "UPDATE node SET health_checked_at = NULL, contradicting_checks = $2,
+           report_no = report_no + CASE WHEN $3 OR contradicting_checks <> $2 THEN 1 ELSE 0 END
+         WHERE id = $1",
+    )
+    .bind(node.0)
+    .bind(i32::try_from(belief.against).unwrap_or(i32::MAX))
+    .bind(needs_survey)
+    .execute(&mut *transaction)
+    .await?;
+    if needs_survey {
+        // Only workers may write `joined`. This function can only withdraw a confirmation.
+        sqlx::query("SELECT doubt_node($1)").bind(node.0).execute(transaction).await?;
+    }
+    Ok(())
+}

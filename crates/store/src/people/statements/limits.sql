@@ -1,0 +1,11 @@
+WITH cooling AS (
+  SELECT make_interval(hours => cooling_hours(y.hash)) AS period
+  FROM head h JOIN policy y ON y.number = h.policy_number)
+SELECT o.name, max(c.at + k.period) FROM cooling k
+CROSS JOIN access_change c
+CROSS JOIN LATERAL (
+  SELECT c.by AS id UNION SELECT access_from(c.by, c.at, k.period, 'infinity')) AS origin
+JOIN person o ON o.id = origin.id
+WHERE c.person_id = $1 AND c.by IS NOT NULL AND c.confirmed_at IS NULL AND c.at + k.period > clock_timestamp()
+  AND o.id <> $1
+GROUP BY o.name ORDER BY o.name

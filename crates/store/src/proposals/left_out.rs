@@ -1,0 +1,66 @@
+//! The parts of a deployment that a restoring proposal cannot restore.
+
+use std::ops::RangeInclusive;
+
+use engine::ids::{BlueprintNumber, ProposalId};
+use sea_orm::{EntityTrait, Set};
+use sqlx::PgConnection;
+
+use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::left_out;
+
+/// The maximum number of entries stored by name. Further ones are only counted.
+pub const MAX_LEFT_OUT: usize = 200;
+
+/// The parts that could not be restored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOutRow {
+    /// The blueprint from which the deployment is restored.
+    pub target: BlueprintNumber,
+    /// Entries with their reason, at most [`MAX_LEFT_OUT`].
+    pub missing: Vec<String>,
+    /// The number of further entries.
+    pub more: usize,
+}
+
+/// Records the parts that the edits with these numbers cannot restore.
+pub async fn insert_omitted_parts(
+    connection: &mut PgConnection,
+    proposal: ProposalId,
+    edits: RangeInclusive<u32>,
+    omitted: &LeftOutRow,
+) -> Result<(), StoreError> {
+    let number = |seq: u32| i32::try_from(seq).unwrap_or(i32::MAX);
+    let row = left_out::ActiveModel {
+        proposal_id: Set(proposal.0),
+        first_edit: Set(number(*edits.start())),
+        last_edit: Set(number(*edits.end())),
+        blueprint_number: Set(omitted.target.0),
+        missing: Set(omitted.missing.clone()),
+        more: Set(i32::try_from(omitted.more).unwrap_or(i32::MAX)),
+    };
+    left_out::Entity::insert(row).exec_without_returning(&orm(connection)).await?;
+    Ok(())
+}
+
+/// The parts that a proposal cannot restore, as long as one of the restoring edits is valid.
+pub async fn left_out(
+    connection: &mut PgConnection,
+    proposal: ProposalId,
+) -> Result<Option<LeftOutRow>, StoreError> {
+    let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
+        "SELECT l.blueprint_number, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
+         WHERE e.proposal_id = l.proposal_id AND e.seq BETWEEN l.first_edit AND l.last_edit AND NOT e.undone) \
+         ORDER BY l.first_edit DESC LIMIT 1",
+    )
+    .bind(proposal.0)
+    .fetch_optional(connection)
+    .await?;
+    let to_omitted = |(target, missing, more): (i64, Vec<String>, i32)| LeftOutRow {
+        target: BlueprintNumber(target),
+        missing,
+        more: usize::try_from(more).unwrap_or_default(),
+    };
+    Ok(found.map(to_omitted))
+}

@@ -1,0 +1,16 @@
+//! Proposals and their edits.
+//!
+//! Every edit, submission, verdict and commit locks the proposal's row. So none of them happens
+//! between the check and the write of another.
+
+mod left_out;
+mod list;
+mod proposal;
+
+pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_omitted_parts, left_out};
+pub use list::{FindProposals, ProposalLine, find_proposals};
+pub use proposal::{
+    EditRow, MAX_EDITS, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on,
+    drafts, edits, ensure_node_proposal, ensure_proposal, increment_version, lock_proposal,
+    open_proposal, proposal, redo_edit, set_title, undo_edit,
+};

@@ -1,0 +1,391 @@
+//! Proposals and their edits.
+//!
+//! Every change of the edits raises the proposal's version, and each request names the version that
+//! it is based on. Undone edits stay and keep their numbers. Redo restores the first undone edit
+//! after the last valid one, unless another edit followed the undo.
+
+use std::collections::BTreeMap;
+
+use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId, ReviewId};
+use engine::plan::{Edit, NumberedEdit, Scope};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use serde_json::Value;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::proposal;
+
+/// The maximum number of edits per proposal.
+pub const MAX_EDITS: usize = 10_000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProposalRow {
+    pub id: ProposalId,
+    /// The deployment of the proposal. For a node-scoped proposal: the node's deployment when it
+    /// was opened.
+    pub deployment: DeploymentId,
+    /// The name of that deployment, also after its removal. A node-scoped proposal outlives the
+    /// deployment if its node moved away before.
+    pub deployment_name: String,
+    /// The only node that it may change, if it is node-scoped.
+    pub node: Option<NodeId>,
+    pub created_by: PersonId,
+    pub title: String,
+    /// `open`, `committed` or `discarded`.
+    pub state: String,
+    /// Rises with every change.
+    pub version: i32,
+}
+
+impl ProposalRow {
+    pub fn scope(&self) -> Scope {
+        self.node.map_or(Scope::Deployment(self.deployment), Scope::Node)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditRow {
+    /// The edit with its number.
+    pub edit: NumberedEdit,
+    pub actor: PersonId,
+    pub actor_name: String,
+    pub at: OffsetDateTime,
+    pub undone: bool,
+    /// Whether another edit followed the undo, so that redo skips this one.
+    pub dropped: bool,
+    /// The people who undid or redid it, in this order.
+    pub touched_by: Vec<PersonId>,
+    /// The names of these people.
+    pub toggled_by_names: Vec<String>,
+}
+
+type Row = (i64, Uuid, String, Option<Uuid>, Uuid, String, String, i32);
+
+/// Rows of removed deployments stay, so there is always a name. A submitted proposal has the title
+/// of its newest review.
+const COLUMNS: &str = "p.id, p.deployment_id, (SELECT d.name FROM deployment d WHERE d.id = p.deployment_id), p.node_id, \
+    p.created_by, coalesce((SELECT s.title FROM review s WHERE s.proposal_id = p.id ORDER BY s.version DESC LIMIT 1), p.title), \
+    p.state, p.version";
+
+fn to_proposal(
+    (id, deployment, deployment_name, node, created_by, title, state, version): Row,
+) -> ProposalRow {
+    let (deployment, node, created_by) =
+        (DeploymentId(deployment), node.map(NodeId), PersonId(created_by));
+    ProposalRow {
+        id: ProposalId(id),
+        deployment,
+        deployment_name,
+        node,
+        created_by,
+        title,
+        state,
+        version,
+    }
+}
+
+pub async fn proposal(
+    connection: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Option<ProposalRow>, StoreError> {
+    let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1");
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
+    Ok(row.map(to_proposal))
+}
+
+/// Reads and locks a proposal, so that no other transaction can edit, judge or commit it.
+pub async fn lock_proposal(
+    connection: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Option<ProposalRow>, StoreError> {
+    let query = format!("SELECT {COLUMNS} FROM proposal p WHERE p.id = $1 FOR UPDATE OF p");
+    let row: Option<Row> =
+        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
+    Ok(row.map(to_proposal))
+}
+
+/// The open personal proposal for a deployment.
+pub async fn open_proposal(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<Option<ProposalRow>, StoreError> {
+    let query = format!(
+        "SELECT {COLUMNS} FROM proposal p WHERE p.deployment_id = $1 AND p.state = 'open' AND p.kind = 'personal'"
+    );
+    let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(deployment.0)
+        .fetch_optional(connection)
+        .await?;
+    Ok(row.map(to_proposal))
+}
+
+/// The open personal proposals by deployment, each with the review of its present version, if any.
+pub async fn drafts(
+    connection: &mut PgConnection,
+) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<ReviewId>)>, StoreError> {
+    let rows: Vec<(Uuid, i64, Option<i64>)> = sqlx::query_as(
+        "SELECT p.deployment_id, p.id, s.id FROM proposal p \
+         LEFT JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
+         WHERE p.state = 'open' AND p.kind = 'personal'",
+    )
+    .fetch_all(connection)
+    .await?;
+    let to_entry = |(deployment, id, review): (Uuid, i64, Option<i64>)| {
+        (DeploymentId(deployment), (ProposalId(id), review.map(ReviewId)))
+    };
+    Ok(rows.into_iter().map(to_entry).collect())
+}
+
+// Two people may open a proposal at the same time, and a third may close it in between. So each of
+// the following functions is one statement that either inserts the row or locks the existing one.
+// The returned proposal stays open until the transaction ends.
+
+/// Opens a proposal for a deployment unless one is open. Returns whether it is new.
+pub async fn ensure_proposal(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    by: PersonId,
+) -> Result<(ProposalId, bool), StoreError> {
+    let (id, new): (i64, bool) = sqlx::query_as(
+        "INSERT INTO proposal (deployment_id, created_by) VALUES ($1, $2) \
+         ON CONFLICT (deployment_id) WHERE state = 'open' AND kind = 'personal' DO UPDATE SET version = proposal.version \
+         RETURNING id, xmax = 0",
+    )
+    .bind(deployment.0)
+    .bind(by.0)
+    .fetch_one(connection)
+    .await?;
+    Ok((ProposalId(id), new))
+}
+
+/// Opens a proposal for a node of a deployment unless one is open. Returns whether it is new.
+pub async fn ensure_node_proposal(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    node: NodeId,
+    by: PersonId,
+) -> Result<(ProposalId, bool), StoreError> {
+    let (id, new): (i64, bool) = sqlx::query_as(
+        "INSERT INTO proposal (deployment_id, node_id, kind, created_by) VALUES ($1, $2, 'node_scoped', $3) \
+         ON CONFLICT (node_id) WHERE state = 'open' AND kind = 'node_scoped' DO UPDATE SET version = proposal.version \
+         RETURNING id, xmax = 0",
+    )
+    .bind(deployment.0)
+    .bind(node.0)
+    .bind(by.0)
+    .fetch_one(connection)
+    .await?;
+    Ok((ProposalId(id), new))
+}
+
+/// The edits of a proposal in order, undone ones included.
+pub async fn edits(
+    connection: &mut PgConnection,
+    id: ProposalId,
+) -> Result<Vec<EditRow>, StoreError> {
+    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
+         ARRAY(SELECT t.name FROM unnest(e.touched_by) WITH ORDINALITY AS touch (id, n) JOIN person t ON t.id = touch.id ORDER BY touch.n) \
+         FROM edit e JOIN person p ON p.id = e.actor \
+         WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
+    )
+    .bind(id.0)
+    .bind(i64::try_from(MAX_EDITS).unwrap_or(i64::MAX))
+    .fetch_all(connection)
+    .await?;
+    let row =
+        |(seq, actor, actor_name, at, body, undone, dropped, touched_by, toggled_by_names): Row| {
+            Ok(EditRow {
+                edit: numbered(id, seq, body)?,
+                actor: PersonId(actor),
+                actor_name,
+                at,
+                undone,
+                dropped,
+                touched_by: touched_by.into_iter().map(PersonId).collect(),
+                toggled_by_names,
+            })
+        };
+    rows.into_iter().map(row).collect()
+}
+
+fn numbered(proposal: ProposalId, seq: i32, body: Value) -> Result<NumberedEdit, StoreError> {
+    let corrupt =
+        |reason: String| StoreError::corrupt(format!("edit {seq} of proposal {proposal}"), reason);
+    let edit: Edit = serde_json::from_value(body).map_err(|e| corrupt(e.to_string()))?;
+    let seq = u32::try_from(seq).map_err(|e| corrupt(e.to_string()))?;
+    Ok(NumberedEdit { seq, edit })
+}
+
+/// Raises the version. `None`: the proposal is closed, or its version is not the expected one.
+pub async fn increment_version(
+    connection: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+) -> Result<Option<i32>, StoreError> {
+    let row: Option<(i32,)> = sqlx::query_as(
+        "UPDATE proposal SET version = version + 1, updated_at = now() \
+         WHERE id = $1 AND version = $2 AND state = 'open' RETURNING version",
+    )
+    .bind(id.0)
+    .bind(version)
+    .fetch_optional(connection)
+    .await?;
+    Ok(row.map(|(version,)| version))
+}
+
+/// Appends edits and returns the new version. `None`: the proposal is not open at this version.
+pub async fn append_edits(
+    connection: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+    by: PersonId,
+    edits: &[Edit],
+) -> Result<Option<i32>, StoreError> {
+    let Some(version) = increment_version(connection, id, version).await? else { return Ok(None) };
+    let bodies = edits.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
+    let bodies = bodies.map_err(|e| StoreError::corrupt(format!("edit of proposal {id}"), e))?;
+    sqlx::query("UPDATE edit SET dropped = true WHERE proposal_id = $1 AND undone AND NOT dropped")
+        .bind(id.0)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(
+        "INSERT INTO edit (proposal_id, seq, actor, body) \
+         SELECT $1, (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1) + n, $2, body \
+         FROM unnest($3::jsonb[]) WITH ORDINALITY AS new (body, n)",
+    )
+    .bind(id.0)
+    .bind(by.0)
+    .bind(bodies)
+    .execute(connection)
+    .await?;
+    Ok(Some(version))
+}
+
+pub async fn set_title(
+    connection: &mut PgConnection,
+    id: ProposalId,
+    title: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'",
+    )
+    .bind(id.0)
+    .bind(title)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The result of an undo or redo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stepped {
+    To {
+        /// The new version of the proposal.
+        version: i32,
+        /// The undone or redone edit.
+        edit: NumberedEdit,
+    },
+    /// There is no edit to undo or redo.
+    Nothing,
+    /// The proposal is not open at this version.
+    VersionConflict,
+}
+
+fn to_undo_result(
+    proposal: ProposalId,
+    version: i32,
+    edit: Option<(i32, Value)>,
+) -> Result<Stepped, StoreError> {
+    let Some((seq, body)) = edit else { return Ok(Stepped::Nothing) };
+    Ok(Stepped::To { version, edit: numbered(proposal, seq, body)? })
+}
+
+/// Undoes the last edit. The person is recorded with the edit, because an undo shapes the change.
+pub async fn undo_edit(
+    connection: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+    by: PersonId,
+) -> Result<Stepped, StoreError> {
+    let Some(version) = increment_version(connection, id, version).await? else {
+        return Ok(Stepped::VersionConflict);
+    };
+    let edit = sqlx::query_as(
+        "UPDATE edit SET undone = true, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 \
+         AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone) RETURNING seq, body",
+    )
+    .bind(id.0)
+    .bind(by.0)
+    .fetch_optional(connection)
+    .await?;
+    to_undo_result(id, version, edit)
+}
+
+/// Redoes the first undone edit after the last valid one. The person is recorded, as for undo.
+pub async fn redo_edit(
+    connection: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+    by: PersonId,
+) -> Result<Stepped, StoreError> {
+    let Some(version) = increment_version(connection, id, version).await? else {
+        return Ok(Stepped::VersionConflict);
+    };
+    let edit = sqlx::query_as(
+        "UPDATE edit SET undone = false, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
+         WHERE proposal_id = $1 AND NOT dropped AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone)) \
+         RETURNING seq, body",
+    )
+    .bind(id.0)
+    .bind(by.0)
+    .fetch_optional(connection)
+    .await?;
+    to_undo_result(id, version, edit)
+}
+
+/// Closes a proposal without effect. `false`: it is not open at this version.
+pub async fn discard_proposal(
+    connection: &mut PgConnection,
+    id: ProposalId,
+    version: i32,
+) -> Result<bool, StoreError> {
+    let discarded = proposal::Entity::update_many()
+        .col_expr(proposal::Column::State, Expr::value("discarded"))
+        .col_expr(proposal::Column::ClosedAt, Expr::current_timestamp())
+        .col_expr(proposal::Column::UpdatedAt, Expr::current_timestamp())
+        .filter(proposal::Column::Id.eq(id.0))
+        .filter(proposal::Column::Version.eq(version))
+        .filter(proposal::Column::State.eq("open"))
+        .exec(&orm(connection))
+        .await?;
+    Ok(discarded.rows_affected == 1)
+}
+
+/// Closes every open proposal for these removed deployments and nodes, except the one that removes
+/// them. Returns the closed ones.
+pub async fn discard_proposals_on(
+    connection: &mut PgConnection,
+    deployments: &[DeploymentId],
+    nodes: &[NodeId],
+    except: Option<ProposalId>,
+) -> Result<Vec<ProposalRow>, StoreError> {
+    let query = format!(
+        "UPDATE proposal p SET state = 'discarded', closed_at = now(), updated_at = now() \
+         WHERE (p.kind <> 'node_scoped' AND p.deployment_id = ANY($1) OR p.node_id = ANY($2)) AND p.state = 'open' AND p.id IS DISTINCT FROM $3 \
+         RETURNING {COLUMNS}"
+    );
+    let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(query))
+        .bind(deployments.iter().map(|d| d.0).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|n| n.0).collect::<Vec<_>>())
+        .bind(except.map(|id| id.0))
+        .fetch_all(connection)
+        .await?;
+    Ok(rows.into_iter().map(to_proposal).collect())
+}

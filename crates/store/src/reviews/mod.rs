@@ -1,0 +1,32 @@
+//! Reviews: submitted proposals with their verdicts, signatures and comments.
+//!
+//! This module makes no decisions. `control` asks the engine's gate whether a change may pass. The
+//! guards in the database check the essential rules again, and return refusals as
+//! [`migrations::Refusal`].
+
+mod comments;
+mod list;
+mod replans;
+mod signatures;
+mod submissions;
+mod viewed;
+
+pub use comments::{
+    CommentRow, Look, MAX_COMMENTS, NewComment, append_comment, comments, ensure_viewed, look,
+    open_threads, set_resolved, thread,
+};
+pub use list::{
+    Became, FactsRow, Find, Found, Hit, LineRow, WINDOW, facts_of, find_reviews, lines_of,
+    open_review_facts,
+};
+pub use replans::{
+    ReplanRow, insert_replan, moved_records, replan_for_version, replans, stale_reviews,
+};
+pub use signatures::{SignatureRow, demanded, insert_signature, reviewed, signatures};
+pub use submissions::{
+    JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able,
+    affected_deployments_by_review, append_refusal, authors, base, documents, eligible_reviewers,
+    insert_submission, insert_verdict, judges, people, review_of_version, reviewers, submission,
+    touched, verdicts,
+};
+pub use viewed::{MAX_OPENED, ensure_changes_viewed, opened};

@@ -1,0 +1,146 @@
+//! Counts for the overview, for the progress of a blueprint, and for metrics.
+
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// Numbers of steps by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StateCounts {
+    pub blocked: i64,
+    pub todo: i64,
+    pub transition: i64,
+    pub active: i64,
+    pub error: i64,
+}
+
+/// Counts of one snapshot.
+#[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
+pub struct Tally {
+    pub deployments: i64,
+    /// Deployments on hold.
+    pub held: i64,
+    /// Deployments with an open proposal.
+    pub proposed: i64,
+    pub nodes: i64,
+    pub dead: i64,
+    /// Nodes in maintenance.
+    pub unavailable: i64,
+    /// Queued runs.
+    pub queued: i64,
+    /// Running runs.
+    pub running: i64,
+    /// The time of the oldest queued run.
+    pub oldest: Option<OffsetDateTime>,
+    /// The age of the oldest queued run in seconds.
+    pub oldest_age: f64,
+    /// Workers with a valid lease.
+    pub workers: i64,
+    /// The number of concurrent runs of these workers.
+    pub capacity: i64,
+    /// Open reviews, counted up to 1,000.
+    pub open_reviews: i64,
+}
+
+/// The present counts, except for steps.
+pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
+    Ok(sqlx::query_as(include_str!("statements/tally.sql")).fetch_one(connection).await?)
+}
+
+/// All steps by state. An ACTIVE removal step belongs to a noderole that is gone, so it does not
+/// count.
+pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, StoreError> {
+    let rows: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT state, count(*) FROM step WHERE action = 'run' OR state <> 'active' GROUP BY state",
+    )
+    .fetch_all(connection)
+    .await?;
+    let of =
+        |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
+    Ok(StateCounts {
+        blocked: of("blocked"),
+        todo: of("todo"),
+        transition: of("transition"),
+        active: of("active"),
+        error: of("error"),
+    })
+}
+
+/// The steps by state whose last change or re-run is this blueprint, and the number of them that
+/// have applied it.
+pub async fn blueprint_step_counts(
+    connection: &mut PgConnection,
+    blueprint: BlueprintNumber,
+) -> Result<(StateCounts, i64), StoreError> {
+    let (blocked, todo, transition, active, error, applied): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
+         count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
+         count(*) FILTER (WHERE state = 'error'), \
+         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) \
+         FROM step WHERE generation = $1",
+    )
+    .bind(blueprint.0)
+    .fetch_one(connection)
+    .await?;
+    Ok((StateCounts { blocked, todo, transition, active, error }, applied))
+}
+
+/// Steps of a deployment's noderoles by state.
+pub async fn deployment_step_counts(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+) -> Result<StateCounts, StoreError> {
+    let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
+         count(*) FILTER (WHERE s.state = 'error') \
+         FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
+    )
+    .bind(deployment.0)
+    .fetch_one(connection)
+    .await?;
+    Ok(StateCounts { blocked, todo, transition, active, error })
+}
+
+/// Steps of a deployment's noderoles by state, without removed noderoles and without these.
+pub async fn step_counts_except(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    noderoles: &[NoderoleId],
+) -> Result<StateCounts, StoreError> {
+    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
+    let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
+         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
+         count(*) FILTER (WHERE s.state = 'error') \
+         FROM noderole r JOIN step s ON s.noderole_id = r.id \
+         WHERE r.deployment_id = $1 AND s.action = 'run' AND r.id <> ALL($2)",
+    )
+    .bind(deployment.0)
+    .bind(ids)
+    .fetch_one(connection)
+    .await?;
+    Ok(StateCounts { blocked, todo, transition, active, error })
+}
+
+/// Runs queued within one hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct HourRow {
+    /// The start of the hour.
+    pub hour: OffsetDateTime,
+    pub runs: i64,
+    /// Failed and lost runs.
+    pub failed: i64,
+}
+
+/// Runs of the last 24 hours by the hour of queueing, oldest first. It reads the newest `limit`
+/// runs and omits hours before the oldest of them.
+pub async fn hours(connection: &mut PgConnection, limit: i64) -> Result<Vec<HourRow>, StoreError> {
+    Ok(sqlx::query_as(include_str!("statements/hours.sql"))
+        .bind(limit)
+        .fetch_all(connection)
+        .await?)
+}

@@ -1,0 +1,120 @@
+//! Leases of queued runs, and their renewal.
+
+use std::time::Duration;
+
+use engine::ids::RunId;
+use sqlx::PgPool;
+
+use super::transition::end_unstarted;
+use crate::StoreError;
+use crate::locks::lock_apply_shared;
+use crate::workers::WorkerId;
+
+/// A run leased by this worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leased {
+    pub run: RunId,
+    /// The time limit from its role.
+    pub timeout: Duration,
+}
+
+#[derive(sqlx::FromRow)]
+struct LeaseRow {
+    id: i64,
+    timeout_s: i32,
+    may_start: bool,
+}
+
+/// Leases up to `limit` queued runs with these jigs, oldest first, for the time `lease`.
+///
+/// A queued run that may no longer start ends as unstarted, and its step becomes due again.
+/// Reasons: its deployment is on hold, its node is in maintenance, execution is off, or its step
+/// has a newer generation.
+///
+/// # Errors
+///
+/// The database fails. Nothing was leased.
+pub async fn lease_runs(
+    pool: &PgPool,
+    worker: WorkerId,
+    jigs: &[&str],
+    limit: u32,
+    lease: Duration,
+) -> Result<Vec<Leased>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    lock_apply_shared(&mut transaction).await?;
+    let rows: Vec<LeaseRow> = sqlx::query_as(
+        "WITH RECURSIVE held AS (
+           SELECT id FROM deployment WHERE held_by IS NOT NULL
+           UNION SELECT d.id FROM deployment d JOIN held ON d.parent = held.id),
+         queued AS MATERIALIZED (
+           SELECT r.id, s.timeout_s,
+             h.enabled AND s.state = 'transition' AND s.generation = r.generation AND r.epoch = h.epoch
+               AND NOT r.cancel_requested AND n.available AND l.deployment_id NOT IN (SELECT id FROM held) AS may_start
+           FROM run r JOIN step s ON s.id = r.step_id JOIN concurrency_group l ON l.id = r.concurrency_group_id JOIN jig j ON j.name = s.jig
+           JOIN node n ON n.id = r.node_id CROSS JOIN head h
+           WHERE r.state = 'queued' AND j.class = ANY($2)
+             AND EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed')
+           ORDER BY r.id LIMIT $3 FOR UPDATE OF r SKIP LOCKED),
+         leased AS (
+           UPDATE run r SET state = 'running', worker_id = $1, started_at = now(),
+             lease_until = now() + make_interval(secs => $4)
+           FROM queued q WHERE r.id = q.id AND q.may_start)
+         SELECT id, timeout_s, may_start FROM queued ORDER BY id",
+    )
+    .bind(worker.0)
+    .bind(jigs)
+    .bind(i64::from(limit))
+    .bind(lease.as_secs_f64())
+    .fetch_all(&mut *transaction)
+    .await?;
+    transaction.commit().await?;
+    let mut leased = Vec::with_capacity(rows.len());
+    for row in rows {
+        let run = RunId(row.id);
+        if row.may_start {
+            leased.push(Leased {
+                run,
+                timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()),
+            });
+        } else if let Err(error) = end_unstarted(pool, run).await {
+            // The worker must still receive its leased runs. The janitor ends this one.
+            tracing::warn!(%run, %error, "could not end a run that is not allowed to start");
+        }
+    }
+    Ok(leased)
+}
+
+/// A run whose lease was renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewed {
+    pub run: RunId,
+    /// Whether its cancellation was requested.
+    pub cancel: bool,
+}
+
+/// Renews the leases of a worker's runs in one statement. The worker no longer has the runs that
+/// are missing in the result, and must stop them at once.
+///
+/// # Errors
+///
+/// The database fails. Nothing was renewed.
+pub async fn renew_runs(
+    pool: &PgPool,
+    worker: WorkerId,
+    runs: &[RunId],
+    lease: Duration,
+) -> Result<Vec<Renewed>, StoreError> {
+    let ids: Vec<i64> = runs.iter().map(|run| run.0).collect();
+    let rows: Vec<(i64, bool)> = sqlx::query_as(
+        "UPDATE run SET lease_until = now() + make_interval(secs => $3)
+         WHERE id = ANY($2) AND worker_id = $1 AND state = 'running'
+         RETURNING id, cancel_requested",
+    )
+    .bind(worker.0)
+    .bind(ids)
+    .bind(lease.as_secs_f64())
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|(id, cancel)| Renewed { run: RunId(id), cancel }).collect())
+}

@@ -1,0 +1,64 @@
+//! # Claim, lease, finish, janitor: step changes between commits
+//!
+//! The `run` table is the queue. A queued row is a queue entry, an open row is an attempt, and its
+//! number is the attempt's fencing token. All state about runs is in the database, so workers and
+//! servers may crash at any time.
+//!
+//! Invariants:
+//! * The advisory lock CLAIM serializes claims ([`claim_runs`]). Limits count running runs, and two
+//!   concurrent counts would exceed them.
+//! * Every transaction here takes APPLY shared before it locks a row, and rows in the order run,
+//!   steps by (rank, id). So commits, which take APPLY exclusively, never see half a transition,
+//!   and deadlocks are impossible.
+//! * A run ends once, in the transaction that changes its step and everything that follows. A later
+//!   end is *late*: its result is stored with the run and not applied.
+//! * Only [`engine::anneal`] decides the states of steps. This module loads its input and writes
+//!   its outcome.
+//! * Events and notifications are sent with the commit of the transaction, never earlier.
+
+mod admission;
+mod claim;
+mod counts;
+mod details;
+mod facts;
+mod leases;
+mod list;
+mod log;
+mod models;
+mod pending;
+mod results;
+mod transition;
+mod world;
+
+pub use admission::admission_reasons;
+pub use claim::{Claimed, claim_runs};
+pub use counts::{
+    HourRow, StateCounts, Tally, blueprint_step_counts, deployment_step_counts, hours, step_counts,
+    step_counts_except, tally,
+};
+pub use details::{
+    Approval, Before, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget,
+    addresses, approvals, record_inputs, run_details, signed_blueprints, stored_results,
+    visible_steps,
+};
+pub use facts::{Witness, ensure_facts};
+pub use leases::{Leased, Renewed, lease_runs, renew_runs};
+#[cfg(test)]
+pub(crate) use list::run_query;
+pub use list::{
+    RunFilter, RunRow, noderole_deployment, run, run_deployment, run_documents, runs, runs_of_node,
+    runs_of_step,
+};
+pub use log::{LogPiece, append_log, read_log_range};
+pub use models::{RunModel, StepModel};
+pub use pending::{
+    AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,
+    in_the_way, steps_with_names, waiting,
+};
+pub use transition::{
+    ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded,
+    commit_steps, end_overdue_run, end_removed_runs, finish_cancel, finish_run, finish_runs,
+    overdue_runs, request_cancel, request_retry, rerun_step, retry_step, run_exists,
+    set_node_alive, set_node_available, settle_leftovers,
+};
+pub(crate) use transition::{ConnectionResult, Expected, change_node_alive};

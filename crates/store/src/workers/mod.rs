@@ -1,0 +1,10 @@
+//! Workers. Each start of a worker is a row.
+
+mod list;
+mod registration;
+
+pub use list::{WorkerFilter, WorkerRow, worker, worker_id_by_name, workers};
+pub use registration::{
+    NewWorker, Phase, WorkerId, confirm_worker, end_worker, ensure_worker, known_secrets,
+    renew_worker, report_secrets,
+};

@@ -1,0 +1,153 @@
+//! Workers' rows. Each start of a worker gets a new row. A reused one would hide that the earlier
+//! process's runs died.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::data::secret::KnownSecret;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::StoreError;
+use crate::events::CHANNEL_TODO;
+
+/// One start of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(pub Uuid);
+
+impl std::fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A worker's data at its start.
+#[derive(Debug, Clone)]
+pub struct NewWorker {
+    /// Generated at its start.
+    pub id: WorkerId,
+    /// A name for people. Unique because it contains the id.
+    pub name: String,
+    /// The maximum number of concurrent runs.
+    pub capacity: u32,
+    /// The classes of jigs that it supports.
+    pub jigs: Vec<String>,
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+}
+
+/// Inserts the worker's row (phase welcomed). A repeated call, for example after a database outage,
+/// only renews the lease.
+pub async fn ensure_worker(
+    pool: &PgPool,
+    hello: &NewWorker,
+    lease: Duration,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO worker (id, name, phase, capacity, jigs, host, pid, version, lease_until)
+         VALUES ($1, $2, 'welcomed', $3, $4, $5, $6, $7, now() + make_interval(secs => $8))
+         ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until, last_heartbeat_at = now()",
+    )
+    .bind(hello.id.0)
+    .bind(&hello.name)
+    .bind(hello.capacity.cast_signed())
+    .bind(&hello.jigs)
+    .bind(&hello.host)
+    .bind(hello.pid.cast_signed())
+    .bind(&hello.version)
+    .bind(lease.as_secs_f64())
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Marks the worker as ready for runs: it is connected and listens.
+pub async fn confirm_worker(pool: &PgPool, worker: WorkerId) -> Result<(), StoreError> {
+    sqlx::query(
+        "WITH confirmed AS (UPDATE worker SET phase = 'confirmed' WHERE id = $1 AND phase <> 'nack')
+         SELECT pg_notify($2, '')",
+    )
+    .bind(worker.0)
+    .bind(CHANNEL_TODO)
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// The join phase of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its capacity counts.
+    Confirmed,
+    /// Its capacity does not count yet, or no longer.
+    Other,
+}
+
+/// Renews the worker's own lease and returns its phase. `None`: its row is gone.
+pub async fn renew_worker(
+    pool: &PgPool,
+    worker: WorkerId,
+    lease: Duration,
+) -> Result<Option<Phase>, StoreError> {
+    let phase: Option<String> = sqlx::query_scalar(
+        "UPDATE worker SET lease_until = now() + make_interval(secs => $2), last_heartbeat_at = now() WHERE id = $1 RETURNING phase",
+    )
+    .bind(worker.0)
+    .bind(lease.as_secs_f64())
+    .fetch_optional(pool)
+    .await?;
+    Ok(phase.map(|phase| if phase == "confirmed" { Phase::Confirmed } else { Phase::Other }))
+}
+
+/// Stores the list of a worker's secrets. `false`: the worker has no row.
+pub async fn report_secrets(
+    pool: &PgPool,
+    worker: WorkerId,
+    secrets: &[KnownSecret],
+) -> Result<bool, StoreError> {
+    // Writes only changes, because the row is updated often enough.
+    let exists: Option<bool> = sqlx::query_scalar(
+        "WITH reported AS (UPDATE worker SET secrets = $2 WHERE id = $1 AND secrets IS DISTINCT FROM $2)
+         SELECT true FROM worker WHERE id = $1",
+    )
+    .bind(worker.0)
+    .bind(Json(secrets))
+    .fetch_optional(pool)
+    .await?;
+    Ok(exists.is_some())
+}
+
+/// The secrets of all workers that accept runs now. `None`: none of these workers has reported any,
+/// so nothing is known.
+///
+/// A version counts as soon as one worker has it. If workers report different descriptors, none of
+/// them counts.
+pub async fn known_secrets(
+    connection: &mut PgConnection,
+) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
+    let reported: Vec<Json<Vec<KnownSecret>>> = sqlx::query_scalar(
+        "SELECT secrets FROM worker WHERE phase = 'confirmed' AND lease_until > now() AND secrets <> '[]'",
+    )
+    .fetch_all(connection)
+    .await?;
+    let mut known: BTreeMap<String, KnownSecret> = BTreeMap::new();
+    for secret in reported.iter().flat_map(|list| &list.0) {
+        let merged = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
+        merged.versions.extend(&secret.versions);
+        merged.descriptor =
+            merged.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+    }
+    Ok((!known.is_empty()).then_some(known))
+}
+
+/// Ends a worker, whose capacity no longer counts.
+pub async fn end_worker(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
+    sqlx::query("UPDATE worker SET phase = 'none', lease_until = now(), reason = $2 WHERE id = $1")
+        .bind(worker.0)
+        .bind(reason)
+        .execute(pool)
+        .await?;
+    Ok(())
+}

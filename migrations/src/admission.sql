@@ -1,0 +1,184 @@
+-- Admission ---------------------------------------------------------------------------------------
+-- Whether a TODO step may start now, and if not, why. The claim, the list of pending steps and the
+-- reasons of one step all use these functions. engine::anneal::admit is the model. A property test
+-- compares the two (worker/tests/it/admission.rs).
+--
+-- PostgreSQL inlines each function into the statement that calls it, so conditions of the caller
+-- use the indexes of the tables, and columns that the caller does not read cost nothing. This only
+-- works if a function is one SELECT, STABLE, and without its own search path. Subqueries that do
+-- not depend on the step run once per statement.
+
+-- The columns of a result may differ from those of an earlier version.
+DROP FUNCTION IF EXISTS deployments_on_hold();
+DROP FUNCTION IF EXISTS live_workers();
+DROP FUNCTION IF EXISTS run_admission(bigint);
+DROP FUNCTION IF EXISTS concurrency_group_admission();
+DROP FUNCTION IF EXISTS down_nodes();
+DROP FUNCTION IF EXISTS disruption_budget_admission();
+DROP FUNCTION IF EXISTS step_admission(bigint);
+
+-- The deployments on hold, with their descendants.
+CREATE OR REPLACE FUNCTION deployments_on_hold() RETURNS TABLE (id uuid)
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE held AS (
+    SELECT d.id FROM deployment d WHERE d.held_by IS NOT NULL
+    UNION
+    SELECT d.id FROM deployment d JOIN held h ON d.parent = h.id
+  )
+  SELECT h.id FROM held h
+$$;
+
+-- The workers that lease runs.
+CREATE OR REPLACE FUNCTION live_workers() RETURNS TABLE (capacity int, jigs text[])
+LANGUAGE sql STABLE AS $$
+  SELECT w.capacity, w.jigs FROM worker w WHERE w.phase = 'confirmed' AND w.lease_until > now()
+$$;
+
+-- What limits all steps. free: the number of runs that may start.
+CREATE OR REPLACE FUNCTION run_admission(run_limit bigint)
+RETURNS TABLE (enabled boolean, running bigint, capacity bigint, free bigint)
+LANGUAGE sql STABLE AS $$
+  SELECT h.enabled, r.running, w.capacity,
+    CASE WHEN h.enabled THEN greatest(0, least(run_limit, w.capacity) - r.running) ELSE 0 END
+  FROM head h
+  CROSS JOIN (SELECT coalesce(sum(l.capacity), 0)::bigint AS capacity FROM live_workers() l) w
+  CROSS JOIN (SELECT count(*) AS running FROM run o WHERE o.ended_at IS NULL) r
+$$;
+
+-- What limits the steps of a concurrency group. A chunk starts after the previous one has ended. A
+-- rolling group refills at once. free: the number of runs that may start; NULL: no limit.
+CREATE OR REPLACE FUNCTION concurrency_group_admission()
+RETURNS TABLE (
+  id bigint, deployment_id uuid, running bigint, free bigint, on_hold boolean, chunk boolean,
+  is_full boolean)
+LANGUAGE sql STABLE AS $$
+  SELECT g.id, g.deployment_id, c.running, g.max_running - c.running,
+    g.deployment_id IN (SELECT d.id FROM deployments_on_hold() d),
+    g.mode = 'chunk' AND c.running > 0,
+    (g.max_running <= c.running) IS TRUE AND NOT (g.mode = 'chunk' AND c.running > 0)
+  FROM concurrency_group g LEFT JOIN (
+    SELECT o.concurrency_group_id, count(*) AS running FROM run o WHERE o.ended_at IS NULL
+    GROUP BY o.concurrency_group_id
+  ) r ON r.concurrency_group_id = g.id
+  CROSS JOIN LATERAL (SELECT coalesce(r.running, 0) AS running) c
+$$;
+
+-- The nodes that count against a disruption budget: they are dead, or one of their steps in the
+-- budget runs, or has failed since its last success.
+CREATE OR REPLACE FUNCTION down_nodes() RETURNS TABLE (disruption_budget_id bigint, node_id uuid)
+LANGUAGE sql STABLE AS $$
+  SELECT DISTINCT b.id, s.node_id
+  FROM step s CROSS JOIN LATERAL unnest(s.disruption_budget_ids) AS b (id)
+  WHERE s.disruption_budget_ids <> '{}'
+    AND (s.state IN ('transition', 'error') OR s.failures > 0 OR NOT s.node_up)
+$$;
+
+-- free: the number of further nodes that may be down.
+CREATE OR REPLACE FUNCTION disruption_budget_admission()
+RETURNS TABLE (id bigint, down bigint, free bigint)
+LANGUAGE sql STABLE AS $$
+  SELECT b.id, count(d.node_id), b.max_down - count(d.node_id)
+  FROM disruption_budget b LEFT JOIN down_nodes() d ON d.disruption_budget_id = b.id
+  GROUP BY b.id
+$$;
+
+-- Why the node of a step does not meet the needs of the step. Empty if it does.
+CREATE OR REPLACE FUNCTION node_reasons(
+  needs text, phantom boolean, removed_in bigint, available boolean, alive boolean, joined text)
+RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+  SELECT pg_catalog.array_remove(ARRAY[
+    CASE WHEN NOT phantom AND (NOT available OR removed_in IS NOT NULL) THEN 'unavailable' END,
+    CASE needs
+      WHEN 'alive' THEN CASE WHEN NOT (phantom OR alive) THEN 'node_dead'
+        WHEN NOT (phantom OR joined = 'confirmed') THEN 'not_joined' END
+      WHEN 'dead' THEN CASE WHEN phantom OR alive THEN 'node_alive' END
+    END], NULL)
+$$;
+
+CREATE OR REPLACE FUNCTION node_fits(
+  needs text, phantom boolean, removed_in bigint, available boolean, alive boolean, joined text)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT public.node_reasons(needs, phantom, removed_in, available, alive, joined) = '{}'
+$$;
+
+-- Every step, each rule that would prevent its start if it is TODO, and the first of them in the
+-- order of engine::anneal::Wait. reason is NULL if it may start. run_limit: the maximum number of
+-- open runs.
+CREATE OR REPLACE FUNCTION step_admission(run_limit bigint)
+RETURNS TABLE (
+  step_id uuid, noderole_id uuid, node_id uuid, concurrency_group_id bigint, state text,
+  priority int, since timestamptz, rank int, is_exclusive boolean, disruption_budget_ids bigint[],
+  node_fits boolean,
+  rests boolean, unknown boolean, jig boolean, unserved boolean, node_reasons text[],
+  frozen boolean, on_hold boolean, paused boolean, no_worker boolean, backoff boolean,
+  budget boolean, chunk boolean, concurrency_group boolean, exclusive boolean, other_action boolean,
+  room boolean, reason text)
+LANGUAGE sql STABLE AS $$
+  SELECT s.id, s.noderole_id, s.node_id, s.concurrency_group_id, s.state,
+    s.priority, s.since, s.rank, s.exclusive, s.disruption_budget_ids, s.node_fits, f.*, CASE
+      WHEN f.rests THEN 'rests'
+      WHEN f.unknown THEN 'unknown'
+      WHEN f.jig THEN 'jig'
+      WHEN f.unserved THEN 'unserved'
+      WHEN NOT s.node_fits THEN f.node_reasons[1]
+      WHEN f.frozen THEN 'frozen'
+      WHEN f.on_hold THEN 'on_hold'
+      WHEN f.paused THEN 'paused'
+      WHEN f.no_worker THEN 'no_worker'
+      WHEN f.backoff THEN 'backoff'
+      WHEN f.budget THEN 'budget'
+      WHEN f.chunk THEN 'chunk'
+      WHEN f.concurrency_group THEN 'concurrency_group'
+      WHEN f.exclusive THEN 'exclusive'
+      WHEN f.other_action THEN 'other_action'
+      WHEN f.room THEN 'room'
+    END
+  FROM step s CROSS JOIN LATERAL (
+    SELECT
+      -- It becomes ACTIVE without a run. It remains from an unfinished batch.
+      s.immediate OR s.skipped IS NOT NULL
+        OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)) AS rests,
+      s.disruption_budget_ids <> '{}' AND EXISTS (
+        SELECT FROM unnest(s.disruption_budget_ids) AS b (id)
+        WHERE NOT EXISTS (SELECT FROM disruption_budget d WHERE d.id = b.id)) AS unknown,
+      s.jig IN (SELECT j.name FROM jig j WHERE NOT j.active) AS jig,
+      -- Without any worker, no_worker applies.
+      s.jig IN (
+        SELECT j.name FROM jig j
+        WHERE NOT EXISTS (SELECT FROM live_workers() l WHERE j.class = ANY (l.jigs))
+          AND EXISTS (SELECT FROM live_workers() l WHERE l.capacity > 0)) AS unserved,
+      CASE WHEN s.node_fits THEN '{}' ELSE (
+        SELECT node_reasons(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined)
+        FROM node n WHERE n.id = s.node_id) END AS node_reasons,
+      s.node_id IN (
+        SELECT e.node_id FROM step e WHERE e.state = 'error' AND e.freezes_node) AS frozen,
+      s.concurrency_group_id IN (
+        SELECT g.id FROM concurrency_group_admission() g WHERE g.on_hold) AS on_hold,
+      NOT (SELECT r.enabled FROM run_admission(run_limit) r) AS paused,
+      0 = (SELECT r.capacity FROM run_admission(run_limit) r) AS no_worker,
+      s.not_before > now() AS backoff,
+      -- A node that is down already may run its steps.
+      s.disruption_budget_ids <> '{}' AND EXISTS (
+        SELECT FROM unnest(s.disruption_budget_ids) AS b (id)
+        WHERE b.id IN (SELECT d.id FROM disruption_budget_admission() d WHERE d.free <= 0)
+          AND (b.id, s.node_id) NOT IN (
+            SELECT d.disruption_budget_id, d.node_id FROM down_nodes() d)
+        ) AS budget,
+      s.concurrency_group_id IN (
+        SELECT g.id FROM concurrency_group_admission() g WHERE g.chunk) AS chunk,
+      s.concurrency_group_id IN (
+        SELECT g.id FROM concurrency_group_admission() g WHERE g.is_full) AS concurrency_group,
+      s.exclusive AND s.node_id IN (
+        SELECT r.node_id FROM run r WHERE r.exclusive AND r.ended_at IS NULL) AS exclusive,
+      -- One action of a noderole at a time. Few steps have another action than run, so they have
+      -- an index of their own.
+      EXISTS (
+        SELECT FROM step o JOIN run r ON r.step_id = o.id AND r.ended_at IS NULL
+        WHERE o.noderole_id = s.noderole_id AND o.action <> 'run' AND o.id <> s.id)
+      OR s.action <> 'run' AND EXISTS (
+        SELECT FROM step o JOIN run r ON r.step_id = o.id AND r.ended_at IS NULL
+        WHERE o.noderole_id = s.noderole_id AND o.action = 'run') AS other_action,
+      (SELECT r.running >= least(run_limit, r.capacity) FROM run_admission(run_limit) r
+        WHERE r.capacity > 0) IS TRUE AS room
+  ) f
+$$;
