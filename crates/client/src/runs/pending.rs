@@ -21,7 +21,7 @@ pub(crate) struct Pending {
     /// The node
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
-    /// List all steps with this reason (failed, held, ...)
+    /// List all steps with this reason (failed, on_hold, ...)
     #[arg(long, value_name = "REASON")]
     reason: Option<String>,
     /// Sort order within each reason: since (longest pending first) or -since
