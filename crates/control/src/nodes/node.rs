@@ -71,9 +71,8 @@ impl Control {
         let more_noderoles = carried.len() as i64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
         let facts = store::nodes::facts(&mut connection, id).await.map_err(from_store)?;
-        let reports = store::nodes::reports(&mut connection, id, SHOWN)
-            .await
-            .map_err(from_store)?;
+        let reports =
+            store::nodes::reports(&mut connection, id, SHOWN).await.map_err(from_store)?;
         let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
         let runs = store::runs::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
