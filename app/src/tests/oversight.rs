@@ -241,7 +241,7 @@ async fn workers_page_shows_background_tasks() {
         "20 s",
         "480 ms",
         "Nothing to do.",
-        "href=\"/workers/00000000-0000-0000-0000-000000000009\">worker-9</a>",
+        "href=\"/workers/00000000-0000-0000-0000-000000000009\">worker-9",
         "gantry background-tasks",
         "/api/v1/background-tasks",
     ]);

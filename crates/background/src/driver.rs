@@ -55,20 +55,23 @@ impl Driver {
 
     /// Starts a task. Its first run begins immediately.
     pub fn add(&mut self, task: impl Task) -> Activator {
-        self.add_until(self.stopping.clone(), task)
+        self.add_until(CancellationToken::new(), task)
     }
 
-    /// Starts a task that ends with another signal than the driver.
-    pub fn add_until(&mut self, stopping: CancellationToken, task: impl Task) -> Activator {
+    /// Starts a task that also ends with `signal`, before the driver stops.
+    pub fn add_until(&mut self, signal: CancellationToken, task: impl Task) -> Activator {
         let activator = Activator::default();
         self.statuses.add(&task);
-        self.running.spawn(drive(
-            task,
-            self.statuses.clone(),
-            self.metrics.clone(),
-            activator.clone(),
-            stopping,
-        ));
+        let driving = drive(task, self.statuses.clone(), self.metrics.clone(), activator.clone());
+        let stopping = self.stopping.clone();
+        self.running.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                () = signal.cancelled() => {}
+                () = driving => {}
+            }
+        });
         activator
     }
 
@@ -94,19 +97,11 @@ impl Driver {
     }
 }
 
-async fn drive(
-    mut task: impl Task,
-    statuses: Statuses,
-    metrics: Metrics,
-    activator: Activator,
-    stopping: CancellationToken,
-) {
+async fn drive(mut task: impl Task, statuses: Statuses, metrics: Metrics, activator: Activator) {
     let (name, period, backs_off) = (task.name(), task.period(), task.backs_off());
     let (mut due, mut failures) = (Instant::now(), 0_u32);
     loop {
         tokio::select! {
-            biased;
-            () = stopping.cancelled() => return,
             () = activator.0.notified() => {}
             () = sleep_until(due) => {}
         }
@@ -116,13 +111,10 @@ async fn drive(
             status.next_due = None;
         });
         let run = AssertUnwindSafe(task.run()).catch_unwind();
-        let result = tokio::select! {
-            biased;
-            () = stopping.cancelled() => return,
-            result = run.instrument(tracing::info_span!("background task", task = name)) => {
-                result.unwrap_or_else(|panic| Err(Failure::logged("The task panicked", reason(&*panic))))
-            }
-        };
+        let run = run.instrument(tracing::info_span!("background task", task = name));
+        let result = run
+            .await
+            .unwrap_or_else(|panic| Err(Failure::logged("The task panicked", reason(&*panic))));
         let ended = Instant::now();
         let took = ended - started;
         failures = if result.is_ok() { 0 } else { failures.saturating_add(1) };

@@ -282,7 +282,7 @@ BEGIN
           THEN 'its retry names no person'
         WHEN a.backoff THEN 'its step waits for its next retry'
         WHEN a.jig THEN 'its jig is turned off'
-        WHEN NOT s.node_fits THEN
+        WHEN NOT node_fits(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined) THEN
           'its node is in maintenance or does not meet the needs of its step'
         WHEN a.on_hold THEN 'its deployment is on hold'
         WHEN l.max_running < u.open THEN 'its concurrency group is full'
@@ -294,6 +294,7 @@ BEGIN
           AND b.disposition = 'in_service') THEN 'its noderole is bound'
       END AS what
     FROM added r JOIN step s ON s.id = r.step_id JOIN step_admission(0) a ON a.step_id = r.step_id
+      JOIN node n ON n.id = s.node_id
     JOIN concurrency_group l ON l.id = s.concurrency_group_id CROSS JOIN head h
     LEFT JOIN (SELECT o.concurrency_group_id, count(*) AS open FROM run o WHERE o.ended_at IS NULL
       GROUP BY o.concurrency_group_id) u ON u.concurrency_group_id = l.id) x

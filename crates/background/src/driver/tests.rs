@@ -179,6 +179,16 @@ async fn stop_drops_the_current_run() {
 }
 
 #[tokio::test]
+async fn stop_ends_tasks_with_their_own_signal() {
+    let mut driver = driver();
+    let (task, mut script) = scripted(NEVER);
+    driver.add_until(CancellationToken::new(), task);
+    script.run_starts().await;
+    let stopped = tokio::time::timeout(Duration::from_secs(10), driver.stop()).await;
+    assert!(stopped.is_ok() && script.dropped.load(Ordering::SeqCst));
+}
+
+#[tokio::test]
 async fn own_signal_stops_only_its_task() {
     let (mut driver, signal) = (driver(), CancellationToken::new());
     let (first, mut first_script) = scripted(Duration::from_millis(5));
