@@ -1,6 +1,7 @@
 //! The connection pool and the error type.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
@@ -56,7 +57,7 @@ pub enum StoreError {
     Database(#[from] sqlx::Error),
     /// The same for a statement of SeaORM.
     #[error("the database query failed: {0}")]
-    Orm(#[from] DbErr),
+    Orm(DbErr),
     /// A row has a value that no statement of Gantry writes.
     #[error("the row {what} is invalid: {reason}. Restore it from a backup, or report the problem")]
     Corrupt {
@@ -64,6 +65,20 @@ pub enum StoreError {
         what: String,
         reason: String,
     },
+}
+
+/// A refusal of a guard is the same error, whichever library ran the statement.
+impl From<DbErr> for StoreError {
+    fn from(error: DbErr) -> Self {
+        match error {
+            DbErr::Exec(RuntimeErr::SqlxError(source))
+            | DbErr::Query(RuntimeErr::SqlxError(source)) => match Arc::try_unwrap(source) {
+                Ok(source) => Self::Database(source),
+                Err(shared) => Self::Orm(DbErr::Query(RuntimeErr::SqlxError(shared))),
+            },
+            other => Self::Orm(other),
+        }
+    }
 }
 
 impl StoreError {
