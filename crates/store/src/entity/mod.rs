@@ -31,7 +31,7 @@ pub use reviews::{
     signature_demand, verdict, verdict_signature, viewed_change,
 };
 pub use runs::{edge, noderole, run, run_log, step};
-pub use workers::{database_role, guard_version, worker};
+pub use workers::{background_task, database_role, guard_version, worker};
 
 use sea_orm::{EntityTrait, RelationDef};
 
@@ -111,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn entities_match_the_schema() {
         let entities: BTreeSet<Column> = columns_of![
-            access_change account acting audit audit_unsealed barclamp blueprint
+            access_change account acting audit audit_unsealed background_task barclamp blueprint
             blueprint_deployment comment concurrency_group database_role deployment
             disruption_budget edge edit event event_horizon guard_version head health_check
             idempotency import_report jig left_out node node_fact node_report noderole object

@@ -26,6 +26,33 @@ pub mod worker {
     impl ActiveModelBehavior for ActiveModel {}
 }
 
+pub mod background_task {
+    use super::super::prelude::*;
+
+    #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+    #[sea_orm(table_name = "background_task")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub process_id: Uuid,
+        pub process_kind: String,
+        pub process: String,
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub task: String,
+        pub purpose: String,
+        pub period_ms: i64,
+        pub started_at: Option<TimeDateTimeWithTimeZone>,
+        pub ended_at: Option<TimeDateTimeWithTimeZone>,
+        pub took_ms: Option<i64>,
+        pub outcome: Option<String>,
+        pub error: Option<String>,
+        pub failures: i32,
+        pub due_at: Option<TimeDateTimeWithTimeZone>,
+        pub lease_until: TimeDateTimeWithTimeZone,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
 pub mod database_role {
     use super::super::prelude::*;
 
