@@ -19,7 +19,8 @@ use syn::{Attribute, Expr, ExprLit, ItemConst, ItemFn, ItemMod, Lit, Macro, Toke
 use testdb::TestDatabase;
 
 /// The folders with statements.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 7] = [
+    "crates/background/src",
     "crates/cli/src",
     "crates/control/src",
     "crates/store/src",

@@ -13,7 +13,8 @@ use ureq::http::Uri;
 use crate::address::Address;
 use crate::contexts::{Context, Contexts, Key, Secret, default_path};
 use crate::exit::{Failure, Outcome};
-use crate::output::{Paper, Table, note, said};
+use crate::output::table::Table;
+use crate::output::{Paper, note, said};
 use crate::server::Server;
 
 #[derive(Debug, Subcommand)]

@@ -2,50 +2,58 @@
 //!
 //! A command selects a server and its credentials ([`contexts`]) and sends requests ([`server`]).
 //! It prints the answers ([`output`]) and returns an exit code ([`exit`]). The server has all
-//! rules. The client only computes the edits of a file ([`declare`], pure) and resolves names
+//! rules. The client only computes the edits of a file ([`proposals`]) and resolves names
 //! ([`names`]). It does not access the database and needs neither a runtime nor a log. A command
 //! runs in one thread, with a second one for the live stream.
 //!
-//! * [`lists`]: lists page by page, and `--watch`.
-//! * [`apply`]: from files and names to a proposal.
-//! * [`following`]: long processes.
-//! * [`pages`]: large resources as text; [`graphs`]: graphs as text.
-//! * [`plans`], [`machines`], [`people`], [`overview`]: the other resources.
+//! Each module has the commands of one resource, from the arguments to the text. Others are:
+//!
+//! * [`mod@client`]: a server and the output; lists page by page, and `--watch`.
+//! * [`output`]: text, tables, JSON and progress.
+//! * [`wait`]: commands that wait for a condition.
+//! * [`contexts`], [`server`], [`events`]: the connection to a server.
 
 mod address;
-mod apply;
 mod args;
+mod audit;
+mod background_tasks;
+mod blueprints;
+mod catalog;
+mod client;
 mod context_commands;
 mod contexts;
-mod declare;
+mod deployments;
+mod events;
 mod exit;
-mod following;
-mod graphs;
-mod lists;
-mod machines;
+mod input;
 mod manual;
 mod names;
+mod nodes;
 mod output;
 mod overview;
-mod pages;
 mod people;
-mod plans;
+mod proposals;
+mod request;
+mod reviews;
+mod runs;
+mod search;
 mod server;
-mod terminal;
-mod when;
+mod time;
+mod wait;
+mod workers;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
 
+pub use audit::{Audit, AuditChain, AuditExport, AuditList};
 pub use contexts::config_folder;
 pub use exit::{CALLED_WRONGLY, NOT_SO};
-pub use overview::{Audit, AuditChain, AuditExport, AuditList};
 
+use client::Client;
 use contexts::{Contexts, Said, Secret};
 use exit::{Failure, Outcome};
-use lists::Client;
 use output::{Paper, note};
 use server::Server;
 
@@ -62,50 +70,50 @@ pub enum Command {
     Overview(overview::Show),
     /// Show and manage deployments
     #[command(subcommand)]
-    Deployment(plans::Deployment),
+    Deployment(deployments::Deployment),
     /// Show and manage nodes
     #[command(subcommand)]
-    Node(machines::Node),
+    Node(nodes::Node),
     /// Show and retry noderoles
     #[command(subcommand)]
-    Noderole(machines::Noderole),
+    Noderole(nodes::noderoles::Noderole),
     /// Propose to bind a role to nodes
-    Bind(apply::Bind),
+    Bind(proposals::apply::Bind),
     /// Propose to unbind a role from nodes
-    Unbind(apply::Unbind),
+    Unbind(proposals::apply::Unbind),
     /// Propose the changes that files declare
-    Apply(apply::Apply),
+    Apply(proposals::apply::Apply),
     /// Show the changes that `apply` would propose; exits 0 for none, 1 for some
-    Diff(apply::FileArgs),
+    Diff(proposals::apply::FileArgs),
     /// Show and edit open proposals
     #[command(subcommand)]
-    Proposal(plans::Proposal),
+    Proposal(proposals::Proposal),
     /// Read, approve and commit reviews
     #[command(subcommand)]
-    Review(plans::Review),
+    Review(reviews::Review),
     /// Show and compare blueprints
     #[command(subcommand)]
-    Blueprint(plans::Blueprint),
+    Blueprint(blueprints::Blueprint),
     /// Show pending steps, with the reason and the action that resolves it
-    Pending(overview::Pending),
+    Pending(runs::pending::Pending),
     /// Wait for a condition
-    Wait(following::Wait),
+    Wait(wait::Wait),
     /// Wait until the actual state matches the desired state, and report stuck steps; exits 4 if
     /// nothing matches
-    Converge(following::Converge),
+    Converge(wait::Converge),
     /// Show and cancel runs
     #[command(subcommand)]
-    Run(machines::Run),
+    Run(runs::Run),
     /// Print a run's log; exits with the run's result
-    Logs(following::Logs),
+    Logs(runs::logs::Logs),
     /// Show and import barclamps on the server
     #[command(subcommand)]
-    Barclamp(machines::Barclamp),
+    Barclamp(catalog::barclamps::Barclamp),
     /// Show roles of the catalog
     #[command(subcommand)]
-    Role(machines::Role),
+    Role(catalog::roles::Role),
     /// Show workers
-    Workers(machines::Workers),
+    Workers(workers::Workers),
     /// Show the background tasks of servers and workers, failing ones first
     BackgroundTasks(overview::Show),
     /// Manage people, their permissions and sign-in links
@@ -113,24 +121,24 @@ pub enum Command {
     Person(people::Person),
     /// Manage service accounts
     #[command(subcommand)]
-    Service(people::Service),
+    Service(people::services::Service),
     /// Manage API tokens
     #[command(subcommand)]
-    Token(people::Token),
+    Token(people::tokens::Token),
     /// Manage your passkeys for signed verdicts
     #[command(subcommand)]
-    Passkey(people::Passkey),
+    Passkey(people::passkeys::Passkey),
     /// Manage your sessions and password
     #[command(subcommand)]
-    Session(people::Session),
+    Session(people::sessions::Session),
     /// Find deployments, nodes, roles, runs, reviews and people by part of the name, or by number
-    Search(overview::Search),
+    Search(search::Search),
     /// Show the approval policy in force
     Policy(overview::Show),
     /// Turn execution on or off for all deployments
     Execution(overview::Execution),
     /// Send any request to /api/v1, by method and path
-    Api(plans::Api),
+    Api(request::Api),
     /// Print shell completions
     Completions(manual::Completions),
     /// Write manual pages, one per command
@@ -214,7 +222,7 @@ pub fn run(command: &Command, matches: &ArgMatches, program: clap::Command) -> E
 /// Runs an audit command that needs a server.
 pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
     let options = Options::of(matches);
-    let done = client(&options).and_then(|(client, _)| overview::audit(&client, command));
+    let done = client(&options).and_then(|(client, _)| audit::audit(&client, command));
     end(done, options.json)
 }
 
@@ -292,33 +300,33 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         }
         Command::Me => people::me(client),
         Command::Overview(show) => overview::overview(client, show),
-        Command::Deployment(command) => plans::deployment(client, command),
-        Command::Node(command) => machines::node(client, command),
-        Command::Noderole(command) => machines::noderole(client, command),
-        Command::Bind(bind) => apply::bind(client, bind),
-        Command::Unbind(unbind) => apply::unbind(client, unbind),
-        Command::Apply(apply) => apply::apply(client, apply),
-        Command::Diff(files) => apply::diff(client, files),
-        Command::Proposal(command) => plans::proposal(client, command),
-        Command::Review(command) => plans::review(client, command),
-        Command::Blueprint(command) => plans::target(client, command),
-        Command::Pending(args) => overview::pending(client, args),
-        Command::Wait(wait) => following::wait(client, wait),
-        Command::Converge(converge) => following::converge(client, converge),
-        Command::Run(command) => machines::run(client, command),
-        Command::Logs(logs) => following::logs(client, logs),
-        Command::Barclamp(command) => machines::barclamp(client, command),
-        Command::Role(command) => machines::role(client, command),
-        Command::Search(args) => overview::search(client, args),
-        Command::Workers(args) => machines::workers(client, args),
-        Command::BackgroundTasks(show) => overview::background_tasks(client, show),
+        Command::Deployment(command) => deployments::deployment(client, command),
+        Command::Node(command) => nodes::node(client, command),
+        Command::Noderole(command) => nodes::noderoles::noderole(client, command),
+        Command::Bind(bind) => proposals::apply::bind(client, bind),
+        Command::Unbind(unbind) => proposals::apply::unbind(client, unbind),
+        Command::Apply(apply) => proposals::apply::apply(client, apply),
+        Command::Diff(files) => proposals::apply::diff(client, files),
+        Command::Proposal(command) => proposals::proposal(client, command),
+        Command::Review(command) => reviews::review(client, command),
+        Command::Blueprint(command) => blueprints::blueprint(client, command),
+        Command::Pending(args) => runs::pending::pending(client, args),
+        Command::Wait(wait) => wait::wait(client, wait),
+        Command::Converge(converge) => wait::converge(client, converge),
+        Command::Run(command) => runs::run(client, command),
+        Command::Logs(logs) => runs::logs::logs(client, logs),
+        Command::Barclamp(command) => catalog::barclamps::barclamp(client, command),
+        Command::Role(command) => catalog::roles::role(client, command),
+        Command::Search(args) => search::search(client, args),
+        Command::Workers(args) => workers::workers(client, args),
+        Command::BackgroundTasks(show) => background_tasks::background_tasks(client, show),
         Command::Person(command) => people::person(client, command),
-        Command::Service(command) => people::service(client, command),
-        Command::Token(command) => people::token(client, command),
-        Command::Passkey(command) => people::passkey(client, command),
-        Command::Session(command) => people::session(client, context.as_deref(), command),
+        Command::Service(command) => people::services::service(client, command),
+        Command::Token(command) => people::tokens::token(client, command),
+        Command::Passkey(command) => people::passkeys::passkey(client, command),
+        Command::Session(command) => people::sessions::session(client, context.as_deref(), command),
         Command::Policy(show) => overview::policy(client, show),
         Command::Execution(args) => overview::execution(client, args),
-        Command::Api(api) => plans::api(client, api),
+        Command::Api(api) => request::api(client, api),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn near<'n>(input: &str, known: impl IntoIterator<Item = &'n str>) ->
 }
 
 /// Parses a blueprint number.
-pub(crate) fn target(text: &str) -> Result<i64, NumberError> {
+pub(crate) fn blueprint(text: &str) -> Result<i64, NumberError> {
     text.parse::<BlueprintNumber>().map(|number| number.0)
 }
 

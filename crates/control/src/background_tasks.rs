@@ -16,7 +16,7 @@ impl Control {
     pub async fn background_tasks(&self, actor: &Actor) -> Result<BackgroundTasks, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let mut rows = background_tasks::background_tasks(&mut connection, MAX_TASKS as i64 + 1)
+        let mut rows = background_tasks::background_tasks(&mut connection, MAX_TASKS as u64 + 1)
             .await
             .map_err(from_store)?;
         let more = rows.len() > MAX_TASKS;

@@ -6,11 +6,15 @@
 
 use std::time::Duration;
 
+use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::background_task;
 
 /// Maximum length of an outcome or error, in characters. The rest is cut off.
 const MAX_TEXT: usize = 500;
@@ -43,7 +47,8 @@ pub struct TaskReport<'t> {
 }
 
 /// A task of a process.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "background_task::Entity")]
 pub struct BackgroundTaskRow {
     pub process_id: Uuid,
     pub process_kind: String,
@@ -121,9 +126,10 @@ fn millis(time: Duration) -> i64 {
 
 /// Deletes the tasks of a process that stops.
 pub async fn delete_process(pool: &PgPool, process: Uuid) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM background_task WHERE process_id = $1")
-        .bind(process)
-        .execute(pool)
+    let mut connection = pool.acquire().await?;
+    background_task::Entity::delete_many()
+        .filter(background_task::Column::ProcessId.eq(process))
+        .exec(&orm(&mut connection))
         .await?;
     Ok(())
 }
@@ -131,16 +137,17 @@ pub async fn delete_process(pool: &PgPool, process: Uuid) -> Result<(), StoreErr
 /// The tasks of all processes: first those that fail, then by name.
 pub async fn background_tasks(
     connection: &mut PgConnection,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<BackgroundTaskRow>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT process_id, process_kind, process, task, purpose, period_ms, started_at, ended_at,
-           took_ms, outcome, error, failures, due_at
-         FROM background_task WHERE lease_until > now()
-         ORDER BY failures > 0 DESC, task, process, process_id LIMIT $1",
-    )
-    .bind(limit)
-    .fetch_all(connection)
-    .await?;
+    let rows = background_task::Entity::find()
+        .filter(background_task::Column::LeaseUntil.into_expr().gt(Expr::current_timestamp()))
+        .order_by_desc(background_task::Column::Failures.into_expr().gt(0))
+        .order_by_asc(background_task::Column::Task)
+        .order_by_asc(background_task::Column::Process)
+        .order_by_asc(background_task::Column::ProcessId)
+        .limit(limit)
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }

@@ -39,7 +39,7 @@ use sea_orm::{EntityTrait, RelationDef};
 mod prelude {
     pub use sea_orm::entity::prelude::*;
 
-    pub use super::{Relation, join};
+    pub use super::Relation;
 }
 
 /// Queries name their joins ([`join`]), so no entity lists its relations.

@@ -47,12 +47,6 @@ pub mod node {
         pub facts_at: Option<TimeDateTimeWithTimeZone>,
     }
 
-    impl Related<super::super::deployments::deployment::Entity> for Entity {
-        fn to() -> RelationDef {
-            join(Column::DeploymentId, super::super::deployments::deployment::Column::Id)
-        }
-    }
-
     impl ActiveModelBehavior for ActiveModel {}
 }
 

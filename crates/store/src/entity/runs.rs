@@ -22,18 +22,6 @@ pub mod noderole {
         pub system_data: Json,
     }
 
-    impl Related<super::super::nodes::node::Entity> for Entity {
-        fn to() -> RelationDef {
-            join(Column::NodeId, super::super::nodes::node::Column::Id)
-        }
-    }
-
-    impl Related<super::super::deployments::deployment::Entity> for Entity {
-        fn to() -> RelationDef {
-            join(Column::DeploymentId, super::super::deployments::deployment::Column::Id)
-        }
-    }
-
     impl ActiveModelBehavior for ActiveModel {}
 }
 
@@ -85,12 +73,6 @@ pub mod step {
         pub output_run: Option<i64>,
         #[sea_orm(column_type = "JsonBinary")]
         pub results: Option<Json>,
-    }
-
-    impl Related<super::noderole::Entity> for Entity {
-        fn to() -> RelationDef {
-            join(Column::NoderoleId, super::noderole::Column::Id)
-        }
     }
 
     impl ActiveModelBehavior for ActiveModel {}

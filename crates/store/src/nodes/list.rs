@@ -2,11 +2,13 @@
 
 use engine::ids::{DeploymentId, NodeId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, Select};
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect, Select,
+};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::entity::{deployment, node};
+use crate::entity::{deployment, join, node};
 use crate::list::ColumnType;
 use crate::runs::StateCounts;
 use crate::{Key, Page, Sort, Store, StoreError};
@@ -129,7 +131,7 @@ pub(crate) fn node_query(filter: NodeFilter<'_>, page: &Page<NodeRow>) -> Select
             .filter(deployment::Column::Name.is_not_null())
             .filter(deployment::Column::RemovedIn.is_null());
     }
-    query.left_join(deployment::Entity)
+    query.join(JoinType::LeftJoin, join(node::Column::DeploymentId, deployment::Column::Id))
 }
 
 /// The steps of these nodes by state.

@@ -1,22 +1,24 @@
-//! Commands for people, service accounts, sessions and tokens. New credentials are printed once and
-//! not stored.
+//! Commands for people and their permissions. New credentials are printed once and not stored.
+
+pub(crate) mod passkeys;
+pub(crate) mod services;
+pub(crate) mod sessions;
+pub(crate) mod tokens;
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
 
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use ureq::http::Method;
-use uuid::Uuid;
 
 use crate::address::{Address, Query, part};
 use crate::args::ExpectedVersion;
-use crate::contexts::{Contexts, Key, default_path};
+use crate::client::{Client, ListOptions, WatchOption};
 use crate::exit::{Failure, Outcome};
-use crate::lists::{self, Client, ListOptions, WatchOption};
-use crate::machines::print_new_token;
 use crate::names;
-use crate::output::{note, outline, said};
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::{moment, note, said};
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
@@ -139,7 +141,7 @@ fn granted(person: &Value) -> BTreeSet<String> {
 }
 
 /// A sentence with a person's permissions, and the changes.
-fn told(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String {
+fn grants_text(name: &str, before: &BTreeSet<String>, now: &BTreeSet<String>) -> String {
     let listed = |grants: Vec<&str>| grants.join(", ");
     let of = |grants: &BTreeSet<String>, but: &BTreeSet<String>| {
         listed(grants.difference(but).map(String::as_str).collect())
@@ -173,7 +175,7 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
     };
     match command {
         Person::List { filter, kind, disabled, much } => client.list(
-            &lists::people(),
+            &person_list(),
             &Query::default().with("filter", filter).with("kind", kind).with("disabled", disabled),
             much,
         ),
@@ -198,7 +200,7 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             };
             let answer: Value =
                 server.ask(&Method::PATCH, &format!("{place}/grants"), &with)?.read()?;
-            output.either(&answer, &told(name, &granted(&before), &granted(&answer)))
+            output.either(&answer, &grants_text(name, &granted(&before), &granted(&answer)))
         }
         Person::Disable { name, on } => {
             let answer = post(name, "disable", *on)?;
@@ -263,226 +265,40 @@ fn complete_link(answer: &mut Value, at: &str, server: &Address) -> String {
     whole
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum Service {
-    /// List service accounts
-    List {
-        /// Part of the name
-        #[arg(long, value_name = "TEXT")]
-        filter: Option<String>,
-        #[command(flatten)]
-        much: ListOptions,
-    },
-    /// Add a service account, which has only tokens and no valid verdicts
-    Add {
-        /// Name of the service account
-        name: String,
-        #[command(flatten)]
-        grants: GrantArgs,
-    },
-}
-
-pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
-    match command {
-        Service::List { filter, much } => client.list(
-            &lists::people(),
-            &Query::default().with("filter", filter).with("kind", "service"),
-            much,
-        ),
-        Service::Add { name, grants } => {
-            let answer = client.server.post(
-                "/people",
-                json!({"name": name, "kind": "service", "grants": grants.json()}),
-            )?;
-            let message = format!(
-                "Account {name} is added. Create a token for it: gantry token make --for {name} \
-                 --name TEXT --may viewer"
-            );
-            client.output.either(&answer, &message)
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Token {
-    /// List your tokens or those of a service account, valid ones first, at most 100
-    List {
-        /// Name of the service account [default: yourself]
-        #[arg(long = "for", value_name = "NAME")]
-        whose: Option<String>,
-        /// Only valid (true) or only invalid (false) tokens
-        #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
-        valid: Option<String>,
-        #[command(flatten)]
-        much: ListOptions,
-    },
-    /// Create a token, which is shown only once
-    Make {
-        /// Name that says what the token is for
-        #[arg(long, value_name = "TEXT")]
-        name: String,
-        /// Permission of the token: viewer, operator or admin; repeatable
-        #[arg(long = "may", value_name = "PERMISSION", required = true)]
-        may: Vec<String>,
-        /// Limit the token to this deployment and its descendants; not with --may admin
-        #[arg(long = "in", value_name = "DEPLOYMENT")]
-        deployment: Option<String>,
-        /// Lifetime in days
-        #[arg(long, default_value_t = 90)]
-        days: u32,
-        /// Name of the service account that gets the token [default: yourself]
-        #[arg(long = "for", value_name = "NAME")]
-        whose: Option<String>,
-    },
-    /// Revoke a token
-    Revoke {
-        /// Id of the token, from the list of tokens
-        id: Uuid,
-    },
-}
-
-pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
-    let Client { server, output } = client;
-    let whose =
-        |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
-    match command {
-        Token::List { whose: name, valid: holds, much } => {
-            let query = Query::default().with("person", &whose(name)?).with("valid", holds);
-            client.list(&lists::tokens(), &query, much)
-        }
-        Token::Make { name, may, deployment, days, whose: of } => {
-            let mut body = Map::from_iter([
-                ("name".to_owned(), json!(name)),
-                ("scopes".to_owned(), json!(may)),
-                ("days".to_owned(), json!(days)),
-            ]);
-            body.extend(deployment.iter().map(|name| ("deployment".to_owned(), json!(name))));
-            body.extend(whose(of)?.map(|person| ("person".to_owned(), json!(person))));
-            print_new_token(client, &server.post("/tokens", Value::Object(body))?)
-        }
-        Token::Revoke { id } => {
-            let answer = server
-                .ask(&Method::DELETE, &format!("/tokens/{id}"), &RequestOptions::default())?
-                .read()?;
-            output.either(&answer, &format!("Token {id} is revoked."))
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Passkey {
-    /// Revoke a passkey: its signatures no longer count for later commits
-    Revoke {
-        /// Id of the passkey, from gantry me
-        id: Uuid,
-    },
-}
-
-pub(crate) fn passkey(client: &Client, command: &Passkey) -> Outcome {
-    let Client { server, output } = client;
-    match command {
-        Passkey::Revoke { id } => {
-            let answer = server
-                .ask(&Method::DELETE, &format!("/passkeys/{id}"), &RequestOptions::default())?
-                .read()?;
-            output.either(&answer, &format!("Passkey {id} is revoked."))
-        }
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Session {
-    /// List your sessions
-    List {
-        #[command(flatten)]
-        much: ListOptions,
-    },
-    /// End a session
-    End {
-        /// Id of the session, from the list of sessions
-        id: Uuid,
-    },
-    /// End all sessions except the current one
-    EndOthers,
-    /// Dismiss the notices of sign-in resets
-    DismissNotices,
-    /// Remove your authenticator app
-    RemoveTotp,
-    /// Set or change your password; reads the current one, if any, and the new one from standard
-    /// input, one per line
-    Password,
-}
-
-/// A sentence with the number of other sessions that ended.
-fn ended(sessions: u64) -> String {
-    match sessions {
-        0 => "There were no other sessions.".to_owned(),
-        1 => "1 session ended.".to_owned(),
-        more => format!("{more} sessions ended."),
-    }
-}
-
-/// `context` is the one whose session authenticates the request.
-pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
-    let Client { server, output } = client;
-    match command {
-        Session::List { much } => client.list(&lists::sessions(), &Query::default(), much),
-        Session::End { id } => {
-            let answer = server
-                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &RequestOptions::default())?
-                .read()?;
-            output.either(&answer, "The session ended.")
-        }
-        Session::EndOthers => {
-            let answer: Value =
-                server.ask(&Method::DELETE, "/me/sessions", &RequestOptions::default())?.read()?;
-            output.either(&answer, &ended(answer["sessions"].as_u64().unwrap_or_default()))
-        }
-        Session::DismissNotices => {
-            let answer: Value =
-                server.ask(&Method::DELETE, "/me/notices", &RequestOptions::default())?.read()?;
-            output.either(&answer, "The notices are dismissed.")
-        }
-        Session::RemoveTotp => {
-            let answer: Value =
-                server.ask(&Method::DELETE, "/me/totp", &RequestOptions::default())?.read()?;
-            output.either(&answer, "The authenticator app is removed.")
-        }
-        Session::Password => {
-            let mut text = String::new();
-            let read = std::io::stdin().lock().take(64 << 10).read_to_string(&mut text);
-            read.map_err(|error| Failure::Usage(format!("Cannot read standard input: {error}.")))?;
-            let body = match text.lines().collect::<Vec<_>>().as_slice() {
-                [new] => json!({"new": new}),
-                [old, new] => json!({"old": old, "new": new}),
-                _ => {
-                    return Err(Failure::Usage(
-                        "Invalid input. Enter the current password, if any, and the new one, each \
-                         on its own line."
-                            .into(),
-                    ));
-                }
-            };
-            let with = RequestOptions { body: Some(body), ..RequestOptions::default() };
-            let answer = server.ask(&Method::PUT, "/me/password", &with)?;
-            // The session continues with a new cookie.
-            if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
-                let path = default_path()?;
-                let mut contexts = Contexts::read(&path)?;
-                if let Some(context) = contexts.contexts.get_mut(context) {
-                    context.key = Key::Session(cookie);
-                }
-                contexts.write(&path)?;
-            }
-            output.either(&answer.read()?, "The password is set.")
-        }
-    }
-}
-
 /// Prints your account and permissions.
 pub(crate) fn me(client: &Client) -> Outcome {
     let answer = client.server.get("/people/me")?;
     client.output.either(&answer, outline(&answer).trim_end())
+}
+
+pub(crate) fn person_list() -> List {
+    List {
+        path: "/people".into(),
+        items: "people",
+        cursor: "after",
+        columns: &[
+            ("NAME", |v| word(v, "name")),
+            ("KIND", |v| word(v, "kind")),
+            ("GRANTS", |v| grants(&v["grants"])),
+            ("DISABLED", |v| word(v, "disabled")),
+            ("PASSWORD", |v| word(v, "password")),
+            ("LAST SEEN", |v| moment(&v["seen"])),
+            ("CREATED", |v| moment(&v["created"])),
+        ],
+        none: "No accounts found.",
+    }
+}
+
+/// Permissions as text, for example `viewer, operator in web`.
+fn grants(value: &Value) -> String {
+    let one = |grant: &Value| match grant["deployment"].as_str() {
+        Some(deployment) => format!("{} in {deployment}", word(grant, "permission")),
+        None => word(grant, "permission"),
+    };
+    value
+        .as_array()
+        .map(|all| all.iter().map(one).collect::<Vec<_>>().join(", "))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -499,15 +315,6 @@ mod tests {
             assert_eq!(answer.pointer(&format!("{at}/link")), Some(&json!(whole)));
             assert_eq!(complete_link(&mut answer, at, &server), whole, "only once");
         }
-    }
-
-    #[test]
-    fn ended_sessions_are_counted() {
-        let said = [0, 1, 2].map(ended);
-        assert_eq!(
-            said,
-            ["There were no other sessions.", "1 session ended.", "2 sessions ended."]
-        );
     }
 
     #[test]
@@ -541,17 +348,24 @@ mod tests {
         let (all, some) =
             (person(&["viewer", "operator@web", "admin"]), person(&["viewer", "reviewer@edge"]));
         assert_eq!(
-            told("dan", &all, &some),
+            grants_text("dan", &all, &some),
             "Permissions of dan: reviewer@edge, viewer.\nAdded: reviewer@edge.\nRemoved: admin, \
              operator@web."
         );
         assert_eq!(
-            told("dan", &some, &person(&[])),
+            grants_text("dan", &some, &person(&[])),
             "Permissions of dan: none.\nRemoved: reviewer@edge, viewer."
         );
         assert_eq!(
-            told("dan", &some, &some),
+            grants_text("dan", &some, &some),
             "Permissions of dan: reviewer@edge, viewer.\nNothing changed."
         );
+    }
+
+    #[test]
+    fn grants_include_the_deployment() {
+        let value =
+            json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}]);
+        assert_eq!(grants(&value), "viewer, operator in web");
     }
 }

@@ -1,9 +1,6 @@
-//! `wait`, `converge` and `logs`: follow a process until it succeeds, can't succeed or times out.
+//! `wait` and `converge`: wait for a condition until it holds, can't hold or times out.
 //!
-//! Invariants:
-//! * A missing thing never counts as success; it has its own exit code.
-//! * Logs continue by byte offset, so the output has no gaps and no duplicates, however often the
-//!   connection breaks.
+//! Invariant: a missing thing never counts as success; it has its own exit code.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,32 +9,22 @@ use api::deployments::DeploymentSummary;
 use api::overview::{BlueprintView, DeploymentProgress, Progress};
 use api::pending::PendingPage;
 use api::reviews::ReviewState;
-use api::runs::{LogFound, LogPart, RunState, RunView, StateCounts};
-use clap::builder::NonEmptyStringValueParser;
+use api::runs::StateCounts;
 use clap::{Args, Subcommand, ValueEnum};
 use engine::counting::many;
 use engine::ids::{ReviewId, RunId};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::address::{Query, part};
+use crate::client::Client;
 use crate::exit::{Failure, Outcome};
-use crate::lists::Client;
 use crate::names;
-use crate::output::{note, plain, steps};
-use crate::pages::pending_text;
-use crate::server::{EventStream, Server, parse_answer};
-use crate::terminal::ControlFilter;
-use crate::when::duration;
+use crate::output::progress::{TimeoutOption, Watcher};
+use crate::output::{plain, said};
+use crate::runs::pending::pending_text;
+use crate::runs::{ended, run_view, state_phrase};
+use crate::server::{Server, parse_answer};
 
-/// Maximum time between requests, even without an event.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Pause after a request, as a multiple of its duration. It limits the load on a slow server.
-const PAUSE_FACTOR: u32 = 10;
-/// Maximum pause after a request.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// How long a server may be unreachable before the command fails.
-const MAX_DISCONNECTED: Duration = Duration::from_secs(120);
 /// Time limit for fetching the pending reasons after a timeout.
 const REASONS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,7 +39,7 @@ enum What {
     /// Wait until the steps of a blueprint are applied
     Blueprint {
         /// Number of the blueprint
-        #[arg(value_parser = names::target)]
+        #[arg(value_parser = names::blueprint)]
         number: i64,
         #[command(flatten)]
         most: TimeoutOption,
@@ -103,13 +90,6 @@ enum ReviewCondition {
     Committed,
 }
 
-#[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct TimeoutOption {
-    /// Time limit, for example 90s, 30m or 2h; 0 for none
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
-    timeout: Duration,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Converge {
     /// Names of deployments
@@ -119,182 +99,33 @@ pub(crate) struct Converge {
     #[arg(long, conflicts_with_all = ["deployments", "blueprint"])]
     all: bool,
     /// The steps of this blueprint instead of deployments
-    #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::target)]
+    #[arg(long, value_name = "N", conflicts_with = "deployments", value_parser = names::blueprint)]
     blueprint: Option<i64>,
     #[command(flatten)]
     most: TimeoutOption,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Logs {
-    /// Number of the run
-    run: RunId,
-    /// Continue until the run ends
-    #[arg(short, long)]
-    follow: bool,
-    /// Start at this byte; -N starts N bytes before the end
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    since_byte: i64,
-    /// Only lines that contain this text, with line numbers; exits 4 if there are none
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["follow", "since_byte"])]
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    find: Option<String>,
-    /// Ignore case
-    #[arg(long, requires = "find")]
-    any_case: bool,
-    /// Keep control sequences, such as colors; the terminal interprets them
-    #[arg(long, conflicts_with = "find")]
-    raw: bool,
-}
-
-/// Progress bar for counted steps.
-const PROGRESS_TEMPLATE: &str = "{bar:30} {pos}/{len} {elapsed} {wide_msg}";
-/// Progress line if there is nothing to count.
-const SPINNER_TEMPLATE: &str = "{elapsed} {wide_msg}";
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-/// Time limit, progress bar and event stream of a followed process. The bar is on standard error,
-/// and only on a terminal.
-struct Watcher {
-    /// The server, with requests limited to `end`.
-    server: Server,
-    end: Option<Instant>,
-    most: Duration,
-    bar: ProgressBar,
-    news: EventStream,
-    /// Whether the server has answered at least once.
-    reached: bool,
-    disconnected_since: Option<Instant>,
-    /// Earliest time of the next request. A slow server gets fewer requests.
-    paused_until: Option<Instant>,
-    /// The error of the last request, until one succeeds.
-    unknown: Option<Failure>,
-}
-
-impl Watcher {
-    fn new(client: &Client, most: TimeoutOption, topics: &str) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        bar.set_style(style(SPINNER_TEMPLATE));
-        bar.enable_steady_tick(Duration::from_millis(250));
-        let end =
-            (!most.timeout.is_zero()).then(|| Instant::now().checked_add(most.timeout)).flatten();
-        let (server, news) = (client.server.until(end), EventStream::of(&client.server, topics));
-        Self {
-            server,
-            end,
-            most: most.timeout,
-            bar,
-            news,
-            reached: false,
-            disconnected_since: None,
-            paused_until: None,
-            unknown: None,
-        }
-    }
-
-    fn shows(&self, counts: &StateCounts) {
-        let all = counts.blocked + counts.todo + counts.transition + counts.active + counts.error;
-        // Zero of zero steps is not shown.
-        self.bar.set_style(style(if all > 0 { PROGRESS_TEMPLATE } else { SPINNER_TEMPLATE }));
-        self.bar.set_length(all.unsigned_abs());
-        self.bar.set_position(counts.active.unsigned_abs());
-        self.bar.set_message(steps(&serde_json::to_value(counts).unwrap_or_default()));
-    }
-
-    /// Sends a request. Returns `None` while the server is temporarily unreachable, and at the time
-    /// limit.
-    ///
-    /// A request that the time limit cuts short is ignored if the server answered before. The known
-    /// state stays.
-    fn ask<T>(&mut self, ask: impl FnOnce(&Server) -> Outcome<T>) -> Outcome<Option<T>> {
-        let started = Instant::now();
-        let result = ask(&self.server);
-        self.paused_until =
-            Instant::now().checked_add((started.elapsed() * PAUSE_FACTOR).min(MAX_PAUSE));
-        let failure = match result {
-            Ok(response) => {
-                (self.reached, self.disconnected_since, self.unknown) = (true, None, None);
-                return Ok(Some(response));
-            }
-            Err(failure) => failure,
-        };
-        if failure.passes() && self.reached && self.over() && started.elapsed() < POLL_INTERVAL {
-            return Ok(None);
-        }
-        let since = *self.disconnected_since.get_or_insert_with(Instant::now);
-        // A server that never answered does not exist. One that did may return.
-        let may_recover = self.over() || (self.reached && since.elapsed() <= MAX_DISCONNECTED);
-        if !(failure.passes() && may_recover) {
-            return Err(failure);
-        }
-        self.bar.set_message(plain(&failure.to_string()));
-        self.unknown = Some(failure);
-        Ok(None)
-    }
-
-    fn over(&self) -> bool {
-        self.end.is_some_and(|end| Instant::now() >= end)
-    }
-
-    /// Waits for an event. Fails at the time limit.
-    fn next(&mut self) -> Outcome {
-        if self.over() {
-            self.bar.finish_and_clear();
-            let seconds = self.most.as_secs();
-            return Err(Failure::TimedOut(match self.unknown.take() {
-                Some(why) => {
-                    format!(
-                        "The state is unknown after {seconds} seconds. To wait longer, use \
-                         --timeout.\n{why}"
-                    )
-                }
-                None => format!(
-                    "The condition is not met after {seconds} seconds. To wait longer, \
-                    use --timeout."
-                ),
-            }));
-        }
-        let remaining =
-            self.end.map_or(POLL_INTERVAL, |end| end.saturating_duration_since(Instant::now()));
-        self.news.wait(remaining.min(POLL_INTERVAL))?;
-        let pause = self
-            .paused_until
-            .map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        std::thread::sleep(
-            pause.min(self.end.map_or(pause, |end| end.saturating_duration_since(Instant::now()))),
-        );
-        Ok(())
-    }
-
-    fn end(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
     match &wait.what {
-        What::Blueprint { number, most, .. } => target(client, *number, *most),
-        What::Run { id, most } => run(client, *id, *most),
-        What::Review { id, wanted, most } => review(client, *id, *wanted, *most),
+        What::Blueprint { number, most, .. } => wait_for_blueprint(client, *number, *most),
+        What::Run { id, most } => wait_for_run(client, *id, *most),
+        What::Review { id, wanted, most } => wait_for_review(client, *id, *wanted, *most),
         What::Deployment { name, most, .. } => {
-            deployments(client, std::slice::from_ref(name), false, *most)
+            wait_for_deployments(client, std::slice::from_ref(name), false, *most)
         }
     }
 }
 
 pub(crate) fn converge(client: &Client, converge: &Converge) -> Outcome {
     match converge.blueprint {
-        Some(number) => target(client, number, converge.most),
-        None => deployments(client, &converge.deployments, converge.all, converge.most),
+        Some(number) => wait_for_blueprint(client, number, converge.most),
+        None => wait_for_deployments(client, &converge.deployments, converge.all, converge.most),
     }
 }
 
-fn target(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
+fn wait_for_blueprint(client: &Client, number: i64, most: TimeoutOption) -> Outcome {
     let output = client.output;
-    let mut watch = Watcher::new(client, most, "");
+    let mut watch = Watcher::new(&client.server, most, "");
     let mut deployment = None;
     loop {
         let value = watch.ask(|server| server.get(&format!("/blueprints/{number}")))?;
@@ -356,9 +187,9 @@ fn add_pending_reasons(failure: Failure, deployment: Option<&str>, client: &Clie
     }
 }
 
-fn run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
+fn wait_for_run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
     let output = client.output;
-    let mut watch = Watcher::new(client, most, &format!("run:{id}"));
+    let mut watch = Watcher::new(&client.server, most, &format!("run:{id}"));
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/runs/{id}")))? {
             let view = run_view(&value)?;
@@ -366,7 +197,7 @@ fn run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
                 "{} on {}: {}",
                 view.run.role,
                 plain(&view.run.fqdn),
-                word(view.run.state)
+                state_phrase(view.run.state)
             ));
             if view.run.ended.is_some() {
                 watch.end();
@@ -376,7 +207,7 @@ fn run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
                         "Run {id} of {} on {} {}.",
                         view.run.role,
                         plain(&view.run.fqdn),
-                        word(view.run.state)
+                        state_phrase(view.run.state)
                     ),
                 )?;
                 return ended(&view);
@@ -386,39 +217,18 @@ fn run(client: &Client, id: RunId, most: TimeoutOption) -> Outcome {
     }
 }
 
-fn run_view(value: &Value) -> Outcome<RunView> {
-    parse_answer(value, "expected a run")
-}
-
-fn word(state: RunState) -> &'static str {
-    match state {
-        RunState::Queued => "is queued",
-        RunState::Running => "is running",
-        RunState::Succeeded => "succeeded",
-        RunState::Failed => "failed",
-        RunState::Lost => "was lost with its worker",
-        RunState::Cancelled => "was cancelled",
-        RunState::Unstarted => "was returned to the queue before it started",
-    }
-}
-
-/// The result of a run as an exit code.
-fn ended(view: &RunView) -> Outcome {
-    if view.run.state == RunState::Succeeded {
-        return Ok(());
-    }
-    let why =
-        view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
-    Err(Failure::Negative(format!("Run {} {}{why}", view.run.id, word(view.run.state))))
-}
-
-fn review(client: &Client, id: ReviewId, wanted: ReviewCondition, most: TimeoutOption) -> Outcome {
+fn wait_for_review(
+    client: &Client,
+    id: ReviewId,
+    wanted: ReviewCondition,
+    most: TimeoutOption,
+) -> Outcome {
     let output = client.output;
-    let mut watch = Watcher::new(client, most, &format!("review:{id},reviews,blueprints"));
+    let mut watch = Watcher::new(&client.server, most, &format!("review:{id},reviews,blueprints"));
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/reviews/{id}")))? {
             let state: ReviewState = parse_answer(&value["state"], "expected a review")?;
-            let state_text = crate::output::said(&value["state"]);
+            let state_text = said(&value["state"]);
             watch.bar.set_message(state_text.clone());
             match reached(state, wanted) {
                 Some(true) => {
@@ -455,7 +265,7 @@ fn is_empty(counts: &StateCounts) -> bool {
 
 /// Progress of the deployments whose counts do not show it: if all steps are active, none can be
 /// stuck. The server decides what is stuck, by one rule for blueprints and deployments.
-fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentProgress>> {
+fn progress_of(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentProgress>> {
     let way = |one: &DeploymentSummary| match one.steps.active {
         active if (StateCounts { active, ..StateCounts::default() }) == one.steps => {
             Ok(DeploymentProgress {
@@ -470,7 +280,7 @@ fn ways(server: &Server, these: &[DeploymentSummary]) -> Outcome<Vec<DeploymentP
 }
 
 /// The named deployments, or all. Fails at the first that does not exist or has no steps.
-fn chosen(
+pub(crate) fn chosen(
     all: Vec<DeploymentSummary>,
     names: &[String],
     all_deployments: bool,
@@ -508,20 +318,20 @@ fn chosen(
     }
 }
 
-fn deployments(
+fn wait_for_deployments(
     client: &Client,
     names: &[String],
     all_deployments: bool,
     most: TimeoutOption,
 ) -> Outcome {
-    let mut watch = Watcher::new(client, most, "");
+    let mut watch = Watcher::new(&client.server, most, "");
     loop {
         let all = watch.ask(|server| names::deployments(server, names, all_deployments))?;
         let ways = match all {
             None => None,
             Some(all) => {
                 let these = chosen(all, names, all_deployments).inspect_err(|_| watch.end())?;
-                watch.ask(|server| ways(server, &these))?
+                watch.ask(|server| progress_of(server, &these))?
             }
         };
         if let Some(ways) = ways {
@@ -540,7 +350,7 @@ fn deployments(
     }
 }
 
-fn add(all: &mut StateCounts, more: &StateCounts) {
+pub(crate) fn add(all: &mut StateCounts, more: &StateCounts) {
     all.blocked += more.blocked;
     all.todo += more.todo;
     all.transition += more.transition;
@@ -579,95 +389,9 @@ fn settled(client: &Client, these: &[DeploymentProgress]) -> Outcome {
     }
 }
 
-/// Prints the lines of a log that contain a text, page by page.
-fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
-    let Client { server, output } = client;
-    let mut query = Query::default().with("text", text).with("any_case", any_case);
-    let mut found = 0;
-    loop {
-        let page: LogFound =
-            server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
-        for hit in &page.hits {
-            found += 1;
-            match output.json {
-                true => output.json_line(&json!(hit))?,
-                false => output.line(&format!("{}: {}", hit.line, plain(&hit.text)))?,
-            }
-        }
-        if !page.more {
-            break;
-        }
-        query = query.with("after", page.next);
-    }
-    if found > 0 {
-        return Ok(());
-    }
-    let is_ended = run_view(&server.get(&format!("/runs/{run}"))?)?.run.ended.is_some();
-    let so_far = if is_ended { "" } else { " so far" };
-    Err(Failure::Nothing(format!("No line of run {run} contains {text:?}{so_far}.")))
-}
-
-pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
-    if let Some(text) = &logs.find {
-        return find(client, logs.run, text, logs.any_case);
-    }
-    let Client { server, output } = client;
-    let mut news = logs
-        .follow
-        .then(|| EventStream::subscribe_while_read(server, &format!("run:{}", logs.run)));
-    // One filter for the whole log, because a sequence can span several pieces.
-    let mut filter = ControlFilter::default();
-    let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
-    loop {
-        let query = Query::default().with("offset", Some(offset));
-        let log: LogPart = match server
-            .read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string()))))
-        {
-            Ok(log) => log,
-            Err(why) if why.passes() && news.is_some() && reached => {
-                let since = *away.get_or_insert_with(|| {
-                    note(
-                        "The connection is lost. The log continues at the same byte when the \
-                        server answers again.",
-                    );
-                    Instant::now()
-                });
-                if since.elapsed() > MAX_DISCONNECTED {
-                    return Err(Failure::Unreachable(format!(
-                        "{why}\nTo continue at the same byte, use --since-byte {offset}"
-                    )));
-                }
-                std::thread::sleep(Duration::from_secs(2));
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
-        (reached, away) = (true, None);
-        for piece in &log.pieces {
-            match (output.json, logs.raw) {
-                (true, _) => output.json_line(&serde_json::to_value(piece).unwrap_or_default())?,
-                (false, true) => output.raw(&piece.text)?,
-                (false, false) => output.raw(&filter.text(&piece.text))?,
-            }
-        }
-        let has_grown = log.next > offset;
-        offset = log.next;
-        match &mut news {
-            _ if log.complete => {
-                return ended(&run_view(&server.get(&format!("/runs/{}", logs.run))?)?);
-            }
-            _ if has_grown => {}
-            None => return Ok(()),
-            Some(news) => news.wait(POLL_INTERVAL)?,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::Address;
-    use crate::output::Paper;
 
     fn counts(blocked: i64, todo: i64, transition: i64, active: i64, error: i64) -> StateCounts {
         StateCounts { blocked, todo, transition, active, error }
@@ -712,24 +436,5 @@ mod tests {
         assert_eq!(reached(ReviewState::Open, ReviewCondition::Committed), None);
         assert_eq!(reached(ReviewState::Committed, ReviewCondition::Committed), Some(true));
         assert_eq!(reached(ReviewState::Discarded, ReviewCondition::Open), Some(false));
-    }
-
-    #[test]
-    fn request_cut_short_keeps_known_state() {
-        let address = Address::parse("http://127.0.0.1:1", false).unwrap();
-        let client = Client { server: Server::new(address, None), output: Paper::new(false) };
-        let silent = || -> Outcome { Err(Failure::Unreachable("timeout".into())) };
-        let ended = |answers: bool| {
-            let mut watch =
-                Watcher::new(&client, TimeoutOption { timeout: Duration::from_millis(50) }, "");
-            if answers {
-                assert!(watch.ask(|_| Ok(())).unwrap().is_some());
-            }
-            std::thread::sleep(Duration::from_millis(60));
-            assert!(watch.ask(|_| silent()).unwrap().is_none());
-            watch.next().unwrap_err().to_string()
-        };
-        assert!(ended(true).starts_with("The condition is not met after"), "{}", ended(true));
-        assert!(ended(false).starts_with("The state is unknown after"), "{}", ended(false));
     }
 }

@@ -10,13 +10,6 @@
 //!   therefore cause an error, never a mixture.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read as _;
-
-use engine::cluster::NoderoleKey;
-use engine::data::written;
-use engine::ids::{NodeId, NoderoleId, ProposalId, ReviewId, RoleName};
-use engine::plan::{Edit, edit};
-use serde_json::{Map, Value, json};
 
 use api::catalog::{MAX_VERSIONS, RoleView};
 use api::deployments::{AttribView, NoderoleView};
@@ -25,17 +18,22 @@ use api::views::board::{
     Board, BoardNoderole, BoardRole, MAX_NODES_WITH_ROLE, RoleChoice, RoleNoderoles,
 };
 use api::views::node_proposal::DraftedNoderole;
+use engine::cluster::NoderoleKey;
+use engine::ids::{NodeId, NoderoleId, ProposalId, ReviewId, RoleName};
+use engine::plan::{Edit, edit};
+use serde_json::{Map, Value, json};
 
 use crate::address::{Query, part};
-use crate::declare::{self, CurrentRole, Declaration, ExpectedData, Present, Step, Wrong, escaped};
+use crate::client::Client;
 use crate::exit::{Failure, Outcome};
-use crate::lists::{Client, word};
+use crate::input::bytes;
 use crate::names;
+use crate::output::list::word;
 use crate::output::{note, plain};
+use crate::proposals::declaration::{Declaration, Wrong, escaped, read};
+use crate::proposals::edits;
+use crate::proposals::edits::{CurrentRole, ExpectedData, Present, Step, bound, unbound};
 use crate::server::{Server, parse_answer, taken};
-
-/// Maximum size of a file, in bytes.
-const LARGEST: u64 = 1 << 20;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Apply {
@@ -172,7 +170,7 @@ pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     };
     let missing: BTreeMap<NodeId, &str> =
         names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
-    let steps = declare::bound(ground.board.id, &bind.role, &missing);
+    let steps = bound(ground.board.id, &bind.role, &missing);
     propose_and_print(client, &ground, &bind.place, &steps)
 }
 
@@ -189,7 +187,7 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
         says: format!("- {noderole} from {name}, with its dependents"),
     };
     let steps = match unbind.with_dependents {
-        false => declare::unbound(noderole, &names_of(&nodes).collect()),
+        false => unbound(noderole, &names_of(&nodes).collect()),
         true => names_of(&nodes).map(with_dependents).collect(),
     };
     propose_and_print(client, &ground, &unbind.place, &steps)
@@ -267,7 +265,7 @@ fn check_join(ground: &Ground, steps: &[Step], options: ProposeOptions<'_>) -> O
 
 /// The proposal that the edits go into.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+pub(crate) struct Open {
     id: ProposalId,
     version: i32,
     /// Whether this command opened it. If all edits fail, the command discards it again.
@@ -427,7 +425,7 @@ fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
     let mut all: Vec<Declaration> = Vec::new();
     for file in &files.files {
         let shown = if file == "-" { "standard input" } else { file };
-        all.extend(declare::read(shown, &bytes(file)?).map_err(|wrong| error_list(&wrong))?);
+        all.extend(read(shown, &bytes(file)?).map_err(|wrong| error_list(&wrong))?);
     }
     if all.is_empty() {
         return Err(Failure::Nothing(format!(
@@ -458,7 +456,7 @@ fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
         };
         match present(server, &declared, &ground.board)? {
             Err(found) => wrong.extend(found),
-            Ok(present) => match declare::edits(ground.board.id, &declared, &present) {
+            Ok(present) => match edits::edits(ground.board.id, &declared, &present) {
                 Ok(steps) => worked.push(PlannedChange { declared, ground, steps }),
                 Err(found) => wrong.extend(found),
             },
@@ -470,23 +468,6 @@ fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
 fn error_list(wrong: &[Wrong]) -> Failure {
     let lines: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     Failure::Usage(format!("Nothing was changed:\n  {}", lines.join("\n  ")))
-}
-
-fn bytes(file: &str) -> Outcome<Vec<u8>> {
-    let wrong = |error: std::io::Error| Failure::Usage(format!("Cannot read {file}: {error}."));
-    let mut bytes = Vec::new();
-    let read = match file {
-        "-" => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
-        path => std::fs::File::open(path)
-            .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes)),
-    };
-    read.map_err(wrong)?;
-    match u64::try_from(bytes.len()).is_ok_and(|length| length <= LARGEST) {
-        true => Ok(bytes),
-        false => Err(Failure::Usage(format!(
-            "File {file} has more than {LARGEST} bytes. Split it into several files."
-        ))),
-    }
 }
 
 /// Fetches the current state of everything that a document names.
@@ -640,39 +621,4 @@ fn own_data(
             .map(|layer| object(layer.value))
     };
     view.map(|view| own(view).unwrap_or_default()).or_else(empty_if_missing)
-}
-
-/// Reads the edits of a proposal from a JSON file.
-pub(crate) fn read_edits(file: &str) -> Outcome<Vec<Edit>> {
-    let text = text_of(file)?;
-    written::check(&text)
-        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| {
-        Failure::Usage(format!(
-            "Invalid edits in {file}: {error}. The file must be a JSON list of edits (see \
-             docs/edits.md)."
-        ))
-    })
-}
-
-/// Reads a text from a file or standard input.
-pub(crate) fn text_of(file: &str) -> Outcome<String> {
-    String::from_utf8(bytes(file)?).map_err(|_| {
-        Failure::Usage(format!(
-            "The content of {file} is \
-        not UTF-8 text."
-        ))
-    })
-}
-
-/// Reads JSON from a file or standard input.
-pub(crate) fn json_of(file: &str) -> Outcome<Value> {
-    let text = text_of(file)?;
-    let value = serde_json::from_str(&text)
-        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}.")))?;
-    // The request contains the parsed value. The server can't see what parsing lost, so check it
-    // here.
-    written::check(&text)
-        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}")))?;
-    Ok(value)
 }

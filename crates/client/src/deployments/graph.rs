@@ -4,18 +4,19 @@
 //! This module prints a graph as a table in topological order: each vertex is below its
 //! dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
+use api::views::graph::{Appearance, GraphEdge, GraphTrail, GraphVertex, GraphView};
 use clap::Args;
 use engine::counting::many;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use api::views::graph::{Appearance, GraphEdge, GraphTrail, GraphVertex, GraphView};
-
 use crate::address::Query;
+use crate::client::{Client, WatchOption};
 use crate::exit::Outcome;
-use crate::lists::{Client, WatchOption};
 use crate::names;
-use crate::output::{Paper, Table, outline, plain};
+use crate::output::outline::outline;
+use crate::output::table::Table;
+use crate::output::{Paper, plain};
 
 /// The part of a graph to show, and the path to mark.
 #[derive(Debug, Args)]
@@ -48,7 +49,7 @@ pub(crate) struct GraphArgs {
     #[arg(long, value_parser = ["trail"])]
     only: Option<String>,
     /// Show a deployment's graph as of this blueprint
-    #[arg(long, value_name = "N", value_parser = names::target)]
+    #[arg(long, value_name = "N", value_parser = names::blueprint)]
     blueprint: Option<i64>,
     #[command(flatten)]
     again: WatchOption,
@@ -134,7 +135,7 @@ fn table(graph: &GraphView) -> Table {
 }
 
 /// Name of a vertex: `app on n1`, or `app (3)` for a folded role with three noderoles.
-fn name(vertex: &GraphVertex) -> String {
+pub(crate) fn name(vertex: &GraphVertex) -> String {
     match &vertex.noderole {
         Some(one) => format!("{} on {}", vertex.role, one.short),
         None => format!("{} ({})", vertex.role, vertex.members),

@@ -1,272 +1,26 @@
-//! Declaration files, and the edits that lead from the current state to the declared one.
+//! The edits that lead from the current state to the declared one.
 //!
-//! This module is pure; [`crate::apply`] fetches the current state. A document names a deployment,
-//! the nodes of its roles, and the data of roles and noderoles. Everything else stays unchanged.
-//! With `prune: true` the node lists are complete: each named role is unbound from all other nodes.
-//! Roles that the document does not name stay, because bindings also add required roles.
+//! This module is pure; [`super::apply`] fetches the current state.
 //!
 //! Invariants:
 //! * The edits of a document are idempotent: applying it again produces no edits.
-//! * Every error has the file, the position and the most similar valid name.
 //! * New data is checked against its role before a proposal is opened. The server uses the same
 //!   function ([`engine::data::fit`]). Existing data is not checked, because it does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use engine::catalog::read::{At, Placed, placed};
+use api::deployments::AttribView;
+use engine::catalog::read::Placed;
 use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, unfit};
 use engine::data::merge;
-use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
+use engine::ids::{DeploymentId, NodeId, RoleName};
 use engine::plan::{Edit, MAX_LISTED, edit};
 use serde_json::{Map, Value};
 
-use api::deployments::AttribView;
-
 use crate::names::near;
-
-/// An error in a file, with its position.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) file: String,
-    pub(crate) at: At,
-    pub(crate) what: String,
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: {}", self.file, self.at.line, self.at.column, self.what)
-    }
-}
-
-/// A value with its position.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Positioned<T> {
-    pub(crate) is: T,
-    pub(crate) at: At,
-}
-
-/// A document: the declared state of a deployment.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Declaration {
-    pub(crate) file: String,
-    pub(crate) deployment: Positioned<DeploymentName>,
-    /// Node names by role, as written.
-    pub(crate) bindings: BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>>,
-    /// Data of the deployment's roles.
-    pub(crate) data: BTreeMap<RoleName, Placed>,
-    /// User data of noderoles, by node name as written.
-    pub(crate) node_data: BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>>,
-    pub(crate) prune: bool,
-}
-
-impl Declaration {
-    /// All named nodes, each with the position of its first mention.
-    pub(crate) fn nodes(&self) -> BTreeMap<&str, At> {
-        let mut all = BTreeMap::new();
-        let bound = self
-            .bindings
-            .values()
-            .flat_map(|nodes| &nodes.is)
-            .map(|node| (node.is.as_str(), node.at));
-        let told = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
-        for (node, at) in bound.chain(told) {
-            all.entry(node).or_insert(at);
-        }
-        all
-    }
-
-    /// All roles with data, including data of single noderoles.
-    pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
-        let node_roles = self
-            .node_data
-            .values()
-            .flat_map(|roles| roles.is.keys())
-            .map(|noderole| &noderole.role);
-        self.data.keys().chain(node_roles).collect()
-    }
-
-    pub(crate) fn wrong(&self, at: At, what: impl Into<String>) -> Wrong {
-        Wrong { file: self.file.clone(), at, what: what.into() }
-    }
-}
-
-const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"];
-
-/// Parses the documents of a file.
-pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wrong>> {
-    let documents =
-        placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
-    let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for document in documents.iter().filter(|document| !document.value.is_null()) {
-        let mut reader = Reader { file, document, wrong: &mut wrong };
-        all.extend(reader.document());
-    }
-    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
-}
-
-/// Reads a document and collects its errors.
-struct Reader<'d> {
-    file: &'d str,
-    document: &'d Placed,
-    wrong: &'d mut Vec<Wrong>,
-}
-
-impl<'d> Reader<'d> {
-    fn say(&mut self, pointer: &str, what: impl Into<String>) {
-        let at = self.document.place(pointer);
-        self.wrong.push(Wrong { file: self.file.to_owned(), at, what: what.into() });
-    }
-
-    fn document(&mut self) -> Option<Declaration> {
-        let value = &self.document.value;
-        let Value::Object(entries) = value else {
-            self.say("", "A document must be a map with `deployment: NAME`.");
-            return None;
-        };
-        for key in entries.keys().filter(|key| !KEYS.contains(&key.as_str())) {
-            let near = near(key, KEYS);
-            self.say(
-                &format!("/{}", escaped(key)),
-                format!("Unknown key {key}{near}. Known keys: {}.", KEYS.join(", ")),
-            );
-        }
-        let prune = match entries.get("prune") {
-            None => false,
-            Some(Value::Bool(prune)) => *prune,
-            Some(_) => {
-                self.say("/prune", "`prune` must be true or false.");
-                false
-            }
-        };
-        let bindings = self.bindings();
-        let data = self.data();
-        let node_data = self.node_data();
-        let deployment =
-            match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
-                Some(Ok(name)) => Positioned { is: name, at: self.document.place("/deployment") },
-                Some(Err(error)) => {
-                    self.say("/deployment", error.to_string());
-                    return None;
-                }
-                None => {
-                    self.say("/deployment", "The deployment is missing. Add `deployment: NAME`.");
-                    return None;
-                }
-            };
-        Some(Declaration {
-            file: self.file.to_owned(),
-            deployment,
-            bindings,
-            data,
-            node_data,
-            prune,
-        })
-    }
-
-    /// The entries of a map, or none if it is absent.
-    fn entries(&mut self, pointer: &str, what: &str) -> Vec<(&'d String, &'d Value, String)> {
-        match self.document.value.pointer(pointer) {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Object(entries)) => entries
-                .iter()
-                .map(|(key, value)| (key, value, format!("{pointer}/{}", escaped(key))))
-                .collect(),
-            Some(_) => {
-                self.say(pointer, what);
-                Vec::new()
-            }
-        }
-    }
-
-    fn named<T: std::str::FromStr<Err: fmt::Display>>(
-        &mut self,
-        text: &str,
-        pointer: &str,
-    ) -> Option<T> {
-        text.parse().map_err(|error: T::Err| self.say(pointer, error.to_string())).ok()
-    }
-
-    fn bindings(&mut self) -> BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>> {
-        let mut all = BTreeMap::new();
-        for (role, nodes, pointer) in
-            self.entries("/bindings", "`bindings` must be a map: `ROLE: [NODE, ...]`.")
-        {
-            let Some(role) = self.named::<RoleName>(role, &pointer) else { continue };
-            let at = self.document.place(&pointer);
-            let list = match nodes {
-                Value::Null => Vec::new(),
-                Value::Array(nodes) => self.nodes(nodes, &pointer),
-                _ => {
-                    self.say(
-                        &pointer,
-                        format!("The nodes of {role} must be a list: `{role}: [NODE, ...]`."),
-                    );
-                    continue;
-                }
-            };
-            all.insert(role, Positioned { is: list, at });
-        }
-        all
-    }
-
-    fn nodes(&mut self, nodes: &[Value], pointer: &str) -> Vec<Positioned<String>> {
-        let mut list: Vec<Positioned<String>> = Vec::new();
-        for (number, node) in nodes.iter().enumerate() {
-            let pointer = format!("{pointer}/{number}");
-            match node {
-                Value::String(node) if !node.is_empty() => {
-                    list.push(Positioned { is: node.clone(), at: self.document.place(&pointer) });
-                }
-                _ => self.say(&pointer, "A node must be a string with its name."),
-            }
-        }
-        list
-    }
-
-    fn object(&mut self, value: &Value, pointer: &str) -> Option<Placed> {
-        if value.is_object() {
-            return self.document.part(pointer);
-        }
-        self.say(pointer, "Data must be a map.");
-        None
-    }
-
-    fn data(&mut self) -> BTreeMap<RoleName, Placed> {
-        let mut all = BTreeMap::new();
-        for (role, value, pointer) in self.entries("/data", "`data` must be a map: `ROLE: {...}`.")
-        {
-            let role = self.named::<RoleName>(role, &pointer);
-            let value = self.object(value, &pointer);
-            all.extend(role.zip(value));
-        }
-        all
-    }
-
-    fn node_data(&mut self) -> BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>> {
-        let mut all = BTreeMap::new();
-        for (node, _, pointer) in
-            self.entries("/node_data", "`node_data` must be a map: `NODE: {ROLE: {...}}`.")
-        {
-            let mut roles = BTreeMap::new();
-            for (role, value, pointer) in
-                self.entries(&pointer, "The data of a node must be a map: `ROLE: {...}`.")
-            {
-                let role = self.named::<NoderoleKey>(role, &pointer);
-                let value = self.object(value, &pointer);
-                roles.extend(role.zip(value));
-            }
-            all.insert(node.clone(), Positioned { is: roles, at: self.document.place(&pointer) });
-        }
-        all
-    }
-}
-
-/// Escapes a key for a JSON pointer.
-pub(crate) fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
+use crate::proposals::declaration::{Declaration, Positioned, Wrong};
 
 /// The current state, with the open proposal's edits.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -633,9 +387,12 @@ fn listed(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
     use uuid::Uuid;
+
+    use crate::proposals::declaration::read;
+
+    use super::*;
 
     const WEB: DeploymentId = DeploymentId(Uuid::nil());
 
@@ -908,13 +665,5 @@ mod tests {
             2,
             "all errors at once"
         );
-    }
-
-    #[test]
-    fn file_may_declare_several_deployments() {
-        let all = read("x", b"deployment: web\n---\n---\ndeployment: edge\nprune: true\n").unwrap();
-        let names: Vec<&str> = all.iter().map(|one| one.deployment.is.as_str()).collect();
-        assert_eq!(names, ["web", "edge"]);
-        assert_eq!((all[1].deployment.at.line, all[1].prune), (4, true));
     }
 }

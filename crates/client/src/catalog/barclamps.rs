@@ -1,0 +1,153 @@
+//! Commands for barclamps and their imports.
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use engine::ids::actor_name;
+use serde_json::{Value, json};
+
+use crate::address::Query;
+use crate::catalog::import::ImportFiles;
+use crate::client::{Client, ListOptions};
+use crate::exit::{Failure, Outcome};
+use crate::output::list::{List, word};
+use crate::output::{moment, plain, said};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Barclamp {
+    /// List imported barclamps, newest version first
+    List {
+        /// Part of the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// List imports with their barclamps and findings
+    Imports {
+        /// Name of a barclamp in the import
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Import barclamps from files and folders
+    Import {
+        /// Barclamp files, or folders that contain them
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+}
+
+pub(crate) fn barclamp(client: &Client, command: &Barclamp) -> Outcome {
+    match command {
+        Barclamp::List { filter, much } => {
+            client.list(&barclamp_list(), &Query::default().with("filter", filter), much)
+        }
+        Barclamp::Imports { barclamp, much } => {
+            client.list(&import_list(), &Query::default().with("barclamp", barclamp), much)
+        }
+        Barclamp::Import { paths } => {
+            let mut gathered = ImportFiles::default();
+            for path in paths {
+                let base = if path.is_dir() {
+                    path.as_path()
+                } else {
+                    path.parent().unwrap_or(Path::new(""))
+                };
+                gathered.add(path, base)?;
+            }
+            if gathered.files.is_empty() {
+                return Err(Failure::Nothing(
+                    "No files found. Name barclamp files, or folders that \
+                    contain them."
+                        .into(),
+                ));
+            }
+            let response = client.server.post("/barclamps", json!({"files": gathered.files}))?;
+            client.output.either(&response, &imported_text(&response).join("\n"))
+        }
+    }
+}
+
+/// The result of an import, one line per barclamp.
+fn imported_text(response: &Value) -> Vec<String> {
+    let list = |word: &str| response[word].as_array().map(Vec::as_slice).unwrap_or_default();
+    let version = |barclamp: &Value| {
+        let status =
+            if barclamp[3] == true { "is new" } else { "exists already, with the same content" };
+        let hash: String = said(&barclamp[2]).chars().take(8).collect();
+        format!(
+            "Barclamp {} {} ({hash}) {status}.",
+            plain(&said(&barclamp[0])),
+            plain(&said(&barclamp[1]))
+        )
+    };
+    let notes = list("disappeared").iter().chain(list("findings")).map(|line| plain(&said(line)));
+    list("barclamps").iter().map(version).chain(notes).collect()
+}
+
+pub(crate) fn barclamp_list() -> List {
+    List {
+        path: "/barclamps".into(),
+        items: "versions",
+        cursor: "after",
+        columns: &[
+            ("BARCLAMP", |v| word(v, "barclamp")),
+            ("VERSION", |v| word(v, "version")),
+            ("CONTENT", |v| word(v, "hash").chars().take(8).collect()),
+            ("ROLES", |v| word(v, "roles")),
+            ("USED BY", |v| word(v, "used_by")),
+            ("IMPORTED", |v| moment(&v["imported"])),
+            ("BY", |v| word(v, "by")),
+            ("REMOVED", |v| word(v, "disappeared")),
+        ],
+        none: "No barclamps found.",
+    }
+}
+
+pub(crate) fn import_list() -> List {
+    List {
+        path: "/imports".into(),
+        items: "imports",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("TIME", |v| moment(&v["at"])),
+            ("BY", |v| actor_name(v["by"].as_str()).to_owned()),
+            ("BARCLAMPS", |v| {
+                let versions = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
+                let named = versions.iter().map(|one| {
+                    let known = if one["new"] == Value::Bool(true) { "" } else { " (known)" };
+                    format!("{} {}{known}", word(one, "name"), word(one, "version"))
+                });
+                named.collect::<Vec<_>>().join(", ")
+            }),
+            ("FINDINGS", |v| {
+                v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+            }),
+            ("REMOVED", |v| {
+                v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+            }),
+        ],
+        none: "No imports found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn import_is_printed_line_by_line() {
+        let response = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
+        let lines = imported_text(&response);
+        assert_eq!(
+            lines,
+            [
+                "Barclamp demo 2 (3e3390a7) exists already, with the same content.",
+                "demo.yml:1:1: note: x"
+            ]
+        );
+    }
+}

@@ -1,0 +1,326 @@
+//! Commands for the roles of the catalog.
+
+use api::catalog::{ResolvedName, RoleGraph, RoleTie, RoleView};
+use clap::Subcommand;
+use engine::catalog::{Role as CatalogRole, Script};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::address::{Query, part};
+use crate::client::{Client, ListOptions, WatchOption};
+use crate::exit::{Failure, Outcome};
+use crate::names;
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::table::Table;
+use crate::output::{Paper, comma_separated, facts, plain, sanitize_lines};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// List roles of the catalog, in the newest version of their barclamp
+    List {
+        /// Part of the name or the description
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// Name of the barclamp
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Show a role: its requirements, the attributes it reads, its schema and its deployments
+    Show {
+        /// Name of the role
+        role: String,
+        /// Name of the barclamp, if several have a role of that name
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Print a script of a role in the newest version of its barclamp, or any script by hash
+    Script {
+        /// Name of the role
+        #[arg(required_unless_present = "hash")]
+        role: Option<String>,
+        /// Name of the script, as in gantry role show; optional if the role has only one
+        script: Option<String>,
+        /// Name of the barclamp, if several have a role of that name
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        /// Content hash of a script, in any version
+        #[arg(long, value_name = "HASH", conflicts_with_all = ["role", "script", "barclamp"])]
+        hash: Option<String>,
+    },
+    /// Show dependencies between roles, with the reasons
+    Graph {
+        /// The roles of this barclamp and their direct neighbors
+        #[arg(long, value_name = "NAME")]
+        barclamp: Option<String>,
+        /// This role with its dependencies and its dependents
+        #[arg(long, value_name = "NAME", conflicts_with = "barclamp")]
+        role: Option<String>,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+}
+
+pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
+    match command {
+        Role::List { filter, barclamp, much } => client.list(
+            &role_list(),
+            &Query::default().with("filter", filter).with("barclamp", barclamp),
+            much,
+        ),
+        Role::Show { role, barclamp, again } => {
+            let place = Query::default()
+                .with("barclamp", barclamp)
+                .behind(&format!("/roles/{}", part(role)));
+            client.show(*again, || client.server.get(&place), role_text)
+        }
+        Role::Script { role, script, barclamp, hash } => {
+            let hash = match (hash, role) {
+                (Some(hash), _) => hash.clone(),
+                (None, role) => {
+                    let role = role.as_deref().unwrap_or_default();
+                    let place = Query::default()
+                        .with("barclamp", barclamp)
+                        .behind(&format!("/roles/{}", part(role)));
+                    let told: RoleView = client.server.read(&place)?;
+                    find_script(&told.role, script.as_deref())?.hash.to_string()
+                }
+            };
+            print_script(client, &hash)
+        }
+        Role::Graph { barclamp, role, again } => {
+            let place = Query::default()
+                .with("barclamp", barclamp)
+                .with("role", role)
+                .behind("/catalog/graph");
+            client.show(
+                *again,
+                || client.server.get(&place),
+                |response, _| role_graph_text(response),
+            )
+        }
+    }
+}
+
+/// The script of a role with this name. Without a name, the role's only script.
+fn find_script<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r Script> {
+    let known = || role.scripts.iter().map(|script| script.name.as_str());
+    let all = || known().collect::<Vec<_>>().join(", ");
+    match (wanted, role.scripts.as_slice()) {
+        (_, []) => Err(Failure::Nothing(format!("Role {} has no scripts.", role.name))),
+        (None, [only]) => Ok(only),
+        (None, _) => Err(Failure::Usage(format!(
+            "Role {} has several scripts. Name one of them: {}.",
+            role.name,
+            all()
+        ))),
+        (Some(name), scripts) => {
+            scripts.iter().find(|script| script.name == name).ok_or_else(|| {
+                let near = names::near(name, known());
+                Failure::Nothing(format!(
+                    "Role {} has no script {name}{near}.\nIts scripts: {}.",
+                    role.name,
+                    all()
+                ))
+            })
+        }
+    }
+}
+
+/// Prints a script unchanged, except for control sequences.
+fn print_script(client: &Client, hash: &str) -> Outcome {
+    let text = client.server.text(&format!("/scripts/{}", part(hash)))?;
+    match (client.output.json, client.output.is_terminal()) {
+        (true, _) => client.output.json(&json!({"hash": hash, "text": text})),
+        (false, true) => client.output.write(&sanitize_lines(&text)),
+        (false, false) => client.output.raw(&text),
+    }
+}
+
+/// One line per role, with the roles that run before it.
+fn role_graph_text(response: &Value) -> String {
+    let Ok(graph) = RoleGraph::deserialize(response) else { return outline(response) };
+    if graph.roles.is_empty() {
+        return match graph.count {
+            0 => "No roles found.\n".to_owned(),
+            count => format!(
+                "Too many roles ({count}) to list. Select some with --barclamp or --role.\n"
+            ),
+        };
+    }
+    let name =
+        |index: usize| graph.roles.get(index).map(|role| role.name.as_str()).unwrap_or_default();
+    let before = |index: usize| {
+        let edges = graph.edges.iter().filter(|edge| edge.to == index);
+        let words: Vec<String> = edges
+            .map(|edge| match edge.tie {
+                RoleTie::Requires => name(edge.from).to_owned(),
+                RoleTie::Reads => format!("{} (reads its attributes)", name(edge.from)),
+                RoleTie::Preceeds => format!("{} (declares the order)", name(edge.from)),
+            })
+            .collect();
+        if words.is_empty() { String::new() } else { format!(" after {}", words.join(", ")) }
+    };
+    (0..graph.roles.len()).map(|index| format!("{}{}\n", name(index), before(index))).collect()
+}
+
+pub(crate) fn role_text(response: &Value, output: Paper) -> String {
+    let Ok(told) = RoleView::deserialize(response) else { return outline(response) };
+    let role = &told.role;
+    let mut text = format!(
+        "{} of {} {}\n",
+        output.heading(&format!("Role {}:", role.name)),
+        role.barclamp,
+        plain(&told.version)
+    );
+    text += &facts([
+        ("description", role.description.clone()),
+        ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
+        ("flags", told.flags.join(", ")),
+        ("requires", resolved_names(&told.requires)),
+        ("reads", resolved_names(&told.wants)),
+        ("provides", comma_separated(&role.provides)),
+        ("conflicts with", comma_separated(&role.conflicts)),
+        ("runs before", comma_separated(&role.preceeds)),
+        ("required by", comma_separated(&told.required_by)),
+        (
+            "scripts",
+            role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", "),
+        ),
+        ("also in", comma_separated(&told.namesakes)),
+        ("content", told.hash.to_string()),
+    ]);
+    if !role.attribs.is_empty() {
+        let mut table = Table::new(["ATTRIBUTE", "PATH", "DEFAULT", "SCHEMA", "DESCRIPTION"]);
+        let json = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
+        for attrib in &role.attribs {
+            table.row([
+                attrib.name.to_string(),
+                attrib.map.join("/"),
+                json(&attrib.default),
+                json(&attrib.schema),
+                attrib.description.clone(),
+            ]);
+        }
+        text += &format!("\n{}", table.text(output));
+    }
+    if !told.bound.is_empty() {
+        let mut table = Table::new(["DEPLOYMENT", "NODEROLES"]);
+        for one in &told.bound {
+            table.row([one.deployment.to_string(), one.noderoles.to_string()]);
+        }
+        text += &format!("\n{}", table.text(output));
+    }
+    let mut table = Table::new(["VERSION", "CONTENT", "USED BY"]);
+    for one in &told.versions {
+        let same = if one.same { "same as newest" } else { "different" };
+        table.row([one.version.clone(), same.to_owned(), comma_separated(&one.used_by)]);
+    }
+    text + &format!("\n{}Graph: gantry role graph --role {}\n", table.text(output), role.name)
+}
+
+/// Names in a role, each with the role that provides it if its name is different: `dns (by bind),
+/// runtime`.
+fn resolved_names<N: ToString>(all: &[ResolvedName<N>]) -> String {
+    let one = |one: &ResolvedName<N>| {
+        let said = one.name.to_string();
+        match one.by.as_slice() {
+            [] => format!("{said} (no provider)"),
+            [only] if only.as_str() == said => said,
+            by => format!("{said} (by {})", comma_separated(by)),
+        }
+    };
+    comma_separated(all.iter().map(one))
+}
+
+pub(crate) fn role_list() -> List {
+    List {
+        path: "/roles".into(),
+        items: "roles",
+        cursor: "after",
+        columns: &[
+            ("ROLE", |v| word(v, "name")),
+            ("BARCLAMP", |v| word(v, "barclamp")),
+            ("VERSION", |v| word(v, "version")),
+            ("JIG", |v| word(v, "jig")),
+            ("REQUIRES", |v| word(v, "requires")),
+            ("DEPLOYMENTS", |v| word(v, "deployments")),
+            ("NODEROLES", |v| word(v, "noderoles")),
+            ("DESCRIPTION", |v| word(v, "description")),
+        ],
+        none: "No roles found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn role_page_has_providers_and_users() {
+        let hash = "5f".repeat(32);
+        let view = json!({"role": {"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+                "description": "An\napplication", "provides": ["http"], "scripts": [],
+                "attribs": [{"name": "port", "description": "Where it listens", "map": ["app", "port"], "default": 80}]},
+            "hash": hash, "version": "3", "flags": ["milestone"],
+            "requires": [{"name": "runtime", "by": ["runtime"]}, {"name": "dns", "by": ["bind", "unbound"]}, {"name": "x", "by": []}],
+            "wants": [], "required_by": ["proxy", "web-ready"], "namesakes": [],
+            "versions": [{"version": "3", "same": true, "used_by": ["web"]}, {"version": "2", "same": false, "used_by": []}],
+            "bound": [{"deployment": "web", "noderoles": 12}]});
+        let text = role_text(&view, Paper::new(false));
+        for line in [
+            "Role app: of demo 3\n",
+            "  description  An application\n",
+            "  requires     runtime, dns (by bind, unbound), x (no provider)\n",
+            "  provides     http\n",
+            "  required by  proxy, web-ready\n",
+            "\nport       app/port  80               Where it listens\n",
+            "\nweb         12\n",
+            "\n3        same as newest  web\n2        different\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        assert!(
+            text.ends_with("gantry role graph --role app\n") && !text.contains("conflicts"),
+            "{text}"
+        );
+        assert_eq!(
+            role_text(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "printed as an outline"
+        );
+    }
+
+    #[test]
+    fn script_name_is_required_if_ambiguous() {
+        let role = |scripts: &[&str]| -> CatalogRole {
+            let hash = "5f".repeat(32);
+            let scripts: Vec<Value> =
+                scripts.iter().map(|name| json!({"name": name, "hash": hash})).collect();
+            serde_json::from_value(
+                json!({"name": "app", "barclamp": "demo", "jig": "script", "jig_class": "script",
+                "scripts": scripts}),
+            )
+            .unwrap()
+        };
+        let found = |scripts: &[&str], wanted: Option<&str>| {
+            find_script(&role(scripts), wanted)
+                .map(|script| script.name.clone())
+                .map_err(|failure| failure.to_string())
+        };
+        assert_eq!(found(&["10-a.sh"], None), Ok("10-a.sh".to_owned()));
+        assert_eq!(found(&["10-a.sh", "20-b.sh"], Some("20-b.sh")), Ok("20-b.sh".to_owned()));
+        let several = "Role app has several scripts. Name one of them: 10-a.sh, 20-b.sh.";
+        assert_eq!(found(&["10-a.sh", "20-b.sh"], None), Err(several.to_owned()));
+        let unknown = "Role app has no script 10-b.sh (did you mean 10-a.sh?).\nIts scripts: \
+            10-a.sh.";
+        assert_eq!(found(&["10-a.sh"], Some("10-b.sh")), Err(unknown.to_owned()));
+        assert_eq!(found(&[], None), Err("Role app has no scripts.".to_owned()));
+    }
+}

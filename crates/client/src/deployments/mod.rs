@@ -1,0 +1,324 @@
+//! Commands for deployments.
+
+pub(crate) mod graph;
+
+use std::ops::RangeInclusive;
+
+use api::views::board::{Board, RoleNoderoles};
+use clap::Subcommand;
+use engine::catalog::read::MAX_PRIORITY;
+use engine::counting::many;
+use serde_json::{Value, json};
+
+use crate::address::{Query, part};
+use crate::args::ReasonArgs;
+use crate::client::{Client, ListOptions, WatchOption};
+use crate::deployments::graph::GraphArgs;
+use crate::exit::Outcome;
+use crate::names;
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::table::Table;
+use crate::output::{Paper, plain, said, steps};
+use crate::server::Server;
+
+/// Valid priorities of a deployment.
+const PRIORITY_RANGE: RangeInclusive<i64> = -(MAX_PRIORITY as i64)..=MAX_PRIORITY as i64;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Deployment {
+    /// List deployments, from system down
+    List {
+        /// Part of the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// State of the deployment
+        #[arg(long, value_parser = ["on_hold", "proposed", "review", "error", "working", "idle"])]
+        state: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Show the board: roles, their nodes and states
+    Show {
+        /// Name of the deployment
+        name: String,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Show the graph of noderoles in topological order
+    Graph {
+        /// Name of the deployment
+        name: String,
+        #[command(flatten)]
+        wanted: GraphArgs,
+    },
+    /// List all nodes of a role; the board has only the first of many
+    Noderoles {
+        /// Name of the deployment
+        name: String,
+        /// Name of the role
+        role: String,
+        /// Name of the ancestor that the role belongs to
+        #[arg(long, value_name = "NAME")]
+        of_ancestor: Option<String>,
+        /// Only this node
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Open a proposal on a deployment, or join the open one
+    Propose {
+        /// Name of the deployment
+        name: String,
+    },
+    /// Put a deployment and its descendants on hold: no new runs start
+    Hold {
+        /// Name of the deployment
+        name: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+    /// End the hold of a deployment
+    Release {
+        /// Name of the deployment
+        name: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+    /// Set the priority of a deployment's runs
+    Priority {
+        /// Name of the deployment
+        name: String,
+        /// Priority; runs of higher priority start first
+        #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(PRIORITY_RANGE))]
+        priority: i32,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+    /// Propose to restore a deployment's state at an earlier blueprint
+    Restore {
+        /// Name of the deployment
+        name: String,
+        /// Number of the blueprint
+        #[arg(long, value_name = "N", value_parser = names::blueprint)]
+        blueprint: i64,
+        /// Leave out things that can't be restored
+        #[arg(long)]
+        partial: bool,
+    },
+}
+
+pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
+    let Client { server, output } = client;
+    let post = |name: &str, what: &str, body: Value| {
+        server.post(&format!("/deployments/{}/{what}", part(name)), body)
+    };
+    match command {
+        Deployment::List { filter, state, much } => client.list(
+            &deployment_list(),
+            &Query::default().with("filter", filter).with("state", state),
+            much,
+        ),
+        Deployment::Show { name, again } => {
+            names::deployment(server, name)?;
+            let path = format!("/deployments/{}/board", part(name));
+            client.show(*again, || server.get(&path), board_text)
+        }
+        Deployment::Graph { name, wanted } => {
+            names::deployment(server, name)?;
+            graph::graph(client, &format!("/deployments/{}/graph", part(name)), wanted)
+        }
+        Deployment::Noderoles { name, role, of_ancestor, node, again } => {
+            names::deployment(server, name)?;
+            let node = node
+                .as_deref()
+                .map(|node| names::node(server, node))
+                .transpose()?
+                .map(|node| node.fqdn);
+            let place = format!("/deployments/{}/noderoles", part(name));
+            let query = Query::default()
+                .with("role", role.as_str())
+                .with("of_ancestor", of_ancestor)
+                .with("node", &node);
+            client.show(*again, || nodes_with_role(server, &place, &query), nodes_with_role_text)
+        }
+        Deployment::Propose { name } => {
+            let response = post(name, "proposals", json!({}))?;
+            output.either(
+                &response,
+                &format!("Proposal {} is open on {name}.", said(&response["proposal"])),
+            )
+        }
+        Deployment::Hold { name, because } => {
+            let response = post(name, "hold", json!({"on_hold": true, "reason": because.reason}))?;
+            output.either(
+                &response,
+                &format!(
+                    "Deployment {name} is on hold: no new runs start in it \
+                or its descendants."
+                ),
+            )
+        }
+        Deployment::Release { name, because } => {
+            let response = post(name, "hold", json!({"on_hold": false, "reason": because.reason}))?;
+            output.either(&response, &format!("The hold on {name} has ended."))
+        }
+        Deployment::Priority { name, priority, because } => {
+            let response =
+                post(name, "priority", json!({"priority": priority, "reason": because.reason}))?;
+            output.either(&response, &format!("Deployment {name} has priority {priority}."))
+        }
+        Deployment::Restore { name, blueprint: target, partial } => {
+            let response = post(name, "restore", json!({"blueprint": target, "partial": partial}))?;
+            let missing = response["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let missing: String = missing
+                .iter()
+                .map(|what| format!("\n  left out: {}", plain(&said(what))))
+                .collect();
+            let edits = many(response["edits"].as_u64().unwrap_or_default(), "edit");
+            let proposal = said(&response["proposal"]);
+            output.either(
+                &response,
+                &format!(
+                    "Proposal {proposal} restores {name} to blueprint {target} with \
+                    {edits}.{missing}"
+                ),
+            )
+        }
+    }
+}
+
+/// Reads all noderoles of a role, page by page.
+fn nodes_with_role(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
+    let mut whole: RoleNoderoles = server.read(&query.behind(place))?;
+    while whole.more > 0 {
+        let Some(last) = whole.noderoles.last().map(|chip| chip.noderole.to_string()) else {
+            break;
+        };
+        let page: RoleNoderoles = server.read(&query.clone().with("after", last).behind(place))?;
+        // An empty page that claims to have more would cause an endless loop.
+        whole.more = if page.noderoles.is_empty() { 0 } else { page.more };
+        whole.noderoles.extend(page.noderoles);
+    }
+    Ok(serde_json::to_value(&whole).unwrap_or_default())
+}
+
+fn nodes_with_role_text(value: &Value, output: Paper) -> String {
+    let Ok(told) = serde_json::from_value::<RoleNoderoles>(value.clone()) else {
+        return outline(value);
+    };
+    if told.noderoles.is_empty() {
+        return "No nodes have this role.\n".to_owned();
+    }
+    let mut table = Table::new(["NODE", "STATE", "REQUIRED BY", "ERROR", "NODEROLE"]);
+    for chip in told.noderoles {
+        let going = if chip.removed { ", to be removed" } else { "" };
+        table.row([
+            chip.fqdn,
+            format!("{}{going}", chip.state.word()),
+            chip.required_by.unwrap_or_default(),
+            chip.error.unwrap_or_default(),
+            chip.noderole.to_string(),
+        ]);
+    }
+    table.text(output)
+}
+
+/// A board as text. An answer with an unknown form is printed as an outline.
+fn board_text(value: &Value, output: Paper) -> String {
+    let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
+    let path: Vec<&str> =
+        board.ancestors.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
+    let mut text =
+        format!("{}, blueprint {}\n", output.heading(&path.join(" / ")), board.blueprint);
+    if let Some(hold) = &board.hold {
+        text += &format!(
+            "On hold by {} in {}: {}\n",
+            plain(&hold.by),
+            hold.deployment,
+            plain(&hold.reason)
+        );
+    }
+    if board.priority != 0 {
+        text += &format!("Priority {} (default 0)\n", board.priority);
+    }
+    if let Some(open) = &board.proposal {
+        let submitted = open.review.map(|id| format!(", in review {id}")).unwrap_or_default();
+        text += &format!(
+            "Proposal {} version {} by {}{submitted}: adds {}, removes {}, runs {} again\n",
+            open.id,
+            open.version,
+            open.authors.join(", "),
+            open.added,
+            open.removed,
+            open.reruns
+        );
+    }
+    let mut table = Table::new(["ROLE", "BARCLAMP", "NODES", "DATA"]);
+    for group in &board.groups {
+        let owner =
+            group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        for role in &group.roles {
+            let chip = |chip: &api::views::board::BoardNoderole| {
+                let going = if chip.removed { ", to be removed" } else { "" };
+                format!("{} {}{going}", chip.short, chip.state.word())
+            };
+            let mut chips: Vec<String> = role.noderoles.iter().map(chip).collect();
+            if role.more > 0 {
+                chips.push(format!("and {} more", role.more));
+            }
+            let data = if role.data.as_object().is_none_or(serde_json::Map::is_empty) {
+                String::new()
+            } else {
+                role.data.to_string()
+            };
+            table.row([
+                role.role.to_string(),
+                format!("{}{owner}", group.barclamp),
+                chips.join(", "),
+                data,
+            ]);
+        }
+    }
+    text + &table.text(output)
+}
+
+pub(crate) fn deployment_list() -> List {
+    List {
+        path: "/deployments".into(),
+        items: "deployments",
+        cursor: "after",
+        columns: &[
+            ("NAME", |v| {
+                " ".repeat(
+                    2 * usize::try_from(v["depth"].as_u64().unwrap_or_default())
+                        .unwrap_or_default(),
+                ) + &word(v, "name")
+            }),
+            ("NODES", |v| word(v, "nodes")),
+            ("STEPS", |v| steps(&v["steps"])),
+            ("PROPOSAL", |v| word(v, "proposal")),
+            ("REVIEW", |v| word(v, "review")),
+            ("BLUEPRINT", |v| word(v, "blueprint")),
+        ],
+        none: "No deployments found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn role_nodes_are_listed_with_pending_removal() {
+        let id = uuid::Uuid::nil();
+        let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "required_by": null,
+            "changed": false, "removed": true, "alive": true, "error": null});
+        let text =
+            nodes_with_role_text(&json!({"noderoles": [chip], "more": 0}), Paper::new(false));
+        assert!(text.contains("n1.demo  ACTIVE, to be removed"), "{text}");
+        let none = nodes_with_role_text(&json!({"noderoles": [], "more": 0}), Paper::new(false));
+        assert_eq!(none, "No nodes have this role.\n");
+    }
+}

@@ -1,0 +1,493 @@
+//! Commands for nodes.
+
+pub(crate) mod noderoles;
+mod text;
+pub(crate) mod tokens;
+
+use api::nodes::NodeChange;
+use clap::{Args, Subcommand};
+use engine::ids::NodeId;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+
+use crate::address::{Query, part};
+use crate::args::{ExpectedVersion, ReasonArgs};
+use crate::client::{Client, ListOptions, WatchOption};
+use crate::exit::{Failure, Outcome};
+use crate::input::{json_of, text_of};
+use crate::names;
+use crate::nodes::text::node_text;
+use crate::nodes::tokens::{NodeToken, node_token};
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::{moment, plain, said, steps};
+use crate::server::{RequestOptions, taken};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Node {
+    /// List nodes
+    List {
+        /// Part of the name
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// State of the node
+        #[arg(long, value_parser = ["alive", "dead", "unavailable", "record"])]
+        state: Option<String>,
+        /// Name of the deployment that the node belongs to
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Show a node
+    Show {
+        /// The node: full name, unique first label, or id
+        node: String,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Add one node, or the nodes of a file
+    Add(Add),
+    /// Change a node's record
+    Edit(Edit),
+    /// Open a proposal for this node only
+    Propose {
+        /// The node: full name, unique first label, or id
+        node: String,
+    },
+    /// Put a node in maintenance: no steps start on it
+    Out {
+        /// The node: full name, unique first label, or id
+        node: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// End the maintenance of a node
+    In {
+        /// The node: full name, unique first label, or id
+        node: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Remove a node that is in no blueprint
+    Remove {
+        /// The node: full name, unique first label, or id
+        node: String,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// List health checks of a node, newest first
+    HealthChecks {
+        /// The node: full name, unique first label, or id
+        node: String,
+        /// Only successful (true) or only failed (false) health checks
+        #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
+        reached: Option<String>,
+        /// Part of an address or a message
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// List noderoles of a node, in execution order
+    Noderoles {
+        /// The node: full name, unique first label, or id
+        node: String,
+        /// State of the step
+        #[arg(long, value_parser = ["blocked", "todo", "transition", "active", "error"])]
+        state: Option<String>,
+        /// Name of the role
+        #[arg(long, value_name = "NAME")]
+        role: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// List stored results of a node, newest first
+    Results {
+        /// The node: full name, unique first label, or id
+        node: String,
+        /// Outcome of the run
+        #[arg(long, value_parser = ["succeeded", "failed", "cancelled", "late"])]
+        outcome: Option<String>,
+        /// Name of the role
+        #[arg(long, value_name = "NAME")]
+        role: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Manage the tokens that the node uses for its reports
+    #[command(subcommand)]
+    Token(NodeToken),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// Name of the node [default: derived from a MAC address or the serial number]
+    #[arg(default_value = "", hide_default_value = true)]
+    fqdn: String,
+    /// MAC address; repeatable
+    #[arg(long = "mac", value_name = "MAC")]
+    macs: Vec<String>,
+    /// Serial number
+    #[arg(long, default_value = "", hide_default_value = true)]
+    serial: String,
+    /// Domain of a derived name
+    #[arg(long, default_value = "", hide_default_value = true)]
+    domain: String,
+    /// Folder that is the node's root file system
+    #[arg(long, default_value = "", hide_default_value = true)]
+    root: String,
+    /// SSH address of the node; repeatable
+    #[arg(long = "ssh", value_name = "ADDRESS", requires_all = ["key", "host_key"])]
+    addresses: Vec<String>,
+    /// SSH port
+    #[arg(long, default_value_t = 22)]
+    port: u16,
+    /// SSH user
+    #[arg(long, default_value = "root")]
+    user: String,
+    /// Name of the secret that contains the private key
+    #[arg(long)]
+    key: Option<String>,
+    /// Version of the secret
+    #[arg(long, default_value_t = 1)]
+    key_version: i64,
+    /// Host key without the name, as ssh-keyscan prints it
+    #[arg(long)]
+    host_key: Option<String>,
+    /// Add the nodes of a file, all or none; - for standard input. Each line has a node: its name,
+    /// then values of these options, for example web-7.rack1.example.com root=/srv/nodes/web-7
+    /// (with host_key and key_version for --host-key and --key-version)
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = SINGLE_NODE_OPTIONS)]
+    file: Option<String>,
+}
+
+/// Options of a single node, which conflict with `--file`.
+const SINGLE_NODE_OPTIONS: [&str; 11] = [
+    "fqdn",
+    "macs",
+    "serial",
+    "domain",
+    "root",
+    "addresses",
+    "port",
+    "user",
+    "key",
+    "key_version",
+    "host_key",
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct Edit {
+    /// The node: full name, unique first label, or id
+    node: String,
+    /// Description for people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// MAC addresses, replacing the current ones; repeatable
+    #[arg(long = "mac", value_name = "MAC")]
+    macs: Option<Vec<String>>,
+    /// Serial number
+    #[arg(long)]
+    serial: Option<String>,
+    /// File with hints for the roles' first runs, as a JSON object
+    #[arg(long, value_name = "FILE")]
+    hints: Option<String>,
+    /// Folder that is the node's root file system
+    #[arg(long)]
+    root: Option<String>,
+    /// SSH addresses, replacing the current ones; repeatable
+    #[arg(long = "ssh", value_name = "ADDRESS")]
+    addresses: Option<Vec<String>>,
+    /// SSH port
+    #[arg(long)]
+    port: Option<u16>,
+    /// SSH user
+    #[arg(long)]
+    user: Option<String>,
+    /// Name of the secret that contains the private key
+    #[arg(long)]
+    key: Option<String>,
+    /// Version of the secret
+    #[arg(long)]
+    key_version: Option<i64>,
+    /// Host key without the name, as ssh-keyscan prints it
+    #[arg(long)]
+    host_key: Option<String>,
+    /// Propose the new connection or hints of a node in a blueprint; opens a proposal on it if none
+    /// is open
+    #[arg(long, conflicts_with_all = ["description", "macs", "serial", "version"])]
+    propose: bool,
+    #[command(flatten)]
+    on: ExpectedVersion,
+}
+
+impl Edit {
+    fn change(&self) -> Outcome<Value> {
+        let connection = without_nulls([
+            ("root", json!(self.root)),
+            ("addresses", json!(self.addresses)),
+            ("port", json!(self.port)),
+            ("user", json!(self.user)),
+            ("key", json!(self.key)),
+            ("key_version", json!(self.key_version)),
+            ("host_key", json!(self.host_key)),
+        ]);
+        let hints = self.hints.as_deref().map(json_of).transpose()?;
+        let change = without_nulls([
+            ("description", json!(self.description)),
+            ("macs", json!(self.macs)),
+            ("serial", json!(self.serial)),
+            ("hints", json!(hints)),
+            (
+                "connection",
+                if connection.is_empty() { Value::Null } else { Value::Object(connection) },
+            ),
+        ]);
+        if change.is_empty() {
+            return Err(Failure::Usage(
+                "No change was given. Use an option such as --description TEXT.".into(),
+            ));
+        }
+        Ok(Value::Object(change))
+    }
+
+    /// The change as edits of the node's proposal.
+    fn edits(&self, node: NodeId) -> Outcome<Vec<engine::plan::Edit>> {
+        let change: NodeChange = serde_json::from_value(self.change()?)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(change.edits(node))
+    }
+}
+
+/// The fields without null values.
+fn without_nulls<const N: usize>(words: [(&str, Value); N]) -> Map<String, Value> {
+    words
+        .into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(word, value)| (word.to_owned(), value))
+        .collect()
+}
+
+pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
+    let Client { server, output } = client;
+    // The server knows full names and ids only, so short names are resolved here.
+    let place =
+        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    let available =
+        |node: &str, available: bool, because: &ReasonArgs, on: ExpectedVersion, told: &str| {
+            let body = json!({"available": available, "reason": because.reason});
+            let with = RequestOptions { body: Some(body), if_match: on.tag(), accept: None };
+            let response = server
+                .ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?
+                .read()?;
+            output.either(&response, &format!("Node {node} {told}."))
+        };
+    match command {
+        Node::List { filter, state, deployment, much } => {
+            let query = Query::default()
+                .with("filter", filter)
+                .with("state", state)
+                .with("deployment", deployment);
+            client.list(&node_list(), &query, much)
+        }
+        Node::Show { node, again } => {
+            let place = place(node)?;
+            client.show(*again, || server.get(&place), node_text)
+        }
+        Node::Add(Add { file: Some(file), .. }) => {
+            let response = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
+            output.either(&response, &added_text(&response).join("\n"))
+        }
+        Node::Add(add) => {
+            let ssh = (!add.addresses.is_empty()).then(|| {
+                json!({"addresses": add.addresses, "port": add.port, "user": add.user, "key": add.key, "key_version": add.key_version,
+                    "host_key": add.host_key})
+            });
+            let body = json!({"fqdn": add.fqdn, "macs": add.macs, "serial": add.serial, "domain": add.domain, "root": add.root, "ssh": ssh});
+            let response = server.post("/nodes", body)?;
+            output.either(&response, outline(&response).trim_end())
+        }
+        Node::Edit(edit) if edit.propose => {
+            let node = names::node(server, &edit.node)?;
+            let edits = edit.edits(node.id)?;
+            let proposal = taken(
+                &mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?,
+                "proposal",
+            );
+            let place = format!("/proposals/{}", said(&proposal));
+            let version = taken(&mut server.get(&place)?, "version");
+            let mut response = server
+                .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
+            response["proposal"] = proposal.clone();
+            let told = format!(
+                "The change is in proposal {}. Submit it: gantry proposal submit {0} --title TEXT",
+                said(&proposal)
+            );
+            output.either(&response, &told)
+        }
+        Node::Edit(edit) => {
+            let (place, change) = (place(&edit.node)?, edit.change()?);
+            let on = match edit.on.tag() {
+                None => server.ask(&Method::GET, &place, &RequestOptions::default())?.etag,
+                said => said,
+            };
+            let with = RequestOptions { body: Some(change), if_match: on, accept: None };
+            let response: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
+            output.either(
+                &response,
+                &format!("Node {} is at version {}.", edit.node, said(&response["version"])),
+            )
+        }
+        Node::Propose { node } => {
+            let response = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
+            output.either(
+                &response,
+                &format!("Proposal {} is open on {node}.", said(&response["proposal"])),
+            )
+        }
+        Node::Out { node, because, on } => {
+            available(node, false, because, *on, "is in maintenance")
+        }
+        Node::In { node, because, on } => available(
+            node,
+            true,
+            because,
+            *on,
+            "is no longer in \
+            maintenance",
+        ),
+        Node::Remove { node, on } => {
+            let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
+            let response = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
+            output.either(&response, &format!("The record of {node} is deleted."))
+        }
+        Node::HealthChecks { node, reached, text, much } => {
+            let query = Query::default().with("reached", reached).with("text", text);
+            client.list(&health_check_list(&names::node(server, node)?.fqdn), &query, much)
+        }
+        Node::Noderoles { node, state, role, much } => {
+            let query = Query::default().with("state", state).with("role", role);
+            client.list(&noderole_list(&names::node(server, node)?.fqdn), &query, much)
+        }
+        Node::Results { node, outcome, role, much } => {
+            let query = Query::default().with("outcome", outcome).with("role", role);
+            client.list(&result_list(&names::node(server, node)?.fqdn), &query, much)
+        }
+        Node::Token(command) => node_token(client, command),
+    }
+}
+
+/// The result of adding the nodes of a file: their number and names.
+fn added_text(response: &Value) -> Vec<String> {
+    let nodes = response["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let told = match nodes.len() {
+        1 => "Added 1 node:".to_owned(),
+        count => format!("Added {count} nodes:"),
+    };
+    let names = nodes.iter().map(|node| format!("  {}", plain(&said(&node["fqdn"]))));
+    std::iter::once(told).chain(names).collect()
+}
+
+pub(crate) fn node_list() -> List {
+    List {
+        path: "/nodes".into(),
+        items: "nodes",
+        cursor: "after",
+        columns: &[
+            ("NAME", |v| word(v, "fqdn")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("STATE", |v| {
+                let is = |word: &str| v[word] == Value::Bool(true);
+                let state = if is("alive") { "alive" } else { "dead" };
+                let out = if is("available") { "" } else { ", in maintenance" };
+                format!("{state}{out}{}", if is("record") { ", record only" } else { "" })
+            }),
+            ("TRANSPORT", |v| word(v, "transport")),
+            ("STEPS", |v| steps(&v["steps"])),
+            ("ERROR", |v| word(v, "unreached")),
+        ],
+        none: "No nodes found.",
+    }
+}
+
+pub(crate) fn health_check_list(node: &str) -> List {
+    List {
+        path: format!("/nodes/{}/health-checks", part(node)),
+        items: "health_checks",
+        cursor: "before",
+        columns: &[
+            ("TIME", |v| moment(&v["at"])),
+            ("REACHED", |v| word(v, "reached")),
+            ("ADDRESS", |v| word(v, "address")),
+            ("MS", |v| word(v, "took_ms")),
+            ("WORKER", |v| word(v, "by")),
+            ("ERROR", |v| word(v, "message")),
+        ],
+        none: "No health checks found.",
+    }
+}
+
+pub(crate) fn noderole_list(node: &str) -> List {
+    List {
+        path: format!("/nodes/{}/noderoles", part(node)),
+        items: "noderoles",
+        cursor: "after",
+        columns: &[
+            ("ROLE", |v| word(v, "role")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("STATE", |v| word(v, "state")),
+            ("SINCE", |v| moment(&v["since"])),
+            ("ERROR", |v| word(v, "error")),
+            ("ID", |v| word(v, "id")),
+        ],
+        none: "No noderoles found.",
+    }
+}
+
+pub(crate) fn result_list(node: &str) -> List {
+    List {
+        path: format!("/nodes/{}/results", part(node)),
+        items: "results",
+        cursor: "before",
+        columns: &[
+            ("RUN", |v| word(v, "run")),
+            ("ROLE", |v| word(v, "role")),
+            ("ACTION", |v| word(v, "action")),
+            ("OUTCOME", |v| word(v, "outcome")),
+            ("BLUEPRINT", |v| word(v, "blueprint")),
+            ("TIME", |v| moment(&v["at"])),
+            ("BYTES", |v| word(v, "bytes")),
+            ("RESULT", |v| word(v, "result")),
+        ],
+        none: "No stored results found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_a_file_are_printed_by_name() {
+        let node = |name: &str| json!({"node": "0", "fqdn": name});
+        assert_eq!(
+            added_text(&json!({"nodes": [node("n1.a.example")]})),
+            ["Added 1 node:", "  n1.a.example"]
+        );
+        let two = added_text(&json!({"nodes": [node("n1.a.example"), node("n2.a.example")]}));
+        assert_eq!(two, ["Added 2 nodes:", "  n1.a.example", "  n2.a.example"]);
+    }
+
+    #[test]
+    fn node_change_has_only_given_fields() {
+        assert_eq!(
+            without_nulls([("a", json!(1)), ("b", Value::Null)]),
+            Map::from_iter([("a".to_owned(), json!(1))])
+        );
+    }
+}

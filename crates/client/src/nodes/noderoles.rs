@@ -1,0 +1,113 @@
+//! Commands for noderoles.
+
+use std::borrow::Borrow;
+
+use api::deployments::{DataLayer, NoderoleRef, NoderoleView};
+use clap::Subcommand;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::args::ReasonArgs;
+use crate::client::{Client, WatchOption};
+use crate::exit::Outcome;
+use crate::names;
+use crate::output::outline::outline;
+use crate::output::table::Table;
+use crate::output::{FIRST, Paper, facts, moment_of, permission_text, plain};
+use crate::runs::attempts;
+use crate::runs::data::{ValueArgs, data};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Noderole {
+    /// Show a noderole's state with its reason, and its data
+    Show {
+        /// NODE/ROLE, for example n1/app, or the id
+        noderole: String,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Show the values that a run would see now, with their sources
+    Data {
+        /// NODE/ROLE, for example n1/app, or the id
+        noderole: String,
+        /// Show the noderole's own values and those that others see of it instead
+        #[arg(long)]
+        own: bool,
+        #[command(flatten)]
+        values: ValueArgs,
+    },
+    /// Retry a step after an error
+    Retry {
+        /// NODE/ROLE, for example n1/app, or the id
+        noderole: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+}
+
+pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
+    let Client { server, output } = client;
+    match command {
+        Noderole::Show { noderole, again } => {
+            let id = names::noderole(server, noderole)?;
+            client.show(*again, || server.get(&format!("/noderoles/{id}")), noderole_text)
+        }
+        Noderole::Data { noderole, own, values } => {
+            let id = names::noderole(server, noderole)?;
+            data(client, &format!("/noderoles/{id}/data"), values, *own)
+        }
+        Noderole::Retry { noderole, because } => {
+            let id = names::noderole(server, noderole)?;
+            let response = server
+                .post(&format!("/noderoles/{id}/retry"), json!({"reason": because.reason}))?;
+            output.either(&response, &format!("Noderole {noderole} runs again."))
+        }
+    }
+}
+
+pub(crate) fn noderole_text(response: &Value, output: Paper) -> String {
+    let Ok(told) = NoderoleView::deserialize(response) else { return outline(response) };
+    let applied = told.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
+    let mut text = format!(
+        "{} {}, since {}\n",
+        output.heading(&format!("{} on {}:", told.role, plain(&told.fqdn))),
+        told.state.word(),
+        moment_of(told.since.0)
+    );
+    text += &facts([
+        ("deployment", told.deployment.to_string()),
+        ("role", told.description.clone()),
+        ("reason", told.why.join(" ")),
+        ("error", told.error.clone().unwrap_or_default()),
+        ("generation", told.generation.to_string()),
+        ("applied blueprint", applied),
+        ("dependencies", noderoles_text(&told.parents)),
+        ("dependents", noderoles_text(&told.children)),
+        ("retry", permission_text(&told.may_retry)),
+        ("id", told.id.to_string()),
+    ]);
+    let layers: Vec<&DataLayer> = told
+        .layers
+        .iter()
+        .filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty()))
+        .collect();
+    if !layers.is_empty() {
+        let mut table = Table::new(["SOURCE", "DATA"]);
+        for layer in layers {
+            table.row([layer.source.clone(), layer.value.to_string()]);
+        }
+        text += &format!("\n{}", table.text(output));
+    }
+    if !told.runs.is_empty() {
+        text += &format!("\n{}", attempts(&told.runs).text(output));
+    }
+    text + &format!("All values with their sources: gantry noderole data {}\n", told.id)
+}
+
+/// For example `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
+fn noderoles_text(all: &[impl Borrow<NoderoleRef>]) -> String {
+    let one = |step: &NoderoleRef| format!("{} on {} {}", step.role, step.fqdn, step.state.word());
+    let first: Vec<String> = all.iter().take(FIRST).map(|step| one(step.borrow())).collect();
+    let more = all.len().saturating_sub(FIRST);
+    first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}

@@ -1,0 +1,97 @@
+//! Commands for the tokens of nodes.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use crate::address::part;
+use crate::args::ExpectedVersion;
+use crate::client::{Client, WatchOption};
+use crate::exit::{Failure, Outcome};
+use crate::names;
+use crate::output::table::Table;
+use crate::output::{Paper, moment, said};
+use crate::people::tokens::print_new_token;
+use crate::server::{RequestOptions, taken};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeToken {
+    /// List tokens of a node, valid ones first, at most 50
+    List {
+        /// The node: full name, unique first label, or id
+        node: String,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Create a token, which is shown only once
+    Make {
+        /// The node: full name, unique first label, or id
+        node: String,
+        /// Name that says what the token is for
+        #[arg(long, value_name = "TEXT")]
+        name: String,
+        /// Lifetime in days
+        #[arg(long, default_value_t = api::limits::DEFAULT_TOKEN_DAYS)]
+        days: u32,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Revoke a token
+    Revoke {
+        /// The node: full name, unique first label, or id
+        node: String,
+        /// Id of the token, from the list of the node's tokens
+        token: uuid::Uuid,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+}
+
+pub(crate) fn node_token(client: &Client, command: &NodeToken) -> Outcome {
+    let Client { server, output } = client;
+    let place =
+        |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
+    match command {
+        NodeToken::List { node, again } => {
+            let place = place(node)?;
+            client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens_text)
+        }
+        NodeToken::Make { node, name, days, on } => {
+            let with = RequestOptions {
+                body: Some(json!({"name": name, "days": days})),
+                if_match: on.tag(),
+                accept: None,
+            };
+            let response: Value =
+                server.ask(&Method::POST, &format!("{}/tokens", place(node)?), &with)?.read()?;
+            print_new_token(client, &response)
+        }
+        NodeToken::Revoke { node, token, on } => {
+            let with = RequestOptions { if_match: on.tag(), ..RequestOptions::default() };
+            let response = server
+                .ask(&Method::DELETE, &format!("{}/tokens/{token}", place(node)?), &with)?
+                .read()?;
+            output.either(&response, &format!("Token {token} is revoked."))
+        }
+    }
+}
+
+fn node_tokens_text(tokens: &Value, output: Paper) -> String {
+    let tokens = tokens.as_array().map(Vec::as_slice).unwrap_or_default();
+    if tokens.is_empty() {
+        return "No tokens yet. Create one with `gantry node token make`.\n".to_owned();
+    }
+    let mut table = Table::new(["ID", "NAME", "VALID", "EXPIRES", "LAST USED", "CREATED BY"]);
+    for token in tokens {
+        let word = |word: &str| said(&token[word]);
+        table.row([
+            word("id"),
+            word("name"),
+            word("valid"),
+            moment(&token["expires"]),
+            moment(&token["used"]),
+            word("by"),
+        ]);
+    }
+    table.text(output)
+}

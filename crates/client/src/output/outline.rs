@@ -1,0 +1,123 @@
+//! Outlines: answers without a text of their own, field by field.
+
+use serde_json::Value;
+
+use crate::output::{moment, plain, said, steps};
+
+/// Names of fields that contain times.
+const TIME_FIELDS: [&str; 19] = [
+    "at",
+    "since",
+    "seen",
+    "created",
+    "confirmed_at",
+    "expires",
+    "used",
+    "revoked",
+    "queued",
+    "started",
+    "ended",
+    "imported",
+    "added",
+    "alive_since",
+    "joined_since",
+    "last_heartbeat",
+    "lease_until",
+    "until",
+    "oldest",
+];
+
+/// Smaller numbers (before March 1973) are counts in a field of the same name.
+const MIN_TIME_MILLIS: i64 = 100_000_000_000;
+
+/// Prints any answer as an outline: one field per line, nested fields indented.
+pub(crate) fn outline(value: &Value) -> String {
+    let mut text = String::new();
+    outline_into(&mut text, value, 0);
+    text
+}
+
+fn outline_into(text: &mut String, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(entries) => {
+            for (name, value) in
+                entries.iter().filter(|(name, value)| *name != "cursor" && !value.is_null())
+            {
+                let name = plain(name);
+                match one_line(&name, value) {
+                    Some(line) => *text += &format!("{indent}{name}: {line}\n"),
+                    None => {
+                        *text += &format!("{indent}{name}:\n");
+                        outline_into(text, value, depth + 1);
+                    }
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let mut within = String::new();
+                outline_into(&mut within, item, depth + 1);
+                let start = within.find(|c| c != ' ').unwrap_or_default();
+                *text += &format!("{indent}- {}", &within[start..]);
+            }
+        }
+        other => *text += &format!("{indent}{}\n", plain(&said(other))),
+    }
+}
+
+/// A field that fits on one line, or `None`.
+fn one_line(name: &str, value: &Value) -> Option<String> {
+    match value {
+        Value::Number(_)
+            if TIME_FIELDS.contains(&name) && value.as_i64() > Some(MIN_TIME_MILLIS) =>
+        {
+            Some(moment(value))
+        }
+        Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
+        Value::Object(entries) if name == "steps" && entries.contains_key("active") => {
+            Some(steps(value))
+        }
+        // A permission field, which is a result with the reason as its error.
+        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => {
+            Some("yes".to_owned())
+        }
+        Value::Object(entries) if entries.len() == 1 => {
+            entries.get("Err").map(|reason| format!("no: {}", plain(&said(reason))))
+        }
+        Value::Object(_) => None,
+        Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
+            Some(if items.is_empty() { "none".to_owned() } else { plain(&said(value)) })
+        }
+        Value::Array(_) => None,
+        other => Some(plain(&said(other))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outline_formats_times_and_permissions() {
+        let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"Err": "not\nyours"}, "can": {"Ok": null},
+            "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
+        let text = outline(&value);
+        for line in [
+            "name: n1",
+            "at: 2026-09-21 14:13:20Z",
+            "queued: 3",
+            "may: no: not yours",
+            "can: yes",
+            "- a: 1",
+            "steps: 1 ERROR, 2 ACTIVE",
+            "empty: none",
+            "tags: x, y",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("cursor"));
+    }
+}

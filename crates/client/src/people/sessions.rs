@@ -1,0 +1,137 @@
+//! Commands for sessions and the password.
+
+use std::io::Read as _;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+use ureq::http::Method;
+use uuid::Uuid;
+
+use crate::address::Query;
+use crate::client::{Client, ListOptions};
+use crate::contexts::{Contexts, Key, default_path};
+use crate::exit::{Failure, Outcome};
+use crate::output::list::{List, word};
+use crate::output::moment;
+use crate::server::RequestOptions;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// List your sessions
+    List {
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// End a session
+    End {
+        /// Id of the session, from the list of sessions
+        id: Uuid,
+    },
+    /// End all sessions except the current one
+    EndOthers,
+    /// Dismiss the notices of sign-in resets
+    DismissNotices,
+    /// Remove your authenticator app
+    RemoveTotp,
+    /// Set or change your password; reads the current one, if any, and the new one from standard
+    /// input, one per line
+    Password,
+}
+
+/// A sentence with the number of other sessions that ended.
+fn ended_text(sessions: u64) -> String {
+    match sessions {
+        0 => "There were no other sessions.".to_owned(),
+        1 => "1 session ended.".to_owned(),
+        more => format!("{more} sessions ended."),
+    }
+}
+
+/// `context` is the one whose session authenticates the request.
+pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session) -> Outcome {
+    let Client { server, output } = client;
+    match command {
+        Session::List { much } => client.list(&session_list(), &Query::default(), much),
+        Session::End { id } => {
+            let answer = server
+                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &RequestOptions::default())?
+                .read()?;
+            output.either(&answer, "The session ended.")
+        }
+        Session::EndOthers => {
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/sessions", &RequestOptions::default())?.read()?;
+            output.either(&answer, &ended_text(answer["sessions"].as_u64().unwrap_or_default()))
+        }
+        Session::DismissNotices => {
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/notices", &RequestOptions::default())?.read()?;
+            output.either(&answer, "The notices are dismissed.")
+        }
+        Session::RemoveTotp => {
+            let answer: Value =
+                server.ask(&Method::DELETE, "/me/totp", &RequestOptions::default())?.read()?;
+            output.either(&answer, "The authenticator app is removed.")
+        }
+        Session::Password => {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().take(64 << 10).read_to_string(&mut text);
+            read.map_err(|error| Failure::Usage(format!("Cannot read standard input: {error}.")))?;
+            let body = match text.lines().collect::<Vec<_>>().as_slice() {
+                [new] => json!({"new": new}),
+                [old, new] => json!({"old": old, "new": new}),
+                _ => {
+                    return Err(Failure::Usage(
+                        "Invalid input. Enter the current password, if any, and the new one, each \
+                         on its own line."
+                            .into(),
+                    ));
+                }
+            };
+            let with = RequestOptions { body: Some(body), ..RequestOptions::default() };
+            let answer = server.ask(&Method::PUT, "/me/password", &with)?;
+            // The session continues with a new cookie.
+            if let (Some(context), Some(cookie)) = (context, answer.session.clone()) {
+                let path = default_path()?;
+                let mut contexts = Contexts::read(&path)?;
+                if let Some(context) = contexts.contexts.get_mut(context) {
+                    context.key = Key::Session(cookie);
+                }
+                contexts.write(&path)?;
+            }
+            output.either(&answer.read()?, "The password is set.")
+        }
+    }
+}
+
+pub(crate) fn session_list() -> List {
+    List {
+        path: "/me/sessions".into(),
+        items: "sessions",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("CURRENT", |v| word(v, "current")),
+            ("SINCE", |v| moment(&v["since"])),
+            ("LAST SEEN", |v| moment(&v["seen"])),
+            ("EXPIRES", |v| moment(&v["expires"])),
+            ("ADDRESS", |v| word(v, "address")),
+            ("CLIENT", |v| word(v, "agent")),
+        ],
+        none: "No sessions found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_sessions_are_counted() {
+        let said = [0, 1, 2].map(ended_text);
+        assert_eq!(
+            said,
+            ["There were no other sessions.", "1 session ended.", "2 sessions ended."]
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! Commands for the tokens of people and service accounts.
+
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+use ureq::http::Method;
+use uuid::Uuid;
+
+use crate::address::Query;
+use crate::client::{Client, ListOptions};
+use crate::exit::Outcome;
+use crate::names;
+use crate::output::list::{List, word};
+use crate::output::{moment, note, said};
+use crate::server::RequestOptions;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Token {
+    /// List your tokens or those of a service account, valid ones first, at most 100
+    List {
+        /// Name of the service account [default: yourself]
+        #[arg(long = "for", value_name = "NAME")]
+        whose: Option<String>,
+        /// Only valid (true) or only invalid (false) tokens
+        #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
+        valid: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Create a token, which is shown only once
+    Make {
+        /// Name that says what the token is for
+        #[arg(long, value_name = "TEXT")]
+        name: String,
+        /// Permission of the token: viewer, operator or admin; repeatable
+        #[arg(long = "may", value_name = "PERMISSION", required = true)]
+        may: Vec<String>,
+        /// Limit the token to this deployment and its descendants; not with --may admin
+        #[arg(long = "in", value_name = "DEPLOYMENT")]
+        deployment: Option<String>,
+        /// Lifetime in days
+        #[arg(long, default_value_t = 90)]
+        days: u32,
+        /// Name of the service account that gets the token [default: yourself]
+        #[arg(long = "for", value_name = "NAME")]
+        whose: Option<String>,
+    },
+    /// Revoke a token
+    Revoke {
+        /// Id of the token, from the list of tokens
+        id: Uuid,
+    },
+}
+
+pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
+    let Client { server, output } = client;
+    let whose =
+        |name: &Option<String>| name.as_deref().map(|name| names::person(server, name)).transpose();
+    match command {
+        Token::List { whose: name, valid: holds, much } => {
+            let query = Query::default().with("person", &whose(name)?).with("valid", holds);
+            client.list(&token_list(), &query, much)
+        }
+        Token::Make { name, may, deployment, days, whose: of } => {
+            let mut body = Map::from_iter([
+                ("name".to_owned(), json!(name)),
+                ("scopes".to_owned(), json!(may)),
+                ("days".to_owned(), json!(days)),
+            ]);
+            body.extend(deployment.iter().map(|name| ("deployment".to_owned(), json!(name))));
+            body.extend(whose(of)?.map(|person| ("person".to_owned(), json!(person))));
+            print_new_token(client, &server.post("/tokens", Value::Object(body))?)
+        }
+        Token::Revoke { id } => {
+            let answer = server
+                .ask(&Method::DELETE, &format!("/tokens/{id}"), &RequestOptions::default())?
+                .read()?;
+            output.either(&answer, &format!("Token {id} is revoked."))
+        }
+    }
+}
+
+/// Prints a new token: the secret to standard output, notes to standard error.
+pub(crate) fn print_new_token(client: &Client, response: &Value) -> Outcome {
+    client.output.either(response, &said(&response["token"]))?;
+    if !client.output.json {
+        note(&format!(
+            "The token is shown only once and is valid until {}. Its id is {}.",
+            moment(&response["expires"]),
+            said(&response["id"])
+        ));
+    }
+    Ok(())
+}
+
+pub(crate) fn token_list() -> List {
+    List {
+        path: "/tokens".into(),
+        items: "tokens",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("NAME", |v| word(v, "name")),
+            ("OWNER", |v| word(v, "person")),
+            ("PERMISSIONS", |v| word(v, "scopes")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("VALID", |v| word(v, "valid")),
+            ("EXPIRES", |v| moment(&v["expires"])),
+            ("LAST USED", |v| moment(&v["used"])),
+        ],
+        none: "No tokens found.",
+    }
+}

@@ -1,0 +1,374 @@
+//! Commands for proposals.
+
+pub(crate) mod apply;
+mod declaration;
+mod edits;
+
+use api::proposals::Replanned;
+use api::views::node_proposal::DraftedNoderole;
+use clap::{Args, Subcommand};
+use engine::data::written;
+use engine::ids::ProposalId;
+use engine::plan::Edit;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::address::Query;
+use crate::args::ExpectedVersion;
+use crate::client::{Client, ListOptions, WatchOption};
+use crate::exit::{Failure, Outcome};
+use crate::input::text_of;
+use crate::names;
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::table::Table;
+use crate::output::{Paper, facts, moment_of, plain, said};
+use crate::server::taken;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Proposal {
+    /// List open proposals, newest first
+    List {
+        /// Only proposals that you opened or edited
+        #[arg(long)]
+        mine: bool,
+        /// Only proposals with edits that are not submitted
+        #[arg(long)]
+        drafts: bool,
+        /// Name of the deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        /// Part of the name of the deployment or node
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Show a proposal with its edits
+    Show {
+        /// Number of the proposal
+        id: ProposalId,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Show the data of a noderole with the proposal's edits
+    Noderole {
+        /// Number of the proposal
+        id: ProposalId,
+        /// NODE/ROLE, for example n1/app
+        noderole: String,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Append edits, all or none
+    Edit {
+        /// Number of the proposal
+        id: ProposalId,
+        #[command(flatten)]
+        edits: EditsArgs,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Preview further edits without adding them
+    Preview {
+        /// Number of the proposal
+        id: ProposalId,
+        #[command(flatten)]
+        edits: EditsArgs,
+    },
+    /// Undo the last edit
+    Undo {
+        /// Number of the proposal
+        id: ProposalId,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Redo the last undone edit
+    Redo {
+        /// Number of the proposal
+        id: ProposalId,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Discard a proposal
+    Discard {
+        /// Number of the proposal
+        id: ProposalId,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Submit a proposal for review
+    Submit {
+        /// Number of the proposal
+        id: ProposalId,
+        /// Title of the review
+        #[arg(long, value_name = "TEXT")]
+        title: String,
+        #[command(flatten)]
+        on: ExpectedVersion,
+    },
+    /// Show the planning report, stage by stage
+    Report {
+        /// Number of the proposal
+        id: ProposalId,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EditsArgs {
+    /// JSON file with a list of edits, or - for standard input
+    #[arg(short, long = "file", value_name = "FILE")]
+    file: String,
+}
+
+pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
+    let Client { server, output } = client;
+    let on_version = |id: &ProposalId, on: &ExpectedVersion, what: &str, mut body: Value| {
+        body["version"] = match on.version {
+            Some(version) => json!(version),
+            None => taken(&mut server.get(&format!("/proposals/{id}"))?, "version"),
+        };
+        server.post(&format!("/proposals/{id}/{what}"), body)
+    };
+    let at = |response: &Value| said(&response["version"]);
+    match command {
+        Proposal::List { mine, drafts, deployment, text, much } => {
+            let query = Query::default().with("mine", *mine).with("drafts", *drafts);
+            let query = query.with("deployment", deployment).with("text", text);
+            client.list(&proposal_list(), &query, much)
+        }
+        Proposal::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/proposals/{id}")), proposal_text)
+        }
+        Proposal::Noderole { id, noderole, again } => {
+            let (node, key) = names::carried(server, noderole)?;
+            let query =
+                Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+            let place = query.behind(&format!("/proposals/{id}/noderole"));
+            client.show(*again, || server.get(&place), drafted_noderole_text)
+        }
+        Proposal::Edit { id, edits, on } => {
+            let response = on_version(id, on, "edits", json!({"edits": read_edits(&edits.file)?}))?;
+            output.either(&response, &format!("Proposal {id} is at version {}.", at(&response)))
+        }
+        Proposal::Preview { id, edits } => {
+            let response = server.post(
+                &format!("/proposals/{id}/preview"),
+                json!({"edits": read_edits(&edits.file)?}),
+            )?;
+            let refused = response["refused"].as_array().is_some_and(|refused| !refused.is_empty());
+            output.either(&response, preview_text(&response).trim_end())?;
+            match refused {
+                true => {
+                    Err(Failure::Negative("The server would reject some of these edits.".into()))
+                }
+                false => Ok(()),
+            }
+        }
+        Proposal::Undo { id, on } => {
+            let response = on_version(id, on, "undo", json!({}))?;
+            output.either(
+                &response,
+                &format!("The last edit is undone. Proposal {id} is at version {}.", at(&response)),
+            )
+        }
+        Proposal::Redo { id, on } => {
+            let response = on_version(id, on, "redo", json!({}))?;
+            output.either(
+                &response,
+                &format!("The edit is redone. Proposal {id} is at version {}.", at(&response)),
+            )
+        }
+        Proposal::Discard { id, on } => {
+            let response = on_version(id, on, "discard", json!({}))?;
+            output.either(&response, &format!("Proposal {id} is discarded. Nothing else changed."))
+        }
+        Proposal::Submit { id, title, on } => {
+            let response = on_version(id, on, "submit", json!({"title": title}))?;
+            let review = said(&response["review"]);
+            output.either(
+                &response,
+                &format!("Review {review} waits for another person: gantry review show {review}"),
+            )
+        }
+        Proposal::Report { id } => {
+            let response = server.get(&format!("/proposals/{id}/report"))?;
+            output.either(&response, outline(&response).trim_end())
+        }
+    }
+}
+
+pub(crate) fn proposal_text(value: &Value, output: Paper) -> String {
+    let count = |word: &str| said(&value[word]);
+    let node = value["scope"]["node"]["fqdn"]
+        .as_str()
+        .map(|node| format!(", node {node}"))
+        .unwrap_or_default();
+    let mut text = format!(
+        "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
+        output.heading(&format!("Proposal {}", count("id"))),
+        said(&value["scope"]["deployment"]),
+        count("version"),
+        count("added"),
+        count("removed"),
+        count("reruns"),
+        plain(&said(&value["authors"]))
+    );
+    if !value["review"].is_null() {
+        text += &format!("in review {}\n", count("review"));
+    }
+    if let Some(replan) = replanned(&value["sent_back"]) {
+        text += &format!(
+            "sent back from review {}: its base changed\n{}",
+            replan.before,
+            indented(&reasons(&replan))
+        );
+    }
+    let mut table = Table::new(["EDIT", "DESCRIPTION", "BY", "TIME"]);
+    for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        let undone = if edit["undone"] == true { " (undone)" } else { "" };
+        let at = edit["at"].as_i64().map(moment_of).unwrap_or_default();
+        table.row([said(&edit["seq"]), said(&edit["text"]) + undone, said(&edit["actor"]), at]);
+    }
+    text += &table.text(output);
+    for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        text += &format!(
+            "rejected: edit {}: {}\n",
+            said(&refused["edit"]),
+            plain(&said(&refused["reason"]))
+        );
+    }
+    text
+}
+
+pub(crate) fn replanned(value: &Value) -> Option<Replanned> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+pub(crate) fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// Changes of the base since a review was submitted, and the reasons why its proposal is back with
+/// its authors.
+pub(crate) fn reasons(replanned: &Replanned) -> Vec<String> {
+    let moved = plain(&format!("Changed since: {}.", replanned.moved.join(", ")));
+    let refused = replanned
+        .refused
+        .iter()
+        .map(|finding| plain(&format!("{}: {}", finding.at, finding.detail)));
+    [moved].into_iter().chain(refused).collect()
+}
+
+/// The preview of a proposal, with the edits that can't take effect.
+fn preview_text(response: &Value) -> String {
+    let lines = |word: &str| response[word].as_array().map(Vec::as_slice).unwrap_or_default();
+    let each = |word: &str| {
+        lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>()
+    };
+    let effect = match lines("lines") {
+        [] => "The proposal changes nothing.\n".to_owned(),
+        _ => format!("Effect of the proposal:\n{}", each("lines")),
+    };
+    match lines("refused") {
+        [] => effect,
+        _ => format!("{effect}Rejected:\n{}", each("refused")),
+    }
+}
+
+/// Reads the edits of a proposal from a JSON file.
+pub(crate) fn read_edits(file: &str) -> Outcome<Vec<Edit>> {
+    let text = text_of(file)?;
+    written::check(&text)
+        .map_err(|error| Failure::Usage(format!("Invalid JSON in {file}: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| {
+        Failure::Usage(format!(
+            "Invalid edits in {file}: {error}. The file must be a JSON list of edits (see \
+             docs/edits.md)."
+        ))
+    })
+}
+
+pub(crate) fn proposal_list() -> List {
+    List {
+        path: "/proposals".into(),
+        items: "proposals",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("DEPLOYMENT", |v| word(&v["scope"], "deployment")),
+            ("NODE", |v| word(&v["scope"]["node"], "fqdn")),
+            ("VERSION", |v| word(v, "version")),
+            ("EDITS", |v| word(v, "edits")),
+            ("AUTHORS", |v| word(v, "authors")),
+            ("REVIEW", |v| word(v, "review")),
+        ],
+        none: "No open proposals found.",
+    }
+}
+
+/// A noderole in an open proposal.
+pub(crate) fn drafted_noderole_text(response: &Value, output: Paper) -> String {
+    let Ok(told) = DraftedNoderole::deserialize(response) else { return outline(response) };
+    let existence = match (told.proposed, told.rerun) {
+        (true, _) => "exists only in the proposal",
+        (false, true) => "exists, and the proposal runs it again",
+        (false, false) => "exists",
+    };
+    let mut text = facts([
+        ("state", existence.to_owned()),
+        ("own data", told.data.to_string()),
+        ("default data", told.defaults.to_string()),
+    ]);
+    if !told.attribs.is_empty() {
+        let mut table = Table::new(["ATTRIBUTE", "PATH", "SCHEMA", "DESCRIPTION"]);
+        for attrib in told.attribs {
+            let schema = attrib.schema.map(|schema| schema.to_string()).unwrap_or_default();
+            table.row([attrib.name, attrib.path, schema, attrib.description]);
+        }
+        text += &format!("\n{}", table.text(output));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn drafted_noderole_page_has_attribute_schemas() {
+        let mut view = json!({"data": {"port": 81}, "defaults": {"port": 80}, "proposed": false, "rerun": true,
+            "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
+        let text = drafted_noderole_text(&view, Paper::new(false));
+        for line in [
+            "exists, and the proposal runs it again\n",
+            "  own data      {\"port\":81}\n",
+            "  default data  {\"port\":80}\n",
+            "\nport       /port  {\"type\":\"integer\"}  Where it listens\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        view["proposed"] = json!(true);
+        assert!(
+            drafted_noderole_text(&view, Paper::new(false)).contains("exists only in the proposal")
+        );
+        assert_eq!(
+            drafted_noderole_text(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "printed as an outline"
+        );
+    }
+
+    #[test]
+    fn preview_is_printed_line_by_line() {
+        let nothing = json!({"refused": [], "lines": []});
+        assert_eq!(preview_text(&nothing), "The proposal changes nothing.\n");
+        let some = json!({"refused": ["there is no role x"], "lines": ["binds app to n1"]});
+        assert_eq!(
+            preview_text(&some),
+            "Effect of the proposal:\n  binds app to n1\nRejected:\n  there is no role x\n"
+        );
+    }
+}

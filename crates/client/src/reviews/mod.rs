@@ -1,0 +1,313 @@
+//! Commands for reviews.
+
+mod text;
+
+use api::reviews::ChangesSinceView;
+use clap::Subcommand;
+use engine::ids::{CommentId, ReviewId};
+use serde_json::json;
+
+use crate::address::Query;
+use crate::args::ReasonArgs;
+use crate::blueprints::difference;
+use crate::client::{Client, ListOptions, WatchOption};
+use crate::deployments::graph;
+use crate::deployments::graph::GraphArgs;
+use crate::exit::Outcome;
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::{moment, said};
+use crate::reviews::text::{discussion_text, impact_text, review_text, viewed_text};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Review {
+    /// List reviews, newest first
+    List {
+        /// Your part in the review: any, waiting for you, or author
+        #[arg(long, value_parser = ["all", "for_me", "mine"])]
+        whose: Option<String>,
+        /// Outcome of the review
+        #[arg(long, value_parser = ["open", "committed", "discarded", "any"])]
+        state: Option<String>,
+        /// Name of the deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        /// Part of the title
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Show a review with its gate and discussion
+    Show {
+        /// Number of the review
+        id: ReviewId,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Show the differences of a review
+    Diff {
+        /// Number of the review
+        id: ReviewId,
+    },
+    /// Show differences to the version that you viewed before
+    Since {
+        /// Number of the review
+        id: ReviewId,
+    },
+    /// Mark a review as viewed; since then shows later differences
+    View {
+        /// Number of the review
+        id: ReviewId,
+    },
+    /// Show which changes of a review you have viewed
+    Viewed {
+        /// Number of the review
+        id: ReviewId,
+        /// Mark these changes as viewed: deployment/ID or node/ID
+        #[arg(value_name = "ANCHOR")]
+        anchors: Vec<String>,
+    },
+    /// Show the graph of the changed noderoles and their neighbors, in topological order
+    Graph {
+        /// Number of the review
+        id: ReviewId,
+        #[command(flatten)]
+        wanted: GraphArgs,
+    },
+    /// Show the impact of a commit: steps that would start, stop and wait
+    Impact {
+        /// Number of the review
+        id: ReviewId,
+    },
+    /// Show the planning report, stage by stage
+    Report {
+        /// Number of the review
+        id: ReviewId,
+    },
+    /// Approve a review
+    Approve {
+        /// Number of the review
+        id: ReviewId,
+        /// Reason of the verdict
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+        reason: String,
+    },
+    /// Request changes
+    RequestChanges {
+        /// Number of the review
+        id: ReviewId,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+    /// Reject a review
+    Reject {
+        /// Number of the review
+        id: ReviewId,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+    /// Commit a review as the next blueprint
+    Commit {
+        /// Number of the review
+        id: ReviewId,
+        /// Name that confirms a change that can't be undone
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Cancel running steps that the change replaces
+        #[arg(long)]
+        cancel: bool,
+    },
+    /// Show the discussion of a review
+    Discussion {
+        /// Number of the review
+        id: ReviewId,
+    },
+    /// Comment on a review
+    Comment {
+        /// Number of the review
+        id: ReviewId,
+        /// Text of the comment
+        body: String,
+        /// The change to comment on, as in the discussion [default: the whole review]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        anchor: String,
+    },
+    /// Reply in a thread
+    Reply {
+        /// Number of the thread, from the discussion
+        thread: CommentId,
+        /// Text of the comment
+        body: String,
+    },
+    /// Resolve a thread
+    Resolve {
+        /// Number of the thread, from the discussion
+        thread: CommentId,
+    },
+    /// Reopen a thread
+    Reopen {
+        /// Number of the thread, from the discussion
+        thread: CommentId,
+    },
+}
+
+pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
+    let Client { server, output } = client;
+    let verdict = |id: &ReviewId, kind: &str, reason: &str, told: &str| {
+        let response = server
+            .post(&format!("/reviews/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
+        output.either(&response, &format!("Review {id}: {told}."))
+    };
+    match command {
+        Review::List { whose, state: fate, deployment, text, much } => {
+            let query = Query::default()
+                .with("whose", whose)
+                .with("state", fate)
+                .with("deployment", deployment)
+                .with("text", text);
+            client.list(&review_list(), &query, much)
+        }
+        Review::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/reviews/{id}")), review_text)
+        }
+        Review::Diff { id } => {
+            difference(client, &format!("/reviews/{id}/difference"), &Query::default())
+        }
+        Review::Since { id } => since(client, *id),
+        Review::View { id } => {
+            let response = server.post(&format!("/reviews/{id}/view"), json!({}))?;
+            output.either(
+                &response,
+                &format!(
+                    "Review {id} is marked as viewed. Compare later versions with `gantry review \
+                     since`."
+                ),
+            )
+        }
+        Review::Viewed { id, anchors } => {
+            let place = format!("/reviews/{id}/viewed");
+            let response = match anchors.as_slice() {
+                [] => server.get(&place)?,
+                anchors => server.post(&place, json!({"anchors": anchors}))?,
+            };
+            if output.json {
+                output.json(&response)
+            } else {
+                output.write(&viewed_text(&response, *id))
+            }
+        }
+        Review::Graph { id, wanted } => {
+            graph::graph(client, &format!("/reviews/{id}/graph"), wanted)
+        }
+        Review::Impact { id } => {
+            let response = server.get(&format!("/reviews/{id}/impact"))?;
+            if output.json { output.json(&response) } else { output.write(&impact_text(&response)) }
+        }
+        Review::Report { id } => {
+            let response = server.get(&format!("/reviews/{id}/report"))?;
+            output.either(&response, outline(&response).trim_end())
+        }
+        Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
+        Review::RequestChanges { id, because } => {
+            verdict(id, "request_changes", &because.reason, "changes requested")
+        }
+        Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
+        Review::Commit { id, name, cancel } => {
+            let body = json!({"name": name, "cancel": cancel});
+            let response = server.post(&format!("/reviews/{id}/commit"), body).map_err(
+                |failure| match output.json {
+                    true => failure,
+                    false => failure.with_commit_command(*id),
+                },
+            )?;
+            let target = said(&response["blueprint"]);
+            output.either(
+                &response,
+                &format!(
+                    "Review {id} is committed as blueprint {target}. Follow it: gantry converge \
+                     --blueprint {target}"
+                ),
+            )
+        }
+        Review::Discussion { id } => {
+            let response = server.get(&format!("/reviews/{id}/discussion"))?;
+            if output.json {
+                output.json(&response)
+            } else {
+                output.write(&discussion_text(&response))
+            }
+        }
+        Review::Comment { id, body, anchor } => {
+            let response = server
+                .post(&format!("/reviews/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
+            output.either(&response, &format!("Thread {} is open.", said(&response["comment"])))
+        }
+        Review::Reply { thread, body } => {
+            let response =
+                server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
+            output.either(&response, &format!("Comment {} is added.", said(&response["comment"])))
+        }
+        Review::Resolve { thread } => {
+            let response = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
+            output.either(&response, &format!("Thread {thread} is resolved."))
+        }
+        Review::Reopen { thread } => {
+            let response = server.post(&format!("/threads/{thread}/reopen"), json!({}))?;
+            output.either(&response, &format!("Thread {thread} is open again."))
+        }
+    }
+}
+
+/// Prints all differences since the last view, page by page.
+fn since(client: &Client, id: ReviewId) -> Outcome {
+    let Client { server, output } = client;
+    let path = format!("/reviews/{id}/since");
+    let mut whole: ChangesSinceView = server.read(&path)?;
+    while let Some(after) = whole.next.take() {
+        let page: ChangesSinceView =
+            server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
+        whole.difference.deployments.extend(page.difference.deployments);
+        whole.difference.nodes.extend(page.difference.nodes);
+        whole.noderoles.extend(page.noderoles);
+        whole.contents.extend(page.contents);
+        whole.pins.extend(page.pins);
+        whole.next = page.next;
+        whole.more = 0;
+    }
+    let response = serde_json::to_value(&whole).unwrap_or_default();
+    let told = match whole.before {
+        None => format!(
+            "You have not viewed this review before. Show all changes: gantry review \
+            diff {id}"
+        ),
+        Some(before) if whole.same_effect => {
+            format!("It has the same effect as review {before}, which you viewed before.")
+        }
+        Some(before) => {
+            format!("Since review {before}:\n{}", outline(&response["difference"]).trim_end())
+        }
+    };
+    output.either(&response, &told)
+}
+
+pub(crate) fn review_list() -> List {
+    List {
+        path: "/reviews".into(),
+        items: "reviews",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "review")),
+            ("STATE", |v| word(v, "state")),
+            ("APPROVALS", |v| {
+                format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))
+            }),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("TITLE", |v| word(v, "title")),
+            ("AUTHORS", |v| word(v, "authors")),
+            ("TIME", |v| moment(&v["at"])),
+            ("SUMMARY", |v| word(v, "summary")),
+        ],
+        none: "No reviews found.",
+    }
+}

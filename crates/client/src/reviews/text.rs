@@ -1,0 +1,489 @@
+//! Reviews as text: the change, its impact, what you viewed, and the discussion.
+
+use api::proposals::Replanned;
+use api::reviews::{Discussion, ViewedChanges};
+use engine::blueprint::Impact;
+use engine::blueprint::impact::{Counted, Touched, WaveGroup};
+use engine::blueprint::secret_uses::SecretChange;
+use engine::blueprint::text::{Behind, Names};
+use engine::counting::many;
+use engine::ids::ReviewId;
+use serde_json::Value;
+
+use crate::output::outline::outline;
+use crate::output::{Paper, moment_of, plain, said, sanitize_lines};
+use crate::proposals::{indented, reasons, replanned};
+
+/// Differences between a review and the one that it replaces.
+fn shift(came: &Replanned, value: &Value) -> Vec<String> {
+    let mut lines = vec![match came.refused.is_empty() {
+        true => format!("Planned again from review {}.", came.before),
+        false => format!("Submitted again: review {} was sent back to its authors.", came.before),
+    }];
+    lines.extend(reasons(came));
+    if !came.dropped.is_empty() {
+        lines
+            .push(plain(&format!("Verdicts that do not count here: {}.", came.dropped.join(", "))));
+    }
+    if came.same_effect {
+        lines.push("The effect is unchanged.".to_owned());
+        return lines;
+    }
+    if came.shift.is_empty() {
+        lines.push("The same values change, but the effects or risks differ.".to_owned());
+        return lines;
+    }
+    let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
+    for (title, side) in [("Before:", &came.shift.before), ("Now:", &came.shift.after)] {
+        lines.push(title.to_owned());
+        match side.is_empty() {
+            true => lines.push("  Nothing.".to_owned()),
+            false => {
+                let text = sanitize_lines(&side.text(&names, &Behind::default()));
+                lines.extend(text.lines().map(|line| format!("  {line}")));
+            }
+        }
+    }
+    if came.more > 0 {
+        lines.push(format!("{} not shown.", many(came.more, "document")));
+    }
+    lines
+}
+
+/// The viewed changes, by anchor.
+pub(crate) fn viewed_text(value: &Value, id: ReviewId) -> String {
+    let Ok(told) = serde_json::from_value::<ViewedChanges>(value.clone()) else {
+        return outline(value);
+    };
+    let mut text =
+        format!("You have viewed {} of {}.\n", told.viewed.len(), many(told.all, "change"));
+    text += &told.viewed.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+    if !told.outdated.is_empty() {
+        text += "Changed since you viewed them:\n";
+        text += &told.outdated.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+    }
+    text + &format!("All changes with their ids: gantry review diff {id} --json\n")
+}
+
+fn lines_of(value: &Value) -> Vec<String> {
+    value
+        .as_array()
+        .map(|all| all.iter().map(|line| plain(&said(line))).collect())
+        .unwrap_or_default()
+}
+
+pub(crate) fn review_text(value: &Value, output: Paper) -> String {
+    let word = |word: &str| plain(&said(&value[word]));
+    let mut text =
+        format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
+    let node =
+        value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
+    let at = value["at"].as_i64().map(moment_of).unwrap_or_default();
+    text += &format!(
+        "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on blueprint {})\n",
+        word("deployment"),
+        word("authors"),
+        word("state").replace('_', " "),
+        word("proposal"),
+        word("version"),
+        word("parent")
+    );
+    if !value["blueprint"].is_null() {
+        text += &format!("blueprint: {}\n", word("blueprint"));
+    }
+    if !value["risks"].as_array().is_none_or(Vec::is_empty) {
+        text += &format!("risks: {}\n", word("risks"));
+    }
+    let mut part = |title: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            text += &format!("\n{}\n{}", output.heading(title), indented(&lines));
+        }
+    };
+    if let Some(replacement) = replanned(&value["replaced_by"]) {
+        match replacement.after {
+            Some(after) => {
+                let effect_text =
+                    if replacement.same_effect { "the same effect" } else { "another effect" };
+                let mut lines = reasons(&replacement);
+                lines.push(format!(
+                    "Planned again as review {after}, with {effect_text}: gantry review show {after}"
+                ));
+                part("The base changed", lines);
+            }
+            None => part("Sent back to its authors", reasons(&replacement)),
+        }
+    }
+    if let Some(came) = replanned(&value["replaces"]) {
+        part("The base changed", shift(&came, value));
+    }
+    part("Summary", lines_of(&value["summary"]));
+    let secrets = serde_json::from_value::<Vec<SecretChange>>(value["impact"]["secrets"].clone());
+    part(
+        "Secrets",
+        secrets.unwrap_or_default().iter().map(|secret| plain(&secret.to_string())).collect(),
+    );
+    let checks = value["checks"].as_array().map(Vec::as_slice).unwrap_or_default();
+    part("Lint", checks.iter().map(finding_line).collect());
+    let waves = value["waves"].as_array().map(Vec::as_slice).unwrap_or_default();
+    part(
+        "Order",
+        waves
+            .iter()
+            .map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"]))))
+            .collect(),
+    );
+    part("Pending", lines_of(&value["pending_reasons"]));
+    let gate = &value["gate"];
+    let mut lines = vec![format!(
+        "{} of {}",
+        said(&gate["approvals"]),
+        many(gate["needed"].as_u64().unwrap_or_default(), "approval")
+    )];
+    if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
+        lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
+    }
+    for (permission, what) in
+        [("may_judge", "you can't give a verdict"), ("may_commit", "you can't commit it")]
+    {
+        if let Some(why) = value[permission]["Err"].as_str() {
+            lines.push(format!("{what}: {}", plain(why)));
+        }
+    }
+    part("Gate", lines);
+    let verdict = |verdict: &Value| {
+        let at = verdict["at"].as_i64().map(moment_of).unwrap_or_default();
+        let counts = if verdict["counts"] == true { "" } else { " (does not count)" };
+        plain(&format!(
+            "{} {}{counts}, {at} {}",
+            said(&verdict["person"]),
+            said(&verdict["kind"]),
+            said(&verdict["reason"])
+        ))
+    };
+    part(
+        "Verdicts",
+        value["verdicts"]
+            .as_array()
+            .map(|all| all.iter().map(verdict).collect())
+            .unwrap_or_default(),
+    );
+    text
+}
+
+/// A lint finding on one line.
+fn finding_line(value: &Value) -> String {
+    let [level, at, what, remedy] =
+        ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
+    plain(&format!("{level}: {at}: {what}. {remedy}"))
+}
+
+/// The impact of a change, line by line.
+pub(crate) fn impact_text(value: &Value) -> String {
+    let Ok(told) = serde_json::from_value::<Impact>(value.clone()) else {
+        return outline(value);
+    };
+    let mut text = format!("Affects {}.\n", many(told.nodes, "node"));
+    let mut part = |title: &str, count: usize, first: Vec<String>| {
+        if count == 0 {
+            return;
+        }
+        text += &format!("{title}: {count}\n");
+        let more = count.saturating_sub(first.len());
+        text += &first.iter().map(|line| format!("  {}\n", plain(line))).collect::<String>();
+        if more > 0 {
+            text += &format!("  and {more} more\n");
+        }
+    };
+    let touched = |all: &Counted<Touched>| all.first.iter().map(Touched::to_string).collect();
+    let restarts = told.restarts.first.iter().map(|restart| {
+        let because =
+            restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let in_use = if restart.in_use == Some(true) { ", ACTIVE now" } else { "" };
+        format!("{}{in_use}{because}", restart.touched)
+    });
+    let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
+    part("Runs for the first time", told.starts.count, touched(&told.starts));
+    part("Runs again", told.restarts.count, restarts.collect());
+    part("Uses the change with its next run", told.retained.count, touched(&told.retained));
+    part("Removed", told.lost.count, lost.iter().map(item_line).collect());
+    part("Runs remove on the node before it is gone", told.undone.count, touched(&told.undone));
+    part("Nothing is run on the node", told.left.count, touched(&told.left));
+    part("Loses data permanently", told.irreversible.count, touched(&told.irreversible));
+    part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
+    if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
+        text += &format!("ACTIVE steps that are interrupted: {interrupted}\n");
+    }
+    if let Some(lost) = told.lost_in_use.filter(|count| *count > 0) {
+        text += &format!("ACTIVE steps that are removed: {lost}\n");
+    }
+    if !told.downstream.is_empty() {
+        text += "Dependents that do not run again:\n";
+        for behind in &told.downstream {
+            let example = behind
+                .noderoles
+                .first
+                .first()
+                .map(|first| format!(", such as {first}"))
+                .unwrap_or_default();
+            text += &format!("  {} in {}{example}\n", behind.noderoles.count, behind.deployment);
+        }
+    }
+    if !told.waves.is_empty() {
+        text += &format!("In {}:\n", many(told.wave_count(), "wave"));
+    }
+    for wave in &told.waves {
+        let group = |group: &WaveGroup| {
+            let action = match group.action.is_run() {
+                true => String::new(),
+                false => format!("{} of ", group.action),
+            };
+            let step = format!("{action}{} of {}", group.role, group.deployment);
+            if group.is_phantom() {
+                return step;
+            }
+            let at_once = group.at_once.map(|n| format!(", {n} at once")).unwrap_or_default();
+            format!("{step} on {}{at_once}", many(group.nodes, "node"))
+        };
+        let groups: Vec<String> = wave.groups.iter().map(group).collect();
+        let wave_name = if wave.number == 0 {
+            "Immediately".to_owned()
+        } else {
+            format!("Wave {}", wave.number)
+        };
+        text += &format!("  {wave_name}: {}\n", groups.join("; "));
+    }
+    if told.more_waves > 0 {
+        text += &format!("  and {} more\n", many(told.more_waves, "wave"));
+    }
+    let risks: Vec<String> =
+        value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
+    if !risks.is_empty() {
+        text += &format!("Risks: {}\n", risks.join(", "));
+    }
+    text
+}
+
+/// An item with the text of a field. For a boolean, only the field's name.
+fn field_line(word: &str, value: &Value) -> String {
+    let word = word.replace('_', " ");
+    match value {
+        Value::Bool(true) => word,
+        Value::Bool(false) => format!("not {word}"),
+        other => format!("{word} {}", item_line(other)),
+    }
+}
+
+/// An item on one line. Ids are left out of text output.
+fn item_line(item: &Value) -> String {
+    match item {
+        // A noderole with its node, and any other fields.
+        Value::Object(entries)
+            if entries.contains_key("noderole") && entries.contains_key("fqdn") =>
+        {
+            let word = |word: &str| entries.get(word).map(item_line).unwrap_or_default();
+            let place = entries
+                .get("deployment")
+                .map(|name| format!(" in {}", item_line(name)))
+                .unwrap_or_default();
+            let known = ["noderole", "fqdn", "deployment", "id", "kind"];
+            let rest = entries
+                .iter()
+                .filter(|(word, value)| !value.is_null() && !known.contains(&word.as_str()));
+            let rest: String =
+                rest.map(|(word, value)| format!(", {}", field_line(word, value))).collect();
+            format!("{} on {}{place}{rest}", word("noderole"), word("fqdn"))
+        }
+        Value::Object(entries) => {
+            let told = entries.iter().filter(|(word, value)| {
+                !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id")
+            });
+            told.map(|(word, value)| field_line(word, value)).collect::<Vec<_>>().join(", ")
+        }
+        Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
+        other => plain(&said(other)),
+    }
+}
+
+pub(crate) fn discussion_text(value: &Value) -> String {
+    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else {
+        return outline(value);
+    };
+    if told.threads.is_empty() {
+        return format!("No comments yet. Add one: gantry review comment {} TEXT\n", told.review);
+    }
+    let mut text = String::new();
+    for thread in &told.threads {
+        let state = match &thread.resolved {
+            Some((by, at)) => format!("resolved by {}, {}", plain(by), moment_of(at.0)),
+            None => "open".to_owned(),
+        };
+        let removed_text = if thread.current { "" } else { ", which this version no longer has" };
+        text += &format!(
+            "Thread {} ({state}), about {}{removed_text}\n",
+            thread.id,
+            plain(&thread.about)
+        );
+        for comment in &thread.comments {
+            text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
+            text += &sanitize_lines(&comment.body)
+                .lines()
+                .map(|line| format!("    {line}\n"))
+                .collect::<String>();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::blueprint::difference::{Difference, Sides};
+    use engine::gate::Policy;
+    use serde_json::json;
+
+    use crate::proposals::proposal_text;
+
+    use super::*;
+
+    fn secret_use() -> Value {
+        json!({"change": "replaced", "secret": {"$secret": "db/password", "version": 2},
+            "was": {"$secret": "db/password", "version": 1}, "kind": "data", "deployment": "web", "role": "app",
+            "nodes": {"count": 1, "first": ["n1.example.com"]}})
+    }
+
+    #[test]
+    fn review_lists_secrets_by_version() {
+        let text = review_text(&json!({"impact": {"secrets": [secret_use()]}}), Paper::new(false));
+        let line =
+            "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn impact_is_printed_line_by_line() {
+        let told = Impact { nodes: 3, interrupted: Some(1), ..Impact::default() };
+        let mut value = serde_json::to_value(told).unwrap();
+        assert_eq!(impact_text(&value), "Affects 3 nodes.\nACTIVE steps that are interrupted: 1\n");
+        let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
+        value["starts"] = json!({"count": 3, "first": [touched]});
+        let text = impact_text(&value);
+        assert!(text.contains("Runs for the first time: 3\n  app on n1\n  and 2 more\n"), "{text}");
+        value["secrets"] = json!([secret_use()]);
+        let text = impact_text(&value);
+        assert!(
+            text.contains("Secrets: 1\n  uses secret db/password version 2 (was version 1) in app of web on n1\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn wave_count_matches_listed_waves() {
+        let wave = |number: u32| json!({"number": number, "runs": 1, "immediate": 0, "groups": []});
+        let mut value = serde_json::to_value(Impact::default()).unwrap();
+        assert!(!impact_text(&value).contains("wave"), "nothing runs");
+        value["waves"] = json!([wave(0), wave(1), wave(2)]);
+        value["more_waves"] = json!(3);
+        let text = impact_text(&value);
+        assert!(
+            text.contains(
+                "In 5 waves:\n  Immediately: \n  Wave 1: \n  Wave 2: \n  and 3 waves \
+                more\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn viewed_changes_are_listed_by_anchor() {
+        let node = format!("node/{}", uuid::Uuid::from_u128(2));
+        let value = json!({"all": 2, "viewed": [node], "outdated": []});
+        let all = "All changes with their ids: gantry review diff 7 --json\n";
+        let text = viewed_text(&value, ReviewId(7));
+        assert_eq!(text, format!("You have viewed 1 of 2 changes.\n  {node}\n{all}"));
+        let value = json!({"all": 1, "viewed": [], "outdated": [node]});
+        let text = viewed_text(&value, ReviewId(7));
+        let before = "Changed since you viewed them:\n";
+        assert_eq!(text, format!("You have viewed 0 of 1 change.\n{before}  {node}\n{all}"));
+    }
+
+    #[test]
+    fn review_text_has_missing_permissions_with_reasons() {
+        let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
+            "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
+            "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
+        let text = review_text(&value, Paper::new(false));
+        for line in [
+            "A proxy",
+            "  binds proxy to n1",
+            "0 of 1 approval",
+            "can approve: bo",
+            "you can't give a verdict: you wrote part",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(!text.contains("you can't commit"), "{text}");
+    }
+
+    fn moved(after: Option<i64>) -> Value {
+        json!({"before": 5, "after": after, "blueprint": 4, "moved": ["web (blueprint 4)"], "dropped": ["bo (approved)"],
+            "same_effect": false, "shift": {"before": Difference::default(), "after": Difference::default()}})
+    }
+
+    #[test]
+    fn sent_back_review_and_proposal_give_the_reason() {
+        let mut replan = moved(None);
+        replan["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
+        let text =
+            review_text(&json!({"state": "sent_back", "replaced_by": replan}), Paper::new(false));
+        let lines = "\nSent back to its authors\n  Changed since: web (blueprint 4).\n  web: It changed since.\n";
+        assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
+        let text = proposal_text(&json!({"sent_back": replan}), Paper::new(false));
+        let lines = "sent back from review 5: its base changed\n  Changed since: web (blueprint \
+            4).\n  web: It changed since.\n";
+        assert!(text.contains(lines), "{text}");
+    }
+
+    #[test]
+    fn resubmitted_review_shows_its_shift() {
+        let mut came = moved(Some(6));
+        let lines = |came: &Value| review_text(&json!({"replaces": came}), Paper::new(false));
+        let text = lines(&came);
+        assert!(
+            text.contains("  Planned again from review 5.\n  Changed since: web (blueprint 4).\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "  Verdicts that do not count here: bo (approved).\n  The same values change,"
+            ),
+            "{text}"
+        );
+        let policy = |approvals: u32| Policy { approvals, ..Policy::default() };
+        let side = |old, new| Difference {
+            policy: Some(Sides { old: policy(old), new: policy(new) }),
+            ..Difference::default()
+        };
+        came["shift"] = json!({"before": side(1, 2), "after": side(3, 2)});
+        let text = lines(&came);
+        let (was, is) = text.split_once("  Now:\n").expect("both sides");
+        assert!(was.contains("  Before:\n    ") && is.starts_with("    "), "{text}");
+        assert_ne!(was.lines().last(), is.lines().next(), "{text}");
+    }
+
+    #[test]
+    fn findings_are_one_line_each() {
+        let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
+            "remedy": "Set some."});
+        let text = review_text(&json!({"checks": [found]}), Paper::new(false));
+        assert!(text.contains("Lint\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
+        let text = proposal_text(
+            &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is \
+                                                                                already bound to \
+                                                                                node n1"}]}),
+            Paper::new(false),
+        );
+        assert!(
+            text.ends_with("rejected: edit 2: Role app is already bound to node n1\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! Commands for runs.
+
+pub(crate) mod data;
+pub(crate) mod logs;
+pub(crate) mod pending;
+
+use api::runs::{RunState, RunSummary, RunView};
+use clap::Subcommand;
+use engine::ids::RunId;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::address::Query;
+use crate::args::Between;
+use crate::client::{Client, ListOptions, WatchOption};
+use crate::exit::{Failure, Outcome};
+use crate::names;
+use crate::output::list::{List, word};
+use crate::output::outline::outline;
+use crate::output::table::Table;
+use crate::output::{
+    FIRST, Paper, facts, moment, moment_of, optional_moment, permission_text, plain,
+};
+use crate::runs::data::{ValueArgs, data};
+use crate::server::parse_answer;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Run {
+    /// List runs, newest first
+    List {
+        /// State of the run
+        #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"])]
+        state: Option<String>,
+        /// Name of the deployment that the noderole is bound in
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        /// The node
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+        /// Name of the role
+        #[arg(long, value_name = "ROLE")]
+        role: Option<String>,
+        /// Name or id of the worker that executes or executed the run
+        #[arg(long, value_name = "WORKER")]
+        worker: Option<String>,
+        #[command(flatten)]
+        between: Between,
+        #[command(flatten)]
+        much: ListOptions,
+    },
+    /// Show a run
+    Show {
+        /// Number of the run
+        id: RunId,
+        #[command(flatten)]
+        again: WatchOption,
+    },
+    /// Show the input of a run, with the sources of its values
+    Data {
+        /// Number of the run
+        id: RunId,
+        #[command(flatten)]
+        values: ValueArgs,
+    },
+    /// Cancel a run
+    Cancel {
+        /// Number of the run
+        id: RunId,
+    },
+}
+
+pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
+    let Client { server, output } = client;
+    match command {
+        Run::List { state, deployment, node, role, worker, between, much } => {
+            let node = node
+                .as_deref()
+                .map(|node| names::node(server, node))
+                .transpose()?
+                .map(|node| node.fqdn);
+            let query = Query::default()
+                .with("state", state)
+                .with("deployment", deployment)
+                .with("node", &node)
+                .with("role", role)
+                .with("worker", worker);
+            client.list(&run_list(), &between.words(query), much)
+        }
+        Run::Show { id, again } => {
+            client.show(*again, || server.get(&format!("/runs/{id}")), run_text)
+        }
+        Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
+        Run::Cancel { id } => {
+            let response = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
+            output.either(&response, &format!("Run {id} will be canceled."))
+        }
+    }
+}
+
+pub(crate) fn run_text(response: &Value, output: Paper) -> String {
+    let Ok(told) = RunView::deserialize(response) else { return outline(response) };
+    let run = &told.run;
+    let mut text = format!(
+        "{} {} of {} on {}\n",
+        output.heading(&format!("Run {}:", run.id)),
+        state_word(run.state),
+        run.role,
+        plain(&run.fqdn)
+    );
+    text += &facts([
+        ("error", run.error.clone().unwrap_or_default()),
+        ("deployment", run.deployment.to_string()),
+        ("target", run.blueprint.to_string()),
+        ("review", told.review.map(|id| id.to_string()).unwrap_or_default()),
+        ("cause", run.cause.clone().unwrap_or_default()),
+        ("worker", run.worker.clone().unwrap_or_default()),
+        ("queued", moment_of(run.queued.0)),
+        ("started", optional_moment(run.started)),
+        ("ended", optional_moment(run.ended)),
+        ("result", result(&told)),
+        ("cancel", permission_text(&told.may_cancel)),
+        ("noderole", run.noderole.to_string()),
+    ]);
+    if told.attempts.len() > 1 {
+        text += &format!("\n{}", attempts(&told.attempts).text(output));
+    }
+    let id = run.id;
+    text + &format!(
+        "Input: gantry run data {id}\nLog ({} bytes): gantry logs {id}\n",
+        told.log_bytes
+    )
+}
+
+fn result(told: &RunView) -> String {
+    match &told.result {
+        Some(result) => result.to_string(),
+        None if told.result_gone => "no longer stored".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// The state of a run as in lists and filters.
+pub(crate) fn state_word(state: RunState) -> &'static str {
+    match state {
+        RunState::Queued => "queued",
+        RunState::Running => "running",
+        RunState::Succeeded => "succeeded",
+        RunState::Failed => "failed",
+        RunState::Lost => "lost",
+        RunState::Cancelled => "cancelled",
+        RunState::Unstarted => "unstarted",
+    }
+}
+
+pub(crate) fn attempts(runs: &[RunSummary]) -> Table {
+    let mut table = Table::new(["RUN", "STATE", "TARGET", "QUEUED", "ENDED", "ERROR"]);
+    for run in runs.iter().take(FIRST) {
+        table.row([
+            run.id.to_string(),
+            state_word(run.state).to_owned(),
+            run.blueprint.to_string(),
+            moment_of(run.queued.0),
+            optional_moment(run.ended),
+            run.error.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn run_view(value: &Value) -> Outcome<RunView> {
+    parse_answer(value, "expected a run")
+}
+
+pub(crate) fn state_phrase(state: RunState) -> &'static str {
+    match state {
+        RunState::Queued => "is queued",
+        RunState::Running => "is running",
+        RunState::Succeeded => "succeeded",
+        RunState::Failed => "failed",
+        RunState::Lost => "was lost with its worker",
+        RunState::Cancelled => "was cancelled",
+        RunState::Unstarted => "was returned to the queue before it started",
+    }
+}
+
+/// The result of a run as an exit code.
+pub(crate) fn ended(view: &RunView) -> Outcome {
+    if view.run.state == RunState::Succeeded {
+        return Ok(());
+    }
+    let why =
+        view.run.error.as_deref().map(|error| format!(": {}", plain(error))).unwrap_or_default();
+    Err(Failure::Negative(format!("Run {} {}{why}", view.run.id, state_phrase(view.run.state))))
+}
+
+/// The role of a run, with its action unless that is `run`.
+fn role_and_action(run: &Value) -> String {
+    match run["action"].as_str() {
+        None => word(run, "role"),
+        Some(action) => format!("{} ({action})", word(run, "role")),
+    }
+}
+
+pub(crate) fn run_list() -> List {
+    List {
+        path: "/runs".into(),
+        items: "runs",
+        cursor: "before",
+        columns: &[
+            ("ID", |v| word(v, "id")),
+            ("STATE", |v| word(v, "state")),
+            ("ROLE", role_and_action),
+            ("NODE", |v| word(v, "fqdn")),
+            ("DEPLOYMENT", |v| word(v, "deployment")),
+            ("BLUEPRINT", |v| word(v, "blueprint")),
+            ("QUEUED", |v| moment(&v["queued"])),
+            ("ENDED", |v| moment(&v["ended"])),
+            ("ERROR", |v| word(v, "error")),
+        ],
+        none: "No runs found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn summary(id: i64, state: &str) -> Value {
+        json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web", "state": state, "cause": null,
+            "blueprint": 3, "worker": "w1", "queued": 1_790_000_000_000_i64, "started": null, "ended": null, "error": "it\nbroke"})
+    }
+
+    #[test]
+    fn run_page_has_aligned_lines() {
+        let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
+            "result_gone": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
+            "may_cancel": {"Err": "it has ended"}, "log_bytes": 12, "cursor": 1});
+        let text = run_text(&view, Paper::new(false));
+        for line in [
+            "Run 7: failed of app on n1.demo\n",
+            "  error       it broke\n",
+            "  deployment  web\n",
+            "  result      {\"a\":1}\n",
+            "  cancel      not possible: it has ended\n",
+            "\n6    lost    3 ",
+            "gantry logs 7\n",
+        ] {
+            assert!(text.contains(line), "{line:?}: {text}");
+        }
+        assert!(!text.contains("started") && !text.contains("secret"), "{text}");
+        assert_eq!(
+            run_text(&json!({"of": "another"}), Paper::new(false)),
+            "of: another\n",
+            "printed as an outline"
+        );
+    }
+}

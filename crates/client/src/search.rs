@@ -1,0 +1,50 @@
+//! The search.
+
+use clap::Args;
+
+use crate::address::Query;
+use crate::client::Client;
+use crate::exit::Outcome;
+use crate::output::list::{List, word};
+use crate::output::said;
+
+/// A search.
+#[derive(Debug, Args)]
+pub(crate) struct Search {
+    /// Part of a name or a title, or a number
+    text: String,
+}
+
+pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
+    let place = Query::default().with("q", args.text.as_str()).behind("/search");
+    let results = client.server.get(&place)?;
+    let more: Vec<String> = results["more"].as_array().into_iter().flatten().map(said).collect();
+    let mut text = hit_list().text(&results, client.output);
+    if !more.is_empty() {
+        text.push_str(&format!(
+            "More results of these kinds exist: {}. Use a longer search text.\n",
+            more.join(", ")
+        ));
+    }
+    client.output.either(&results, text.trim_end())
+}
+
+/// Results of a search.
+pub(crate) fn hit_list() -> List {
+    List {
+        path: "/search".into(),
+        items: "hits",
+        cursor: "",
+        columns: &[
+            ("KIND", |v| word(v, "kind")),
+            ("ID", |v| word(v, "id")),
+            ("NAME", |v| {
+                let named =
+                    ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
+                named.map(|name| word(v, name)).unwrap_or_default()
+            }),
+            ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
+        ],
+        none: "Nothing found.",
+    }
+}
