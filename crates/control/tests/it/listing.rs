@@ -686,11 +686,11 @@ async fn roles_have_list_details_and_graph() {
     };
     assert_eq!(
         names(RolesWanted::default()).await,
-        ["app", "base", "lonely", "runtime", "still", "wipe"]
+        ["app", "base", "door", "lonely", "runtime", "still", "wipe"]
     );
     let sort = "-bound".parse().unwrap();
     let bound = list(RolesWanted { sort, ..RolesWanted::default() }).await;
-    assert_eq!((bound.roles[0].noderoles, bound.count), (1, 6), "{bound:?}");
+    assert_eq!((bound.roles[0].noderoles, bound.count), (1, 7), "{bound:?}");
     assert_eq!(
         names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await,
         ["lonely"]
