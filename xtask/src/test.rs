@@ -121,7 +121,7 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     }
     if ran.0.contains_key(&Part::Browser) {
         let chromium = env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
-        skipped.push(screenshots_skipped(&chromium, &tree.path("end2end/looks/chromium.txt")));
+        skipped.push(screenshots_skipped(&chromium, &tree.path("end2end/screenshots/chromium.txt")));
     }
     skipped.into_iter().flatten().collect()
 }
@@ -166,7 +166,7 @@ fn screenshots_skipped(chromium: &str, version_file: &Path) -> Option<String> {
     let major = version.and_then(|version| version.split('.').next());
     (major != Some(expected_version.trim())).then(|| {
         format!(
-            "skipped: how pages look was not compared ({chromium}: {}; baselines in end2end/looks are of Chromium {})",
+            "skipped: how pages look was not compared ({chromium}: {}; baselines in end2end/screenshots are of Chromium {})",
             version_output.trim(),
             expected_version.trim()
         )

@@ -4,7 +4,7 @@
 // starts of Gantry (times, ids, hashes, ports), without changing its size. The remaining
 // differences come from the page.
 //
-// Baselines are in looks/, with the major version of the browser that drew them, because another
+// Baselines are in screenshots/, with the major version of the browser that drew them, because another
 // version renders text differently.
 
 import assert from 'node:assert/strict';
@@ -16,11 +16,11 @@ import { PNG } from 'pngjs';
 import { widths } from './browser.mjs';
 import { results } from './gantry.mjs';
 
-export const folder = join(dirname(fileURLToPath(import.meta.url)), '../looks');
+export const folder = join(dirname(fileURLToPath(import.meta.url)), '../screenshots');
 const drawnBy = join(folder, 'chromium.txt');
 
 /** Widths and color schemes to compare. */
-export const looks = [[1440, 'light'], [1024, 'light'], [390, 'light'], [1440, 'dark']];
+export const variants = [[1440, 'light'], [1024, 'light'], [390, 'light'], [1440, 'dark']];
 /**
  * Maximum number of clearly different pixels, whatever the size: it tolerates antialiasing, but not
  * a changed letter or line.
@@ -42,7 +42,7 @@ const STILL = `
 
 const fileOf = (name, [width, scheme]) => `${name}-${width}${scheme === 'light' ? '' : `-${scheme}`}.png`;
 
-/** The major version of a browser, as in looks/chromium.txt. */
+/** The major version of a browser, as in screenshots/chromium.txt. */
 const major = (browser) => browser.version().split('.')[0];
 
 /**
@@ -53,7 +53,7 @@ const major = (browser) => browser.version().split('.')[0];
 export async function mode(browser) {
   if (process.env.GANTRY_WRITE === '1') return { write: true };
   const noted = await readFile(drawnBy, 'utf8').then((text) => text.trim(), () => null);
-  assert.ok(noted, 'there are no baselines in end2end/looks: GANTRY_WRITE=1 node --test end2end/looks.test.mjs writes them');
+  assert.ok(noted, 'there are no baselines in end2end/screenshots: GANTRY_WRITE=1 node --test end2end/screenshots.test.mjs writes them');
   if (noted === major(browser)) return { compare: true };
   return { skip: `baselines were drawn by Chromium ${noted}, and this is ${major(browser)}: letters look otherwise, so NOTHING IS COMPARED` };
 }
@@ -77,7 +77,7 @@ export async function assertSmall() {
 
 /** Baselines of pages that no longer exist. */
 export async function leftOver(names) {
-  const known = new Set(names.flatMap((name) => looks.map((look) => fileOf(name, look))));
+  const known = new Set(names.flatMap((name) => variants.map((variant) => fileOf(name, variant))));
   return (await readdir(folder)).filter((name) => name.endsWith('.png') && !known.has(name));
 }
 
@@ -120,7 +120,7 @@ function packed(bytes) {
  */
 export async function differences(page, name, { write, hide = [], gone = [] }) {
   const found = [];
-  for (const look of looks) {
+  for (const look of variants) {
     const [width, scheme] = look;
     await page.setViewportSize({ width, height: widths[width] });
     await page.emulateMedia({ colorScheme: scheme });
@@ -135,7 +135,7 @@ export async function differences(page, name, { write, hide = [], gone = [] }) {
 async function compared(file, bytes) {
   const kept = async (kind, picture) => {
     await mkdir(results, { recursive: true });
-    const path = join(results, `looks-${file.replace(/\.png$/, '')}-${kind}.png`);
+    const path = join(results, `screenshot-${file.replace(/\.png$/, '')}-${kind}.png`);
     await writeFile(path, picture);
     return path;
   };

@@ -1,7 +1,7 @@
 // Screenshots of every page, in three widths with light colors and in the largest width with dark
-// colors, are compared with those in looks/.
+// colors, are compared with those in screenshots/.
 //
-// After an intended change: run GANTRY_WRITE=1 node --test end2end/looks.test.mjs, review the
+// After an intended change: run GANTRY_WRITE=1 node --test end2end/screenshots.test.mjs, review the
 // changed files in git, and commit them with the change. A new page is one line in `pages`.
 
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { openBrowser, openPage, visit } from './lib/browser.mjs';
 import { chip, propose, row, signIn } from './lib/console.mjs';
 import { settle, something } from './lib/demo.mjs';
 import { start } from './lib/gantry.mjs';
-import { assertSmall, begin, differences, leftOver, mode } from './lib/looks.mjs';
+import { assertSmall, begin, differences, leftOver, mode } from './lib/screenshots.mjs';
 
 // Rows whose order or content differs each time: concurrent runs, and facts about this machine.
 // Column widths depend on their content.
@@ -130,7 +130,7 @@ test('every page matches its screenshots', { timeout: 600_000 }, async (t) => {
     process.stderr.write(`\n!!! ${skip}\n\n`);
     return t.skip(skip);
   }
-  const gantry = await start({ name: 'looks' });
+  const gantry = await start({ name: 'screenshots' });
   after(() => gantry.stop());
   // Two people: a reviewer does not see others' settings, and an admin gives no verdict.
   const [ada, bo, stranger] = await Promise.all([1, 2, 3].map(() => openPage(browser, gantry)));
@@ -155,7 +155,7 @@ test('every page matches its screenshots', { timeout: 600_000 }, async (t) => {
         };
         // On the second attempt, pending responses have arrived. Real differences remain.
         const differing = await retried(look);
-        assert.equal(differing.length, 0, `${differing.join('\n')}\nMeant so? GANTRY_WRITE=1 node --test end2end/looks.test.mjs`);
+        assert.equal(differing.length, 0, `${differing.join('\n')}\nMeant so? GANTRY_WRITE=1 node --test end2end/screenshots.test.mjs`);
       });
     }
   }
