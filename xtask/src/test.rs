@@ -121,7 +121,8 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     }
     if ran.0.contains_key(&Part::Browser) {
         let chromium = env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
-        skipped.push(screenshots_skipped(&chromium, &tree.path("end2end/screenshots/chromium.txt")));
+        skipped
+            .push(screenshots_skipped(&chromium, &tree.path("end2end/screenshots/chromium.txt")));
     }
     skipped.into_iter().flatten().collect()
 }

@@ -41,7 +41,7 @@ async fn pending_reason_is_paginated_and_keeps_filter() {
         "/pending?deployment=web&amp;reason=on_hold&amp;after=since~-7~-00000000-0000-0000-0000-000000000007",
         "value=\"web\"",
         "href=\"/pending?reason=on_hold\" class=\"button quiet\"",
-        "name=\"reason\" value=\"held\"",
+        "name=\"reason\" value=\"on_hold\"",
     ]);
     page.says_not(&["exit 1 in 20-realm.sh", "Show all 1"]);
 }

@@ -395,7 +395,7 @@ async fn browser_gets_used_and_newly_used_versions() {
     };
     assert_eq!(
         versions(&before),
-        Some((1, 6)),
+        Some((1, 7)),
         "the other version is imported, and nobody uses it"
     );
     assert_eq!(

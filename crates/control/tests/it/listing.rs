@@ -726,7 +726,7 @@ async fn roles_have_list_details_and_graph() {
             && said.contains(&("runtime", "app", RoleTie::Requires))
     );
     let all = house.control.role_graph(&house.cy, &RoleGraphWanted::default()).await.unwrap();
-    assert_eq!((all.count, all.roles.len()), (6, 6));
+    assert_eq!((all.count, all.roles.len()), (7, 7));
 }
 
 #[tokio::test]
