@@ -67,7 +67,7 @@ pub enum StoreError {
     },
 }
 
-/// A refusal of a guard is the same error, whichever library ran the statement.
+/// A refusal of a guard is the same error from both libraries.
 impl From<DbErr> for StoreError {
     fn from(error: DbErr) -> Self {
         match error {

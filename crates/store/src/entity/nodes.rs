@@ -1,4 +1,4 @@
-//! The tables of nodes and of what is known about the machines.
+//! The tables of nodes, their facts, health checks and reports.
 
 pub mod node {
     use super::super::prelude::*;
