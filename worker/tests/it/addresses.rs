@@ -105,9 +105,9 @@ async fn says(address: Ipv4Addr, port: u16, text: &'static str) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(text.as_bytes()).await;
-            // Read the client's data before closing. Otherwise the reset would discard the text.
+            // Read all data of the client before closing. Otherwise the reset would discard the text.
             let _ = stream.shutdown().await;
-            let _ = stream.read(&mut [0; 256]).await;
+            while stream.read(&mut [0; 256]).await.is_ok_and(|count| count > 0) {}
         }
     });
 }
