@@ -408,7 +408,7 @@ async fn browser_gets_used_and_newly_used_versions() {
     let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
     house.control.edit(&house.ada, proposal, 0, vec![using]).await.unwrap();
     let after = planner(Some(&before.stamp)).await;
-    assert_eq!(versions(&after), Some((2, 7)), "the one role that differs comes along");
+    assert_eq!(versions(&after), Some((2, 8)), "the one role that differs comes along");
     // The browser's plan equals the server's.
     let effects = after.ground.unwrap().open().unwrap().effects_with(&after.edits, &[]).unwrap();
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
