@@ -28,7 +28,7 @@ use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use super::secret_uses::{SecretChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
-use crate::catalog::{Catalog, ConcurrencyGroupMode, JigClass};
+use crate::catalog::{Catalog, ConcurrencyGroupMode};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
@@ -442,10 +442,8 @@ fn removed_noderoles(planned: &Planned<'_>, names: &Named<'_>) -> (Vec<Touched>,
         let Some(stored) = planned.old.nodes.get(&node.id) else { continue };
         for (key, noderole) in &stored.doc.noderoles {
             let id = key.id(node.id);
-            let is_immediate = planned
-                .catalog
-                .role(noderole.role)
-                .is_ok_and(|role| role.flags.milestone && role.jig_class == JigClass::Noop);
+            let is_immediate =
+                planned.catalog.role(noderole.role).is_ok_and(|role| role.is_immediate());
             if !gone.contains(&id) || runs.contains(&id) || is_immediate {
                 continue;
             }

@@ -415,7 +415,7 @@ fn intent(
         jig: role.jig.clone(),
         jig_class: role.jig_class.clone(),
         destructive: role.flags.destructive,
-        instant: role.flags.milestone && role.jig_class == JigClass::Noop,
+        instant: role.is_immediate(),
         run: RunPolicy { exclusive: role.run.exclusive && !node.phantom, ..role.run.clone() },
         parents: parents.collect(),
         change,

@@ -418,6 +418,11 @@ impl Role {
         action.is_run() || self.actions.contains(action)
     }
 
+    /// Whether steps of the role become ACTIVE without a run: a milestone that runs nothing.
+    pub fn is_immediate(&self) -> bool {
+        self.flags.milestone && self.jig_class == JigClass::Noop
+    }
+
     /// The scripts of an action, in the order in which they run.
     pub fn scripts_of(&self, action: &ActionName) -> impl Iterator<Item = &Script> + Clone {
         self.scripts.iter().filter(move |script| script.action == *action)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use engine::anneal::{StepState, count};
-use engine::catalog::{JigClass, Join, Role};
+use engine::catalog::{Join, Role};
 use engine::cluster::{DeploymentDoc, EdgeKind, NoderoleKey, RootDoc};
 use engine::ids::{BlueprintNumber, JigName, NodeId, NoderoleId, RoleName};
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ impl Preparer {
             "step",
             "immediate",
             rows.immediate,
-            is_immediate(&role) && is_run,
+            role.is_immediate() && is_run,
         )?;
         row_check.expect_equal("step", "needs", json!(rows.needs), json!(role.run.needs))?;
         row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
@@ -106,7 +106,7 @@ impl Preparer {
             let node = self.objects.node(*node).await?;
             let Some(noderole) = node.noderoles.get(&key) else { continue };
             let role = self.objects.role(noderole.role).await?;
-            row_check.expect_equal("step", "immediate", parent.immediate, is_immediate(&role))?;
+            row_check.expect_equal("step", "immediate", parent.immediate, role.is_immediate())?;
         }
         Ok(())
     }
@@ -165,11 +165,6 @@ struct ParentRow {
 fn parents(facts: &RunFacts) -> Result<Vec<ParentRow>, Refusal> {
     serde_json::from_value(facts.rows.parents.clone())
         .map_err(|e| Refusal::Store(StoreError::corrupt("edge", e)))
-}
-
-/// Whether the role has only immediate steps.
-fn is_immediate(role: &Role) -> bool {
-    role.flags.milestone && role.jig_class == JigClass::Noop
 }
 
 /// Checks the row of the step's jig against the document of *system*.
