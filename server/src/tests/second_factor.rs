@@ -292,12 +292,12 @@ async fn policy_sends_everyone_to_set_one_up() {
         code_of(&house.send_get("/api/v1/nodes", &dee).await),
         (403, "second_factor_needed".into())
     );
+    let page = house.visit("/second-factor", &dee).await;
     assert!(
-        house
-            .visit("/second-factor", &dee)
-            .await
-            .text()
-            .contains("The policy requires a second factor")
+        page.text().contains("The policy requires a second factor"),
+        "{} {}",
+        page.status,
+        page.text()
     );
     house.set_up(&dee).await;
     assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
