@@ -68,7 +68,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
                 <SystemStatus overview/>
                 <Commits overview/>
             </div>
-            <Same of=move |_: Typed| vec![api::calls::overview()]/>
+            <Same of=move |_: Typed| vec![api::overview::show_call()]/>
         </div>
     }
     .into_any()
