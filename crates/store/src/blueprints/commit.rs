@@ -482,10 +482,10 @@ async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result
         .collect();
     let columns = NoderoleIntent::columns(&noderoles);
     let (names, values, rows) = (columns.names(""), columns.names("d."), columns.rows());
-    let assignments = columns.assignments("excluded");
+    let updates = columns.assignments("excluded");
     let text = format!(
         "INSERT INTO noderole ({names}) SELECT {values} FROM {rows} \
-         ON CONFLICT (id) DO UPDATE SET {assignments}, disposition = 'in_service'"
+         ON CONFLICT (id) DO UPDATE SET {updates}, disposition = 'in_service'"
     );
     columns.execute(on, text).await
 }

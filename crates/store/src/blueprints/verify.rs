@@ -186,8 +186,8 @@ async fn wrong_noderoles(
         })
         .collect();
     let columns = NoderoleIntent::columns(&noderoles);
-    let found = columns.names("");
-    let found = format!("SELECT {found} FROM noderole WHERE disposition = 'in_service'");
+    let names = columns.names("");
+    let found = format!("SELECT {names} FROM noderole WHERE disposition = 'in_service'");
     differences(on, "noderole", columns, "", &found).await
 }
 
@@ -208,9 +208,9 @@ async fn wrong_steps(
         .value("max_running", |s| s.lane.max_running.map(u32::cast_signed))
         .value("mode", |s| concurrency_mode_name(s.lane.mode))
         .value("parents", |s| parents(s));
-    let found = columns.names("s.");
+    let step_values = columns.names("s.");
     let found = format!(
-        "SELECT {found}, {STEP_RELATIONS} FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id \
+        "SELECT {step_values}, {STEP_RELATIONS} FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id \
          WHERE s.state <> 'gone' AND s.action = 'run'"
     );
     let relations = ", d.deployment_id, d.concurrency_group, d.max_running, d.mode, d.parents";
@@ -225,10 +225,10 @@ async fn differences<R>(
     relations: &str,
     found: &str,
 ) -> Result<Vec<Discrepancy>, StoreError> {
-    let (names, rows) = (columns.names("d."), columns.rows());
+    let (values, rows, limit) = (columns.names("d."), columns.rows(), TOLD);
     let query = format!(
-        "SELECT id, to_jsonb(d) - 'id', to_jsonb(s) - 'id' FROM (SELECT {names}{relations} FROM {rows}) d \
-         FULL JOIN ({found}) s USING (id) WHERE d IS DISTINCT FROM s ORDER BY id LIMIT {TOLD}"
+        "SELECT id, to_jsonb(d) - 'id', to_jsonb(s) - 'id' FROM (SELECT {values}{relations} FROM {rows}) d \
+         FULL JOIN ({found}) s USING (id) WHERE d IS DISTINCT FROM s ORDER BY id LIMIT {limit}"
     );
     let rows: Vec<(Uuid, Option<Value>, Option<Value>)> =
         sqlx::query_as_with(sqlx::AssertSqlSafe(query), columns.arguments()?).fetch_all(on).await?;
