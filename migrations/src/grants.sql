@@ -44,6 +44,7 @@ DO $$
 DECLARE
   server text := current_setting('gantry.server_role');
   granted text;
+  intent record;
 BEGIN
   FOREACH granted IN ARRAY ARRAY[
     'USAGE ON SCHEMA public',
@@ -98,18 +99,9 @@ BEGIN
     'INSERT (name, class, description, client_role), UPDATE (active) ON jig',
     'INSERT (deployment_id, name, max_running, mode), UPDATE (max_running, mode) ON
              concurrency_group',
-    'INSERT (id, node_id, role, instance, deployment_id, role_hash, data, doc) ON noderole',
-    'UPDATE (deployment_id, disposition, role_hash, data, doc) ON noderole',
-    'INSERT (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, exclusive,
-             destructive, immediate, needs, place, content_hash, disruption_budget_ids,
-             freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority,
-             skipped, generation, state, pending, node_up) ON step',
-    -- Intent, within a commit.
-    'UPDATE (concurrency_group_id, rank, jig, exclusive, destructive, immediate, needs, place,
-             content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s,
-             join_kind, join_n, join_after, priority, skipped, generation) ON step',
     -- Progress: a commit sets the state of its steps. Retry, the end of a queued run and
     -- maintenance move a step and its descendants.
+    'INSERT (state, pending, node_up) ON step',
     'UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by, error,
              since, not_before, node_up, node_fits) ON step',
     'INSERT, DELETE ON edge',
@@ -151,6 +143,21 @@ BEGIN
     'EXECUTE ON FUNCTION doubt_node(uuid)'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, server);
+  END LOOP;
+  -- Intent of noderoles and steps: the columns that guard_intent protects. Their identity never
+  -- changes.
+  FOR intent IN
+    SELECT t.tgrelid::regclass AS "table",
+      string_agg(a.attname, ', ') FILTER (WHERE a.attname <> 'disposition') AS added,
+      string_agg(a.attname, ', ') FILTER (WHERE a.attname NOT IN
+        ('id', 'node_id', 'role', 'instance', 'noderole_id', 'action')) AS changed
+    FROM pg_trigger t
+    JOIN pg_attribute a ON a.attrelid = t.tgrelid AND a.attnum = ANY(t.tgattr::int2[])
+    WHERE t.tgname = 'guard_intent' AND t.tgrelid IN ('noderole'::regclass, 'step'::regclass)
+    GROUP BY t.tgrelid
+  LOOP
+    EXECUTE format('GRANT INSERT (%s), UPDATE (%s) ON %s TO %I', intent.added, intent.changed,
+                   intent."table", server);
   END LOOP;
   -- Only functions may read the acting person.
   EXECUTE format('REVOKE ALL ON acting FROM %I', server);

@@ -1042,14 +1042,6 @@ CREATE TRIGGER guard_removed BEFORE UPDATE OF id, parent, name, system, phantom,
   WHEN (OLD.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removed();
 CREATE TRIGGER guard_removed BEFORE UPDATE OF id, fqdn, deployment_id, phantom, doc, removed_in, transport, connection ON node FOR EACH ROW
   WHEN (OLD.removed_in IS NOT NULL) EXECUTE FUNCTION guard_removed();
-CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
-  OR UPDATE OF id, node_id, role, instance, deployment_id, disposition, role_hash, data, doc ON noderole
-  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
-CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
-  OR UPDATE OF id, noderole_id, node_id, action, concurrency_group_id, rank, priority, jig, exclusive, destructive, immediate, needs, place,
-               generation, content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s,
-               join_kind, join_n, join_after, skipped ON step
-  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 -- Whether a step exists is intent, although its state is progress.
 CREATE OR REPLACE FUNCTION guard_step_gone() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN

@@ -35,26 +35,35 @@ const SAMPLES: &[(&str, &str)] = &[
         "author",
         "EXISTS (SELECT FROM review_author a WHERE a.person_id = $3 AND a.review_id = s.id) AND",
     ),
+    ("assignments", "rank = d.rank"),
     ("comparison", "<"),
     ("after_cursor", "(d.name, p.id) < ($6, $1)"),
     ("compared", "(s.title, s.id) < ($7, $1)"),
     ("condition", "t.hash = sha256($1)"),
     ("deployment", "p.deployment_id = $4 AND"),
     ("direction", "DESC"),
+    ("found", "SELECT id, node_id FROM noderole"),
+    ("limit", "100"),
+    ("names", "id, node_id"),
     ("order_by", "s.id DESC"),
     ("outcome_filter", "s.state = 'open'"),
     ("returned", "result = CASE WHEN nd.removed_in IS NULL THEN $7::jsonb END, result_bytes = $8,"),
+    ("relations", ""),
+    (
+        "rows",
+        "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bigint[], $6::bool[], $7::int[]) \
+         AS d (id, node_id, deployment_id, concurrency_group, number, again, rank)",
+    ),
     ("sign", "<"),
     ("state_filter", "p.state = 'open' AND"),
+    ("step_values", "s.id"),
+    ("updates", "data = excluded.data"),
+    ("values", "d.id, d.node_id"),
     ("way", "DESC"),
 ];
 
 /// Beginnings of statements, with a rest that completes them.
-const RESTS: &[(&str, &str)] = &[
-    ("INSERT INTO step (id, noderole_id,", "{STEP_COLUMNS}"),
-    ("UPDATE step s SET concurrency_group_id", "{STEP_COLUMNS} WHERE s.id = d.id"),
-    ("SELECT n.id, n.fqdn, n.deployment_id, n.version,", "n.id = $1"),
-];
+const RESTS: &[(&str, &str)] = &[("SELECT n.id, n.fqdn, n.deployment_id, n.version,", "n.id = $1")];
 
 /// A string literal or the content of an included file.
 #[derive(Debug, Clone)]

@@ -165,7 +165,7 @@ impl ListPage for Entries {
                     </div>
                     <p class="muted">"Verify an export without a server:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
-                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::verify_audit(), api::calls::export_audit()]/>
+                    <EquivalentCommands of=move |_: FormValues| vec![api::audit::verify_call(), api::audit::export_call()]/>
                 </div>
             </section>
         }

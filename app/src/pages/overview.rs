@@ -70,7 +70,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
                 <SystemStatus overview/>
                 <Commits overview/>
             </div>
-            <EquivalentCommands of=move |_: FormValues| vec![api::calls::overview()]/>
+            <EquivalentCommands of=move |_: FormValues| vec![api::overview::show_call()]/>
         </div>
     }
     .into_any()

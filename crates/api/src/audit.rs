@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
+use crate::call::Call;
 use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of links of the chain that one request verifies.
@@ -132,4 +133,15 @@ sort! {
 
 paged! {
     AuditPage: entries of AuditEntry,
+}
+
+/// Verifies the audit log's hash chain. The command verifies the whole chain, the request only its
+/// first part.
+pub fn verify_call() -> Call {
+    Call::get("/audit/chain").words(["audit", "chain"])
+}
+
+/// Exports the sealed entries of the audit log.
+pub fn export_call() -> Call {
+    Call::get("/audit/export").words(["audit", "export"]).option("output", "gantry-audit.jsonl")
 }

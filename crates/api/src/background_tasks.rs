@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::At;
+use crate::call::Call;
 
 /// Maximum number of tasks in the list.
 pub const MAX_TASKS: usize = 500;
@@ -78,6 +79,11 @@ pub struct BackgroundTasks {
     pub background_tasks: Vec<BackgroundTaskView>,
     /// Whether more tasks exist.
     pub more: bool,
+}
+
+/// Lists the background tasks of all processes.
+pub fn list_call() -> Call {
+    Call::get("/background-tasks").words(["background-tasks"])
 }
 
 #[cfg(test)]

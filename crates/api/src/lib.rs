@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod background_tasks;
 pub mod blueprints;
+pub mod call;
 pub mod calls;
 pub mod catalog;
 pub mod deployments;

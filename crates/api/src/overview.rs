@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::At;
 use crate::blueprints::BlueprintSummary;
+use crate::call::Call;
 use crate::pending::PendingGroup;
 use crate::reviews::ReviewCount;
 use crate::runs::StateCounts;
@@ -200,4 +201,8 @@ pub struct BlueprintWanted {
     /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
     #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
     pub wait: u8,
+}
+
+pub fn show_call() -> Call {
+    Call::get("/overview").words(["overview"])
 }

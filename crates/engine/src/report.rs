@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
 use crate::cluster::{NoderoleKey, Skeleton, phantom};
-use crate::counting::many;
+use crate::counting::{many, some_of};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Check, Finding, Level};
-use crate::plan::NumberedEdit;
-use crate::plan::effects::{Bound, Effects, Refusal, Why};
+use crate::plan::effects::{Bound, Effects, Refusal, ValueOwner, Why};
+use crate::plan::{EditNames, NumberedEdit};
 
 /// Maximum number of ids and of edits in one line.
 pub const MAX_NAMED: usize = 50;
@@ -176,6 +176,11 @@ pub fn report(
         asked.check(),
         lint(findings),
     ];
+    for (stage, line) in asked.set_values() {
+        if let Some(report) = stages.iter_mut().find(|report| report.stage == stage) {
+            report.will_do.push(line);
+        }
+    }
     for refusal in &effects.refused {
         let stage = stage_of(&refusal.code);
         if let Some(report) = stages.iter_mut().find(|report| report.stage == stage) {
@@ -309,14 +314,6 @@ impl Asked<'_> {
                 .will_do
                 .push(Line::new(what, asked(&gone.why)).about(about).by([gone.why.edit()]));
         }
-        for switch in &self.effects.jigs {
-            let what = format!(
-                "Jig {} is switched {}",
-                switch.jig,
-                if switch.active { "on" } else { "off" }
-            );
-            report.will_do.push(Line::new(what, asked(&switch.why)).by([switch.why.edit()]));
-        }
         let coming: BTreeSet<Hash> = self.effects.barclamps.iter().map(|pin| pin.version).collect();
         for (hash, barclamp) in self.catalog.barclamps() {
             if !used.contains(&hash) && !coming.contains(&hash) {
@@ -331,6 +328,20 @@ impl Asked<'_> {
         report
     }
 
+    /// The values that edits set, each with its stage.
+    fn set_values(&self) -> impl Iterator<Item = (Stage, Line)> {
+        self.effects.value_lines(self).map(|(why, what, owner)| {
+            let line = Line::new(what, asked(why)).by([why.edit()]);
+            match owner {
+                ValueOwner::Deployment(id) => (Stage::Edits, line.about([Subject::Deployment(id)])),
+                ValueOwner::Node(id) => (Stage::Edits, line.about([Subject::Node(id)])),
+                ValueOwner::Noderole(id) => (Stage::Edits, line.about([Subject::Noderole(id)])),
+                ValueOwner::Catalog => (Stage::Catalog, line),
+                ValueOwner::Policy => (Stage::Check, line),
+            }
+        })
+    }
+
     fn edits(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Edits);
         let refused: BTreeSet<u32> = self.effects.refused.iter().map(|r| r.edit).collect();
@@ -341,38 +352,6 @@ impl Asked<'_> {
         report.did.push(Line::new(what, "each edit applies on top of the previous ones").by(taken));
         if self.edits.is_empty() {
             report.waiting_on.push(Line::new("An edit", "the proposal has none"));
-        }
-        for data in &self.effects.role_data {
-            let what = format!(
-                "Data of {} in {} is replaced",
-                data.role,
-                self.deployment(data.deployment)
-            );
-            let line =
-                Line::new(what, asked(&data.why)).about([Subject::Deployment(data.deployment)]);
-            report.will_do.push(line.by([data.why.edit()]));
-        }
-        for data in &self.effects.noderole_data {
-            let id = data.noderole.id(data.node);
-            let what = format!("Data of {} on {} is replaced", data.noderole, self.node(data.node));
-            report.will_do.push(
-                Line::new(what, asked(&data.why))
-                    .about([Subject::Noderole(id)])
-                    .by([data.why.edit()]),
-            );
-        }
-        for set in &self.effects.connections {
-            let fields: Vec<String> =
-                set.connection.fields().into_iter().map(|(field, _)| field).collect();
-            let what =
-                format!("The connection of {} changes: {}", self.node(set.node), fields.join(", "));
-            let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
-            report.will_do.push(line.by([set.why.edit()]));
-        }
-        for set in &self.effects.hints {
-            let what = format!("The hints of {} are replaced", self.node(set.node));
-            let line = Line::new(what, asked(&set.why)).about([Subject::Node(set.node)]);
-            report.will_do.push(line.by([set.why.edit()]));
         }
         report
     }
@@ -523,13 +502,6 @@ impl Asked<'_> {
         let hash =
             self.effects.hash().map(|hash| hash.short()).unwrap_or_else(|error| error.to_string());
         report.did.push(Line::new("The effects are identified by their hash", hash));
-        if let Some(policy) = &self.effects.policy {
-            let what = format!(
-                "Later changes need {}",
-                many(policy.policy.approvals as usize, "approval")
-            );
-            report.will_do.push(Line::new(what, asked(&policy.why)).by([policy.why.edit()]));
-        }
         if self.effects.is_empty() {
             report.waiting_on.push(Line::new("A change to review", "the edits change nothing"));
         } else if self.effects.refused.is_empty() {
@@ -547,6 +519,28 @@ impl Asked<'_> {
             report.blocked_by.push(line.by(self.effects.refused.iter().map(|r| r.edit)));
         }
         report
+    }
+}
+
+impl EditNames for Asked<'_> {
+    fn deployment(&self, id: DeploymentId) -> String {
+        Asked::deployment(self, id)
+    }
+
+    fn place(&self, deployment: DeploymentId) -> String {
+        format!(" in {}", self.deployment(deployment))
+    }
+
+    fn version(&self, hash: Hash) -> String {
+        hash.short()
+    }
+
+    fn node(&self, id: NodeId) -> String {
+        Asked::node(self, id)
+    }
+
+    fn nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
+        some_of(&nodes.iter().map(|node| self.node(*node)).collect::<Vec<_>>())
     }
 }
 

@@ -149,6 +149,16 @@ CREATE TRIGGER guard_listed_change AFTER UPDATE ON noderole
   REFERENCING OLD TABLE AS was NEW TABLE AS is_now
   FOR EACH STATEMENT EXECUTE FUNCTION guard_listed_noderole();
 
+-- The columns that only a commit writes. grants.sql lets the server write these columns.
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
+  OR UPDATE OF id, node_id, role, instance, deployment_id, disposition, role_hash, data, doc ON noderole
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
+  OR UPDATE OF id, noderole_id, node_id, action, concurrency_group_id, rank, priority, jig, exclusive, destructive, immediate, needs, place,
+               generation, content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s,
+               join_kind, join_n, join_after, skipped ON step
+  FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
+
 -- The columns of a step that come from its role.
 CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
 RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean,

@@ -62,7 +62,7 @@ fn List(first: BackgroundTasks) -> impl IntoView {
             <tbody>{rows(tasks, |task| (task.process.id, task.name.clone()), row)}</tbody>
         </table>
         {more}
-        <div class="inside"><EquivalentCommands of=move |_: FormValues| vec![api::calls::background_tasks()]/></div>
+        <div class="inside"><EquivalentCommands of=move |_: FormValues| vec![api::background_tasks::list_call()]/></div>
     }
     .into_any()
 }

@@ -7,7 +7,7 @@ use engine::ids::{
     BlueprintNumber, CommentId, DeploymentId, DeploymentName, NameError, NodeId, NoderoleId,
     PersonId, ProposalId, ReviewId, RoleName, RunId,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
@@ -110,8 +110,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         show_role(&role, ""),
         show_role(&role, "demo"),
         script(engine::Hash::of_bytes(b"a script")),
-        verify_audit(),
-        export_audit(),
+        crate::audit::verify_call(),
+        crate::audit::export_call(),
         role_graph("", ""),
         role_graph("demo", ""),
         role_graph("", "proxy"),
@@ -119,8 +119,8 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         retry(noderole, REASON),
         import(),
         policy(),
-        overview(),
-        background_tasks(),
+        crate::overview::show_call(),
+        crate::background_tasks::list_call(),
         add_node(&local_node),
         add_node(&ssh_node),
         add_nodes("n1.demo.gantry.internal \"root=/srv/it's $HOME\"\n# no more\n"),

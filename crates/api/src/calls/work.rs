@@ -177,26 +177,6 @@ pub fn import() -> Call {
     ])
 }
 
-/// Verifies the audit log's hash chain. The command verifies the whole chain, the request only its
-/// first part.
-pub fn verify_audit() -> Call {
-    Call::get("/audit/chain").words(["audit", "chain"])
-}
-
-/// Exports the sealed entries of the audit log.
-pub fn export_audit() -> Call {
-    Call::get("/audit/export").words(["audit", "export"]).option("output", "gantry-audit.jsonl")
-}
-
-pub fn overview() -> Call {
-    Call::get("/overview").words(["overview"])
-}
-
-/// Lists the background tasks of all processes.
-pub fn background_tasks() -> Call {
-    Call::get("/background-tasks").words(["background-tasks"])
-}
-
 /// Shows the approval policy.
 pub fn policy() -> Call {
     Call::get("/policy").words(["policy"])

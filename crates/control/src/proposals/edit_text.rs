@@ -7,7 +7,6 @@ use engine::Hash;
 use engine::cluster::{NodeDoc, phantom};
 use engine::gate::{COOLING_HOURS, Policy};
 use engine::ids::{DeploymentId, Fqdn, NodeId};
-use engine::plan::clash::Over;
 use engine::plan::edit::sign_in_demands;
 use engine::plan::effects::RoleData;
 use engine::plan::{Edit, EditNames, edit};
@@ -104,37 +103,6 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The subject of a conflict between two edits.
-    pub fn over(&self, over: &Over) -> String {
-        match over {
-            Over::Deployment { deployment } => {
-                format!("deployment {}", self.deployment(*deployment))
-            }
-            Over::Barclamp { deployment, barclamp } => {
-                format!("the version of {barclamp}{}", self.place(*deployment))
-            }
-            Over::Role { deployment, role } => format!("role {role}{}", self.place(*deployment)),
-            Over::RoleValue { deployment, role, path } => {
-                format!("{} of {role}{}", whole(path), self.place(*deployment))
-            }
-            Over::Node { node } => format!("node {}", self.node(*node)),
-            Over::Place { node } => format!("the deployment of {}", self.node(*node)),
-            Over::Connection { node, field } => {
-                format!("{field} of the connection of {}", self.node(*node))
-            }
-            Over::Hints { node } => format!("the hints of {}", self.node(*node)),
-            Over::Noderole { node, noderole } => format!("{noderole} on {}", self.node(*node)),
-            Over::NoderoleValue { node, noderole, path } => {
-                format!("{} of {noderole} on {}", whole(path), self.node(*node))
-            }
-            Over::Rerun { node, noderole } => {
-                format!("running {noderole} on {} again", self.node(*node))
-            }
-            Over::Jig { jig } => format!("jig {jig}"),
-            Over::Policy => "the policy".into(),
-        }
-    }
-
     /// An edit as text.
     pub fn edit(&self, edit: &Edit) -> String {
         edit.text(self)
@@ -180,10 +148,6 @@ impl EditNames for Names<'_> {
     fn nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
         self.some_nodes(nodes)
     }
-}
-
-fn whole(path: &str) -> &str {
-    if path.is_empty() { "all data" } else { path }
 }
 
 /// Refuses an edit that is malformed in itself. [`engine::data::check_user_data`] checks its data

@@ -351,7 +351,7 @@ pub(crate) fn clash_views(
         earlier_by: by(clash.earlier),
         later: clash.later,
         later_by: by(clash.later),
-        about: names.over(&clash.over),
+        about: clash.over.text(names),
         over: clash.over,
     };
     clashes(&authored, &Meant(present, planned)).into_iter().map(view).collect()

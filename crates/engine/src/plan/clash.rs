@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::edit::{EditKind, NumberedEdit};
+use super::edit::{EditKind, EditNames, NumberedEdit};
 use crate::cluster::NoderoleKey;
 use crate::data::{Change, ChangeKind, diff};
 use crate::ids::{BarclampName, DeploymentId, JigName, NodeId, PersonId, RoleName};
@@ -121,6 +121,41 @@ pub enum Over {
     },
     /// The approval policy.
     Policy,
+}
+
+impl Over {
+    /// The setting as text.
+    pub fn text(&self, names: &impl EditNames) -> String {
+        let whole =
+            |path: &str| if path.is_empty() { "all data".to_owned() } else { path.to_owned() };
+        match self {
+            Self::Deployment { deployment } => {
+                format!("deployment {}", names.deployment(*deployment))
+            }
+            Self::Barclamp { deployment, barclamp } => {
+                format!("the version of {barclamp}{}", names.place(*deployment))
+            }
+            Self::Role { deployment, role } => format!("role {role}{}", names.place(*deployment)),
+            Self::RoleValue { deployment, role, path } => {
+                format!("{} of {role}{}", whole(path), names.place(*deployment))
+            }
+            Self::Node { node } => format!("node {}", names.node(*node)),
+            Self::Place { node } => format!("the deployment of {}", names.node(*node)),
+            Self::Connection { node, field } => {
+                format!("{field} of the connection of {}", names.node(*node))
+            }
+            Self::Hints { node } => format!("the hints of {}", names.node(*node)),
+            Self::Noderole { node, noderole } => format!("{noderole} on {}", names.node(*node)),
+            Self::NoderoleValue { node, noderole, path } => {
+                format!("{} of {noderole} on {}", whole(path), names.node(*node))
+            }
+            Self::Rerun { node, noderole } => {
+                format!("running {noderole} on {} again", names.node(*node))
+            }
+            Self::Jig { jig } => format!("jig {jig}"),
+            Self::Policy => "the policy".into(),
+        }
+    }
 }
 
 /// Two people's edits, the later of which overrides the earlier.

@@ -24,10 +24,9 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::Along;
 use super::effects::{
-    BarclampUse, Bound, ConnectionUpdate, Effects, ExpungedNode, JigSwitch, NewDeployment,
-    NewHints, NewPolicy, NewRole, NodeMove, NoderoleData, Refusal, RemovedDeployment,
-    RemovedNoderole, RemovedRole, Rerun, RewiredNoderole, RoleContentChange, RoleData,
-    UnpinnedBarclamp, Why,
+    BarclampUse, Bound, Effects, ExpungedNode, NewDeployment, NewRole, NodeMove, Refusal,
+    RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole, RoleContentChange, Set,
+    UnpinnedBarclamp, Why, in_order,
 };
 use super::refusal::EditError;
 use super::sight::Sight;
@@ -65,50 +64,6 @@ pub(super) struct Draft<'a> {
     pub set: Set,
     /// Side effects of the current edit.
     pub along: Along,
-}
-
-/// Values that edits set. The last edit wins.
-#[derive(Default)]
-pub(super) struct Set {
-    pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
-    pub noderole_data: LastWords<(NodeId, NoderoleKey), NoderoleData>,
-    pub reruns: LastWords<(NodeId, NoderoleKey), Rerun>,
-    pub connections: LastWords<NodeId, ConnectionUpdate>,
-    pub hints: LastWords<NodeId, NewHints>,
-    pub jigs: LastWords<JigName, JigSwitch>,
-    pub policy: Option<NewPolicy>,
-}
-
-/// The last entry of each key, indexed because thousands of edits may each set one. Output is in
-/// the order of the edits.
-pub(super) struct LastWords<K, T> {
-    said: u64,
-    entries: BTreeMap<K, (u64, T)>,
-}
-
-impl<K, T> Default for LastWords<K, T> {
-    fn default() -> Self {
-        Self { said: 0, entries: BTreeMap::new() }
-    }
-}
-
-impl<K: Ord, T> LastWords<K, T> {
-    pub fn say(&mut self, key: K, entry: T) {
-        self.said += 1;
-        self.entries.insert(key, (self.said, entry));
-    }
-
-    pub fn last(&self, key: &K) -> Option<&T> {
-        self.entries.get(key).map(|(_, entry)| entry)
-    }
-
-    /// The entries that satisfy the condition, in the order of the edits.
-    fn told(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
-    where
-        T: Clone,
-    {
-        in_order(self.entries.values().filter(|(_, entry)| holds(entry)).cloned().collect())
-    }
 }
 
 /// The value of something before the current edit.
@@ -718,11 +673,11 @@ impl<'a> Draft<'a> {
     // Computing the effects.
 
     /// The difference between the draft and the skeleton.
-    pub fn effects(self, refused: Vec<Refusal>) -> Effects {
+    pub fn effects(mut self, refused: Vec<Refusal>) -> Effects {
         let mut effects = Effects { refused, ..Effects::default() };
         self.add_deployment_effects(&mut effects);
         self.add_node_effects(&mut effects);
-        self.add_set_values(&mut effects);
+        std::mem::take(&mut self.set).finish(&self, &mut effects);
         effects
     }
 
@@ -944,50 +899,28 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Adds the values that edits set, except for things that were removed afterwards.
-    fn add_set_values(self, effects: &mut Effects) {
-        let edit_that_bound = |node: NodeId, key: &NoderoleKey| {
-            let id = key.id(node);
-            let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
-            let anew =
-                !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
-                    || self.was_rebound(id);
-            let bound =
-                self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
-            there.then_some(bound)
-        };
-        let edit_that_added = |deployment: DeploymentId, role: &RoleName| {
-            let there = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
-            let dropped = self
-                .reasons
-                .gone_roles
-                .get(&(deployment, role.clone()))
-                .map_or(0, |(_, why)| why.edit());
-            there.then_some(dropped)
-        };
-        let role_data = |data: &RoleData| {
-            edit_that_added(data.deployment, &data.role)
-                .is_some_and(|since| since <= data.why.edit())
-        };
-        let data = |data: &NoderoleData| {
-            edit_that_bound(data.node, &data.noderole).is_some_and(|since| since <= data.why.edit())
-        };
-        let rerun = |rerun: &Rerun| {
-            edit_that_bound(rerun.node, &rerun.noderole)
-                .is_some_and(|since| since <= rerun.why.edit())
-        };
-        effects.role_data = self.set.role_data.told(role_data);
-        effects.noderole_data = self.set.noderole_data.told(data);
-        effects.reruns = self.set.reruns.told(rerun);
-        effects.connections = self.set.connections.told(|set| self.node(set.node).is_ok());
-        effects.hints = self.set.hints.told(|set| self.node(set.node).is_ok());
-        effects.jigs = self.set.jigs.told(|switch| self.jig_differs(switch));
-        effects.policy = self.set.policy;
+    /// The edit that bound a noderole, or 0 if the blueprint has it. `None`: it is not bound.
+    pub fn bound_by(&self, node: NodeId, key: &NoderoleKey) -> Option<u32> {
+        let id = key.id(node);
+        let there = self.node(node).is_ok_and(|n| n.noderoles.contains_key(key));
+        let anew = !self.skeleton.nodes.get(&node).is_some_and(|n| n.noderoles.contains_key(key))
+            || self.was_rebound(id);
+        let bound = self.reasons.bound.get(&id).filter(|_| anew).map_or(0, |(_, why)| why.edit());
+        there.then_some(bound)
     }
 
-    fn jig_differs(&self, switch: &JigSwitch) -> bool {
-        let root = self.root().and_then(|root| self.skeleton.deployments.get(&root));
-        root.is_none_or(|root| root.inactive_jigs.contains(&switch.jig) == switch.active)
+    /// The edit that last removed a role from a deployment, or 0. `None`: the deployment does not
+    /// have the role.
+    pub fn role_removed_by(&self, deployment: DeploymentId, role: &RoleName) -> Option<u32> {
+        let there = self.deployment(deployment).is_ok_and(|d| d.roles.contains_key(role));
+        let gone = self.reasons.gone_roles.get(&(deployment, role.clone()));
+        there.then_some(gone.map_or(0, |(_, why)| why.edit()))
+    }
+
+    /// Whether a jig of the blueprint is switched off. `None` without a root deployment.
+    pub fn was_inactive(&self, jig: &JigName) -> Option<bool> {
+        let root = self.skeleton.deployments.get(&self.root()?)?;
+        Some(root.inactive_jigs.contains(jig))
     }
 }
 
@@ -995,25 +928,5 @@ fn put_back<K: Ord, T>(overlay: &mut BTreeMap<K, Option<T>>, key: K, was: Option
     match was {
         Some(was) => drop(overlay.insert(key, was)),
         None => drop(overlay.remove(&key)),
-    }
-}
-
-fn in_order<T>(mut told: Vec<(u64, T)>) -> Vec<T> {
-    told.sort_by_key(|(at, _)| *at);
-    told.into_iter().map(|(_, what)| what).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn last_entry_of_key_wins() {
-        let mut words = LastWords::default();
-        for (key, word) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
-            words.say(key, word);
-        }
-        assert_eq!(words.told(|_| true), [2, 3, 4]);
-        assert_eq!(words.told(|word| *word != 3), [2, 4]);
     }
 }

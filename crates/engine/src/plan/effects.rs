@@ -4,9 +4,14 @@
 //! reason, the edit that requested it or the role that required it. They are comparable as
 //! canonical JSON, so server and browser compare them by hash.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::draft::Draft;
+use super::edit::EditNames;
+use super::materialise::{MaterialiseError, Writing};
 use crate::canonical::{self, Hash};
 use crate::cluster::{ConnectionChange, EdgeDoc, NoderoleKey};
 use crate::gate::Policy;
@@ -121,6 +126,31 @@ impl Effects {
             && hints.is_empty()
             && jigs.is_empty()
             && policy.is_none()
+    }
+
+    /// The values that edits set.
+    pub(super) fn set_values(&self) -> impl Iterator<Item = &dyn SetValue> {
+        fn all<T: SetValue>(values: &[T]) -> impl Iterator<Item = &dyn SetValue> {
+            values.iter().map(|value| value as &dyn SetValue)
+        }
+        all(&self.role_data)
+            .chain(all(&self.noderole_data))
+            .chain(all(&self.reruns))
+            .chain(all(&self.connections))
+            .chain(all(&self.hints))
+            .chain(all(&self.jigs))
+            .chain(all(self.policy.as_slice()))
+    }
+
+    /// The statements about values that edits set, for the planner's report.
+    pub(crate) fn value_lines<'e>(
+        &'e self,
+        names: &'e dyn EditNames,
+    ) -> impl Iterator<Item = (&'e Why, String, ValueOwner)> {
+        self.set_values().filter_map(|value| {
+            let (text, owner) = value.report(names)?;
+            Some((value.why(), text, owner))
+        })
     }
 
     /// The hash that planners compare.
@@ -447,4 +477,108 @@ pub struct Refusal {
     pub code: String,
     /// The problem and how to fix it.
     pub reason: String,
+}
+
+/// Values that edits set. The last edit wins.
+#[derive(Default)]
+pub(super) struct Set {
+    pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
+    pub noderole_data: LastWords<(NodeId, NoderoleKey), NoderoleData>,
+    pub reruns: LastWords<(NodeId, NoderoleKey), Rerun>,
+    pub connections: LastWords<NodeId, ConnectionUpdate>,
+    pub hints: LastWords<NodeId, NewHints>,
+    pub jigs: LastWords<JigName, JigSwitch>,
+    pub policy: Option<NewPolicy>,
+}
+
+/// A value that an edit sets without changing the shape of the graph. The edit's file implements
+/// this for its effect.
+pub(super) trait SetValue {
+    fn why(&self) -> &Why;
+
+    /// Whether the value has an effect: the owner still exists, and the value differs.
+    fn holds(&self, draft: &Draft<'_>) -> bool;
+
+    /// Writes the value into its document.
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError>;
+
+    /// The statement of the planner's report. `None`: the report has other lines about it.
+    fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)>;
+}
+
+/// The owner of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueOwner {
+    Deployment(DeploymentId),
+    Node(NodeId),
+    Noderole(NoderoleId),
+    /// All deployments use jigs.
+    Catalog,
+    Policy,
+}
+
+impl Set {
+    /// Adds the values, except for things that were removed afterwards.
+    pub fn finish(self, draft: &Draft<'_>, effects: &mut Effects) {
+        let Self { role_data, noderole_data, reruns, connections, hints, jigs, policy } = self;
+        effects.role_data = role_data.told(|set| set.holds(draft));
+        effects.noderole_data = noderole_data.told(|set| set.holds(draft));
+        effects.reruns = reruns.told(|set| set.holds(draft));
+        effects.connections = connections.told(|set| set.holds(draft));
+        effects.hints = hints.told(|set| set.holds(draft));
+        effects.jigs = jigs.told(|set| set.holds(draft));
+        effects.policy = policy;
+    }
+}
+
+/// The last entry of each key, indexed because thousands of edits may each set one. Output is in
+/// the order of the edits.
+pub(super) struct LastWords<K, T> {
+    said: u64,
+    entries: BTreeMap<K, (u64, T)>,
+}
+
+impl<K, T> Default for LastWords<K, T> {
+    fn default() -> Self {
+        Self { said: 0, entries: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord, T> LastWords<K, T> {
+    pub fn say(&mut self, key: K, entry: T) {
+        self.said += 1;
+        self.entries.insert(key, (self.said, entry));
+    }
+
+    pub fn last(&self, key: &K) -> Option<&T> {
+        self.entries.get(key).map(|(_, entry)| entry)
+    }
+
+    /// The entries that satisfy the condition, in the order of the edits.
+    pub fn told(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
+    where
+        T: Clone,
+    {
+        in_order(self.entries.values().filter(|(_, entry)| holds(entry)).cloned().collect())
+    }
+}
+
+pub(super) fn in_order<T>(mut told: Vec<(u64, T)>) -> Vec<T> {
+    told.sort_by_key(|(at, _)| *at);
+    told.into_iter().map(|(_, what)| what).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_entry_of_key_wins() {
+        let mut words = LastWords::default();
+        for (key, word) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
+            words.say(key, word);
+        }
+        assert_eq!(words.told(|_| true), [2, 3, 4]);
+        assert_eq!(words.told(|word| *word != 3), [2, 4]);
+    }
 }

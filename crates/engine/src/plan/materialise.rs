@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::effects::{Effects, JigSwitch, RoleContentChange};
+use super::effects::{Effects, RoleContentChange};
 use crate::canonical::Object;
 use crate::cluster::change::{DocumentChange, compare};
 use crate::cluster::{
@@ -77,7 +77,7 @@ impl From<(Fqdn, DeploymentId)> for Bare {
 /// Looks up the record of a node without a document.
 pub type NodeRecordLookup<'a> = &'a dyn Fn(NodeId) -> Option<Bare>;
 
-struct Writing<'a> {
+pub(super) struct Writing<'a> {
     old: &'a Blueprint,
     bare: NodeRecordLookup<'a>,
     deployments: BTreeMap<DeploymentId, DeploymentDoc>,
@@ -85,7 +85,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    fn deployment(&mut self, id: DeploymentId) -> Result<&mut DeploymentDoc, MaterialiseError> {
+    pub fn deployment(&mut self, id: DeploymentId) -> Result<&mut DeploymentDoc, MaterialiseError> {
         if !self.deployments.contains_key(&id) {
             let stored = self.old.deployments.get(&id).ok_or(MaterialiseError::NoDeployment(id))?;
             self.deployments.insert(id, (*stored.doc).clone());
@@ -93,7 +93,7 @@ impl Writing<'_> {
         self.deployments.get_mut(&id).ok_or(MaterialiseError::NoDeployment(id))
     }
 
-    fn node(&mut self, id: NodeId) -> Result<&mut NodeDoc, MaterialiseError> {
+    pub fn node(&mut self, id: NodeId) -> Result<&mut NodeDoc, MaterialiseError> {
         if !self.nodes.contains_key(&id) {
             let doc = match self.old.nodes.get(&id) {
                 Some(stored) => (*stored.doc).clone(),
@@ -116,7 +116,13 @@ impl Writing<'_> {
         self.nodes.get_mut(&id).ok_or(MaterialiseError::NoNode(id))
     }
 
-    fn noderole(
+    /// The root deployment, which stores what concerns all deployments.
+    pub fn root(&mut self) -> Result<&mut DeploymentDoc, MaterialiseError> {
+        let root = self.old.deployments.values().find(|d| d.doc.parent.is_none());
+        self.deployment(root.ok_or(MaterialiseError::NoRoot)?.doc.id)
+    }
+
+    pub fn noderole(
         &mut self,
         node: NodeId,
         key: &crate::cluster::NoderoleKey,
@@ -137,41 +143,18 @@ pub fn materialise(
     bare: NodeRecordLookup<'_>,
     effects: &Effects,
 ) -> Result<Materialised, MaterialiseError> {
-    // Destructured completely, so that the compiler reports a new field that is missing here.
-    let Effects {
-        deployments,
-        barclamps,
-        roles,
-        role_data,
-        moved,
-        bound,
-        noderole_data,
-        reruns,
-        removed_deployments,
-        removed_roles,
-        unpinned,
-        unbound,
-        expunged,
-        rewired,
-        repinned,
-        connections,
-        hints,
-        jigs,
-        policy: _, // The review stores it, not the blueprint.
-        refused: _,
-    } = effects;
     let mut writing = Writing { old, bare, deployments: BTreeMap::new(), nodes: BTreeMap::new() };
     // Removals come first, so that something removed and added again starts fresh.
-    for gone in removed_roles {
+    for gone in &effects.removed_roles {
         writing.deployment(gone.deployment)?.roles.remove(&gone.role);
     }
-    for gone in unpinned {
+    for gone in &effects.unpinned {
         writing.deployment(gone.deployment)?.barclamps.remove(&gone.barclamp);
     }
-    for gone in unbound {
+    for gone in &effects.unbound {
         writing.node(gone.node)?.noderoles.remove(&gone.noderole);
     }
-    for new in deployments {
+    for new in &effects.deployments {
         let phantom = NodeDoc {
             id: new.phantom,
             fqdn: new.phantom_fqdn.clone(),
@@ -193,26 +176,20 @@ pub fn materialise(
         writing.nodes.insert(new.phantom, phantom);
         writing.deployments.insert(new.id, doc);
     }
-    for pin in barclamps {
+    for pin in &effects.barclamps {
         writing.deployment(pin.deployment)?.barclamps.insert(pin.barclamp.clone(), pin.version);
     }
-    for new in roles {
+    for new in &effects.roles {
         let role = DeploymentRoleDoc { role: new.content, data: empty() };
         writing.deployment(new.deployment)?.roles.insert(new.role.clone(), role);
     }
-    for set in role_data {
-        let missing =
-            MaterialiseError::NoRole { deployment: set.deployment, role: set.role.to_string() };
-        writing.deployment(set.deployment)?.roles.get_mut(&set.role).ok_or(missing)?.data =
-            set.data.clone();
-    }
-    for repin in repinned {
+    for repin in &effects.repinned {
         write_repin(&mut writing, repin)?;
     }
-    for moved in moved {
+    for moved in &effects.moved {
         writing.node(moved.node)?.deployment = moved.to;
     }
-    for new in bound {
+    for new in &effects.bound {
         let noderole = NoderoleDoc {
             deployment: new.deployment,
             role: new.role,
@@ -223,35 +200,21 @@ pub fn materialise(
         };
         writing.node(new.node)?.noderoles.insert(new.noderole.clone(), noderole);
     }
-    for rewire in rewired {
+    for rewire in &effects.rewired {
         let noderole = writing.noderole(rewire.node, &rewire.noderole)?;
         noderole.rank = rewire.rank;
         noderole.parents.clone_from(&rewire.parents);
     }
-    for set in noderole_data {
-        writing.noderole(set.node, &set.noderole)?.data = set.data.clone();
-    }
-    for rerun in reruns {
-        writing.noderole(rerun.node, &rerun.noderole)?.reruns += 1;
-    }
-    for set in connections {
-        let doc = writing.node(set.node)?;
-        let applied = set.connection.apply(doc.connection.as_ref());
-        let failed = |error| MaterialiseError::Connection { node: doc.fqdn.clone(), error };
-        doc.connection = Some(applied.map_err(failed)?);
-    }
-    for set in hints {
-        writing.node(set.node)?.hints = set.hints.clone();
-    }
-    for switch in jigs {
-        write_jig(&mut writing, switch)?;
+    for value in effects.set_values() {
+        value.write(&mut writing)?;
     }
     let gone = Gone {
-        deployments: removed_deployments.iter().map(|d| d.id).collect(),
-        nodes: removed_deployments
+        deployments: effects.removed_deployments.iter().map(|d| d.id).collect(),
+        nodes: effects
+            .removed_deployments
             .iter()
             .map(|d| d.phantom)
-            .chain(expunged.iter().map(|e| e.node))
+            .chain(effects.expunged.iter().map(|e| e.node))
             .collect(),
     };
     finish(old, writing, &gone)
@@ -276,17 +239,6 @@ fn write_repin(
             writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role =
                 repin.to;
         }
-    }
-    Ok(())
-}
-
-fn write_jig(writing: &mut Writing<'_>, switch: &JigSwitch) -> Result<(), MaterialiseError> {
-    let root = writing.old.deployments.values().find(|d| d.doc.parent.is_none()).map(|d| d.doc.id);
-    let inactive = &mut writing.deployment(root.ok_or(MaterialiseError::NoRoot)?)?.inactive_jigs;
-    if switch.active {
-        inactive.remove(&switch.jig);
-    } else {
-        inactive.insert(switch.jig.clone());
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use engine::anneal::{Change, Committed, Why};
 use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
-use engine::catalog::{ConcurrencyGroupMode, JoinAfter, JoinNeed, Needs, Place};
+use engine::catalog::ConcurrencyGroupMode;
 use engine::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, Ssh};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId, StepId,
@@ -31,6 +31,7 @@ use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
+use crate::entity::{Columns, NoderoleIntent, step_columns};
 use crate::events::CHANNEL_TODO;
 use crate::runs::{commit_steps, end_removed_runs};
 
@@ -471,35 +472,22 @@ fn noderole_doc<'a>(blueprint: &'a Blueprint, step: &StepIntent) -> Option<&'a N
 }
 
 async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
-    let steps = &new.projection.steps;
-    let data: Vec<Value> = steps
+    let noderoles: Vec<NoderoleIntent<'_>> = new
+        .projection
+        .steps
         .iter()
-        .map(|s| noderole_doc(new.new, s).map_or_else(|| json!({}), |n| n.data.clone()))
+        .filter_map(|s| {
+            Some(NoderoleIntent { node: s.node, key: &s.key, doc: noderole_doc(new.new, s)? })
+        })
         .collect();
-    let docs: Vec<Value> = steps
-        .iter()
-        .map(
-            |s| json!({"rank": s.rank, "reruns": noderole_doc(new.new, s).map_or(0, |n| n.reruns)}),
-        )
-        .collect();
-    let instances: Vec<i32> = steps.iter().map(|s| s.key.instance.cast_signed()).collect();
-    sqlx::query(
-        "INSERT INTO noderole (id, node_id, role, instance, deployment_id, role_hash, data, doc) \
-         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::uuid[], $6::bytea[], $7::jsonb[], $8::jsonb[]) \
-         ON CONFLICT (id) DO UPDATE SET role_hash = excluded.role_hash, data = excluded.data, doc = excluded.doc, \
-           deployment_id = excluded.deployment_id, disposition = 'in_service'",
-    )
-    .bind(steps.iter().map(|s| s.noderole.0).collect::<Vec<_>>())
-    .bind(steps.iter().map(|s| s.node.0).collect::<Vec<_>>())
-    .bind(steps.iter().map(|s| s.key.role.as_str()).collect::<Vec<_>>())
-    .bind(instances)
-    .bind(steps.iter().map(|s| s.deployment.0).collect::<Vec<_>>())
-    .bind(steps.iter().map(|s| s.role.as_bytes().as_slice()).collect::<Vec<_>>())
-    .bind(data)
-    .bind(docs)
-    .execute(on)
-    .await?;
-    Ok(())
+    let columns = NoderoleIntent::columns(&noderoles);
+    let (names, values, rows) = (columns.names(""), columns.names("d."), columns.rows());
+    let updates = columns.assignments("excluded");
+    let text = format!(
+        "INSERT INTO noderole ({names}) SELECT {values} FROM {rows} \
+         ON CONFLICT (id) DO UPDATE SET {updates}, disposition = 'in_service'"
+    );
+    columns.execute(on, text).await
 }
 
 /// No barclamp declares Gantry's own jigs. The import of a barclamp adds the jigs that it declares.
@@ -573,138 +561,66 @@ async fn project_steps(
         steps.iter().copied().partition(|s| known.contains(&s.id.0));
     let (restored, created): (Vec<&StepIntent>, Vec<&StepIntent>) =
         others.into_iter().partition(|s| gone.contains(&s.id.0));
-    write_steps(on, number, &created, INSERT_STEPS).await?;
-    write_steps(on, number, &restored, RESTORE_STEPS).await?;
-    write_steps(on, number, &old, UPDATE_STEPS).await?;
+    write_steps(on, number, &created, insert_steps).await?;
+    write_steps(on, number, &restored, restore_steps).await?;
+    write_steps(on, number, &old, update_steps).await?;
     project_edges(on, new, &steps, &known).await?;
     Ok(known)
 }
 
-/// The intent columns in the form that all three statements use.
-const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
-    $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
-    $19::text[], $20::int[], $21::text[], $22::bool[], $24::int[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
-    destructive, immediate, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
-    JOIN concurrency_group l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
+/// The concurrency group and the node of each row.
+const JOINS: &str = "JOIN concurrency_group l ON l.deployment_id = d.deployment_id AND l.name = d.concurrency_group \
+    JOIN node n ON n.id = d.node_id";
 
 /// New steps are blocked until the same transaction sets their states.
-const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, exclusive, destructive, immediate, \
-    needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, generation, state, \
-    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.immediate, d.needs, \
-    d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, d.priority, $23, 'blocked', 1, \
-    n.phantom OR n.alive FROM ";
+fn insert_steps(columns: &Columns<'_, &StepIntent>) -> String {
+    let (names, values, rows) = (columns.names(""), columns.names("d."), columns.rows());
+    format!(
+        "INSERT INTO step ({names}, concurrency_group_id, generation, state, pending, node_up) \
+         SELECT {values}, l.id, d.number, 'blocked', 1, n.phantom OR n.alive FROM {rows} {JOINS}"
+    )
+}
 
 /// A restored step starts from scratch. An attempt from before its removal may still run. Then the
 /// step stays in TRANSITION until that attempt ends, like any step that changes during a run.
-const RESTORE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
-    freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
-    join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
-    since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
-      SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END FROM ";
+fn restore_steps(columns: &Columns<'_, &StepIntent>) -> String {
+    let (assignments, rows) = (columns.assignments("d"), columns.rows());
+    format!(
+        "UPDATE step s SET {assignments}, concurrency_group_id = l.id, generation = d.number, applied_generation = 0, \
+         pending = 1, not_before = '-infinity', since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
+           SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END \
+         FROM {rows} {JOINS} WHERE s.id = d.id"
+    )
+}
 
 /// The generation rises only for re-runs. The result of an attempt that still runs is then not
 /// applied.
-const UPDATE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
-    freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
-    join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
+fn update_steps(columns: &Columns<'_, &StepIntent>) -> String {
+    let (assignments, rows) = (columns.assignments("d"), columns.rows());
+    format!(
+        "UPDATE step s SET {assignments}, concurrency_group_id = l.id, \
+         generation = CASE WHEN d.again THEN d.number ELSE s.generation END FROM {rows} {JOINS} WHERE s.id = d.id"
+    )
+}
 
 async fn write_steps(
     on: &mut PgConnection,
     number: BlueprintNumber,
     steps: &[&StepIntent],
-    statement: &str,
+    statement: fn(&Columns<'_, &StepIntent>) -> String,
 ) -> Result<(), StoreError> {
     if steps.is_empty() {
         return Ok(());
     }
-    fn column<'s, T>(steps: &[&'s StepIntent], of: impl Fn(&'s StepIntent) -> T) -> Vec<T> {
-        steps.iter().map(|s| of(s)).collect()
-    }
-    let seconds = |n: u32| n.min(i32::MAX as u32).cast_signed();
-    let filter = if statement.starts_with("UPDATE") { " WHERE s.id = d.id" } else { "" };
-    // All statements are constants in this file.
-    let text = sqlx::AssertSqlSafe(format!("{statement}{STEP_COLUMNS}{filter}"));
-    sqlx::query(text)
-        .bind(column(steps, |s| s.id.0))
-        .bind(column(steps, |s| s.noderole.0))
-        .bind(column(steps, |s| s.node.0))
-        .bind(column(steps, |s| s.action.as_str()))
-        .bind(column(steps, |s| s.deployment.0))
-        .bind(column(steps, |s| s.lane.name.as_str()))
-        .bind(column(steps, |s| s.rank.cast_signed()))
-        .bind(column(steps, |s| s.jig.as_str()))
-        .bind(column(steps, |s| s.run.exclusive))
-        .bind(column(steps, |s| s.destructive))
-        .bind(column(steps, |s| s.instant))
-        .bind(column(steps, |s| needs(s.needs())))
-        .bind(column(steps, |s| place(s.place())))
-        .bind(column(steps, |s| s.content.as_bytes().as_slice()))
-        .bind(column(steps, StepIntent::freezes_node))
-        .bind(column(steps, |s| seconds(s.run.retries)))
-        .bind(column(steps, |s| seconds(s.run.backoff)))
-        .bind(column(steps, |s| seconds(s.run.timeout.max(1))))
-        .bind(column(steps, |s| join_kind(s.join().need).0))
-        .bind(column(steps, |s| join_kind(s.join().need).1))
-        .bind(column(steps, |s| join_after(s.join().after)))
-        .bind(column(steps, |s| s.change != StepChange::Keep))
-        .bind(number.0)
-        .bind(column(steps, |s| s.run.priority))
-        .execute(on)
-        .await?;
-    Ok(())
+    let columns = step_columns(steps)
+        .value("number", |_| number.0)
+        .value("again", |s| s.change != StepChange::Keep);
+    let text = statement(&columns);
+    columns.execute(on, text).await
 }
 
-/// The columns of one step in the form of the database, for comparison.
-pub(crate) fn intent_columns(step: &StepIntent) -> Value {
-    let (kind, n) = join_kind(step.join().need);
-    let seconds = |n: u32| n.min(i32::MAX as u32);
-    let parents: serde_json::Map<String, Value> = step
-        .parents
-        .iter()
-        .map(|(parent, kind)| (parent.to_string(), json!(kind.as_str())))
-        .collect();
-    json!({
-        "noderole": step.noderole, "node": step.node, "action": step.action, "deployment": step.deployment,
-        "concurrency_group": step.lane.name, "max_running": step.lane.max_running, "mode": concurrency_mode_name(step.lane.mode), "rank": step.rank,
-        "jig": step.jig, "exclusive": step.run.exclusive, "destructive": step.destructive, "immediate": step.instant,
-        "needs": needs(step.needs()), "place": place(step.place()), "content": step.content.to_string(),
-        "freezes_node": step.freezes_node(), "retries": seconds(step.run.retries), "backoff": seconds(step.run.backoff),
-        "timeout": seconds(step.run.timeout.max(1)), "join": [kind, n, join_after(step.join().after)], "priority": step.run.priority,
-        "parents": parents,
-    })
-}
-
-fn concurrency_mode_name(mode: ConcurrencyGroupMode) -> &'static str {
+pub(crate) fn concurrency_mode_name(mode: ConcurrencyGroupMode) -> &'static str {
     if mode == ConcurrencyGroupMode::Chunk { "chunk" } else { "rolling" }
-}
-
-fn join_after(after: JoinAfter) -> &'static str {
-    if after == JoinAfter::End { "end" } else { "success" }
-}
-
-fn needs(needs: Needs) -> &'static str {
-    match needs {
-        Needs::Alive => "alive",
-        Needs::Any => "any",
-        Needs::Dead => "dead",
-    }
-}
-
-fn place(place: Place) -> &'static str {
-    match place {
-        Place::On => "on",
-        Place::For => "for",
-    }
-}
-
-fn join_kind(need: JoinNeed) -> (&'static str, Option<i32>) {
-    match need {
-        JoinNeed::All => ("all", None),
-        JoinNeed::Any => ("any", None),
-        JoinNeed::AtLeast(n) => ("at_least", Some(n.max(1).cast_signed())),
-    }
 }
 
 /// Whether the parents of an existing step must be recounted: its parents changed, or its role and

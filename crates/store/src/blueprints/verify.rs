@@ -14,13 +14,15 @@
 use std::collections::BTreeMap;
 
 use engine::blueprint::Projection;
+use engine::blueprint::projection::StepIntent;
 use engine::cluster::Blueprint;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::commit::{inactive_jigs, intent_columns};
+use super::commit::{concurrency_mode_name, inactive_jigs};
 use crate::StoreError;
+use crate::entity::{Columns, NoderoleIntent, step_columns};
 
 /// The maximum number of discrepancies in a report.
 const TOLD: usize = 100;
@@ -51,8 +53,8 @@ pub async fn discrepancies(
         &mut found,
     );
     compare("node", expected_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
-    compare("noderole", expected_noderoles(blueprint), rows(on, NODEROLE_QUERY).await?, &mut found);
-    compare("step", expected_steps(projection), rows(on, STEP_QUERY).await?, &mut found);
+    found.extend(wrong_noderoles(on, blueprint).await?);
+    found.extend(wrong_steps(on, projection).await?);
     let jigs: Vec<(String, bool)> =
         sqlx::query_as("SELECT name, active FROM jig WHERE active = (name = ANY($1))")
             .bind(inactive_jigs(blueprint))
@@ -171,33 +173,68 @@ fn expected_nodes(blueprint: &Blueprint) -> Rows {
     blueprint.nodes.iter().map(|(id, stored)| (id.0, row(stored))).collect()
 }
 
-const NODEROLE_QUERY: &str = "SELECT id, jsonb_build_object('node', node_id, 'role', role, 'instance', instance, \
-    'deployment', deployment_id, 'content', encode(role_hash, 'hex'), 'data', data, 'doc', doc) \
-    FROM noderole WHERE disposition = 'in_service'";
-
-fn expected_noderoles(blueprint: &Blueprint) -> Rows {
-    let mut rows = Rows::new();
-    for (node, stored) in &blueprint.nodes {
-        for (key, noderole) in &stored.doc.noderoles {
-            let row = json!({"node": node, "role": key.role, "instance": key.instance, "deployment": noderole.deployment,
-                "content": noderole.role.to_string(), "data": noderole.data,
-                "doc": {"rank": noderole.rank, "reruns": noderole.reruns}});
-            rows.insert(key.id(*node).0, row);
-        }
-    }
-    rows
+async fn wrong_noderoles(
+    on: &mut PgConnection,
+    blueprint: &Blueprint,
+) -> Result<Vec<Discrepancy>, StoreError> {
+    let noderoles: Vec<NoderoleIntent<'_>> = blueprint
+        .nodes
+        .iter()
+        .flat_map(|(node, stored)| {
+            let noderoles = stored.doc.noderoles.iter();
+            noderoles.map(|(key, doc)| NoderoleIntent { node: *node, key, doc })
+        })
+        .collect();
+    let columns = NoderoleIntent::columns(&noderoles);
+    let names = columns.names("");
+    let found = format!("SELECT {names} FROM noderole WHERE disposition = 'in_service'");
+    differences(on, "noderole", columns, "", &found).await
 }
 
-const STEP_QUERY: &str = "SELECT s.id, jsonb_build_object('noderole', s.noderole_id, 'node', s.node_id, 'action', s.action, \
-    'deployment', l.deployment_id, 'concurrency_group', l.name, 'max_running', l.max_running, 'mode', l.mode, 'rank', s.rank, 'jig', s.jig, \
-    'exclusive', s.exclusive, 'destructive', s.destructive, 'immediate', s.immediate, 'needs', s.needs, 'place', s.place, \
-    'content', encode(s.content_hash, 'hex'), 'freezes_node', s.freezes_node, 'retries', s.retries, 'backoff', s.backoff_s, \
-    'timeout', s.timeout_s, 'join', jsonb_build_array(s.join_kind, s.join_n, s.join_after), 'priority', s.priority, \
-    'parents', coalesce((SELECT jsonb_object_agg(e.parent, e.kind) FROM edge e WHERE e.child = s.id), '{}')) \
-    FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id WHERE s.state <> 'gone' AND s.action = 'run'";
+/// The values of a step that are in other tables: its concurrency group and its edges.
+const STEP_RELATIONS: &str = "l.deployment_id, l.name AS concurrency_group, l.max_running, l.mode, \
+    coalesce((SELECT jsonb_object_agg(e.parent, e.kind) FROM edge e WHERE e.child = s.id), '{}') AS parents";
 
-fn expected_steps(projection: &Projection) -> Rows {
-    projection.steps.iter().map(|step| (step.id.0, intent_columns(step))).collect()
+async fn wrong_steps(
+    on: &mut PgConnection,
+    projection: &Projection,
+) -> Result<Vec<Discrepancy>, StoreError> {
+    let steps: Vec<&StepIntent> = projection.steps.iter().collect();
+    let parents = |step: &StepIntent| -> Value {
+        let parents = step.parents.iter();
+        parents.map(|(parent, kind)| (parent.to_string(), json!(kind.as_str()))).collect()
+    };
+    let columns = step_columns(&steps)
+        .value("max_running", |s| s.lane.max_running.map(u32::cast_signed))
+        .value("mode", |s| concurrency_mode_name(s.lane.mode))
+        .value("parents", |s| parents(s));
+    let step_values = columns.names("s.");
+    let found = format!(
+        "SELECT {step_values}, {STEP_RELATIONS} FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id \
+         WHERE s.state <> 'gone' AND s.action = 'run'"
+    );
+    let relations = ", d.deployment_id, d.concurrency_group, d.max_running, d.mode, d.parents";
+    differences(on, "step", columns, relations, &found).await
+}
+
+/// The rows that differ from the documents. `found` selects the columns and then the relations.
+async fn differences<R>(
+    on: &mut PgConnection,
+    what: &str,
+    columns: Columns<'_, R>,
+    relations: &str,
+    found: &str,
+) -> Result<Vec<Discrepancy>, StoreError> {
+    let (values, rows, limit) = (columns.names("d."), columns.rows(), TOLD);
+    let query = format!(
+        "SELECT id, to_jsonb(d) - 'id', to_jsonb(s) - 'id' FROM (SELECT {values}{relations} FROM {rows}) d \
+         FULL JOIN ({found}) s USING (id) WHERE d IS DISTINCT FROM s ORDER BY id LIMIT {limit}"
+    );
+    let rows: Vec<(Uuid, Option<Value>, Option<Value>)> =
+        sqlx::query_as_with(sqlx::AssertSqlSafe(query), columns.arguments()?).fetch_all(on).await?;
+    let discrepancy =
+        |(id, meant, found)| Discrepancy { what: format!("{what} {id}"), meant, found };
+    Ok(rows.into_iter().map(discrepancy).collect())
 }
 
 /// Steps whose stored parent counts are wrong, and steps that are wrongly gone or wrongly not gone.

@@ -5,13 +5,14 @@ mod noderoles;
 mod steps;
 mod values;
 
+pub use crate::entity::NoderoleModel;
 pub use deployment::{
     DeploymentRow, deployment_name, deployment_named, deployment_rows, removed_deployment,
     set_hold, set_priority, top,
 };
 pub use noderoles::{
-    DeploymentModel, EdgeRow, NoderoleModel, NoderoleRow, RunningRow, children, noderole, open_run,
-    parents, removal_state, retried_step,
+    DeploymentModel, EdgeRow, NoderoleRow, RunningRow, children, noderole, open_run, parents,
+    removal_state, retried_step,
 };
 pub use steps::{
     DeploymentCounts, StepRow, counts, run_durations, step_names, step_states, steps_by_noderole,

@@ -3,37 +3,14 @@
 use engine::ids::{ActionName, NoderoleId, RunId, StepId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
-use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::connect::orm;
-use crate::entity::{deployment, node, noderole, run, step};
+use crate::entity::{NoderoleModel, StepModel, deployment, node, noderole, run, step};
 use crate::nodes::NodeModel;
-use crate::runs::StepModel;
 use crate::{Store, StoreError};
-
-/// A noderole, without its document.
-#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
-#[sea_orm(entity = "noderole::Entity")]
-pub struct NoderoleModel {
-    /// Derived from node, role and instance.
-    pub id: Uuid,
-    pub node_id: Uuid,
-    pub role: String,
-    pub instance: i32,
-    /// The deployment in which it is bound.
-    pub deployment_id: Uuid,
-    /// `in_service` or `gone`.
-    pub disposition: String,
-    /// The hash of the role's content.
-    pub role_hash: Vec<u8>,
-    /// Its own reviewed data.
-    pub data: Value,
-    /// Data that Gantry itself found.
-    pub system_data: Value,
-}
 
 /// The columns of a deployment that pages show.
 #[derive(Debug, Clone, PartialEq, DerivePartialModel)]

@@ -1,4 +1,5 @@
-//! SeaORM entities, one for each table. A test compares them with the schema.
+//! SeaORM entities, one for each table. A test compares them with the schema. The entity of a table
+//! that only one module reads may be in that module.
 //!
 //! A query on an entity reads all columns. Lists select the columns that they show, so that none
 //! reads a log or a document by accident.
@@ -6,8 +7,10 @@
 mod audit_log;
 mod blueprints;
 mod catalog;
+mod columns;
 mod deployments;
 mod events;
+mod noderoles;
 mod nodes;
 mod people;
 mod proposals;
@@ -18,8 +21,11 @@ mod workers;
 pub use audit_log::{audit, audit_unsealed, seal};
 pub use blueprints::{blueprint, head, policy, projected};
 pub use catalog::{barclamp, import_report, jig, object};
+pub(crate) use columns::Columns;
 pub use deployments::{blueprint_deployment, concurrency_group, deployment, disruption_budget};
 pub use events::{event, event_horizon};
+pub(crate) use noderoles::{NoderoleIntent, step_columns};
+pub use noderoles::{NoderoleModel, StepModel, edge, noderole, step};
 pub use nodes::{health_check, node, node_fact, node_report};
 pub use people::{
     access_change, account, acting, idempotency, passkey, passkey_confirmation, person,
@@ -30,13 +36,13 @@ pub use reviews::{
     comment, replan, review, review_author, review_base, review_document, review_view,
     signature_demand, verdict, verdict_signature, viewed_change,
 };
-pub use runs::{edge, noderole, run, run_log, step};
+pub use runs::{run, run_log};
 pub use workers::{background_task, database_role, guard_version, worker};
 
 use sea_orm::{EntityTrait, RelationDef};
 
 /// The contents of an entity's module.
-mod prelude {
+pub(crate) mod prelude {
     pub use sea_orm::entity::prelude::*;
 
     pub use super::Relation;

@@ -8,9 +8,9 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::models::{RunModel, StepModel};
+use super::models::RunModel;
 use crate::connect::orm;
-use crate::entity::{deployment, node, noderole, run, step, worker};
+use crate::entity::{StepModel, deployment, node, noderole, run, step, worker};
 use crate::list::ColumnType;
 use crate::{Page, Sort, Store, StoreError};
 

@@ -30,6 +30,7 @@ mod results;
 mod transition;
 mod world;
 
+pub use crate::entity::StepModel;
 pub use admission::admission_reasons;
 pub use claim::{Claimed, claim_runs};
 pub use counts::{
@@ -50,7 +51,7 @@ pub use list::{
     runs_of_step,
 };
 pub use log::{LogPiece, append_log, read_log_range};
-pub use models::{RunModel, StepModel};
+pub use models::RunModel;
 pub use pending::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,
     in_the_way, steps_with_names, waiting,

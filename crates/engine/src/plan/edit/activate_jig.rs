@@ -7,7 +7,8 @@ use crate::catalog::JigClass;
 use crate::ids::JigName;
 use crate::plan::clash::{Conflicts, Over};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{JigSwitch, Why};
+use crate::plan::effects::{JigSwitch, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::nearest;
 
@@ -74,4 +75,29 @@ fn check_known_jig(draft: &Draft<'_>, jig: &JigName) -> Result<(), EditError> {
     }
     let nearest = nearest(jig.as_str(), declared.iter().map(JigName::as_str));
     Err(EditError::UnknownJig { jig: jig.clone(), nearest })
+}
+
+impl SetValue for JigSwitch {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, draft: &Draft<'_>) -> bool {
+        draft.was_inactive(&self.jig).is_none_or(|inactive| inactive == self.active)
+    }
+
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        let inactive = &mut writing.root()?.inactive_jigs;
+        if self.active {
+            inactive.remove(&self.jig);
+        } else {
+            inactive.insert(self.jig.clone());
+        }
+        Ok(())
+    }
+
+    fn report(&self, _: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        let state = if self.active { "on" } else { "off" };
+        Some((format!("Jig {} is switched {state}", self.jig), ValueOwner::Catalog))
+    }
 }

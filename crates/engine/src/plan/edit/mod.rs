@@ -5,8 +5,9 @@
 //! same result.
 //!
 //! A new kind needs a file with its fields and its [`EditKind`], its lines in this file, an
-//! example in `docs/edits.md`, and the OpenAPI document written again. Its effects and conflicts may
-//! need new entries in [`Effects`](super::Effects) and [`Over`](super::clash::Over).
+//! example in `docs/edits.md`, and the OpenAPI document written again. A new effect that sets a
+//! value needs an entry in [`Effects`](super::Effects) and its [`SetValue`](super::effects) in the
+//! file of the edit. A new setting needs an entry in [`Over`](super::clash::Over).
 
 mod activate_jig;
 mod add_role;

@@ -5,8 +5,8 @@ use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
 use crate::plan::clash::{Conflicts, Over, PRESENT};
 use crate::plan::draft::Draft;
-use crate::plan::effects;
-use crate::plan::effects::Why;
+use crate::plan::effects::{self, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 
 /// Runs a noderole again although nothing about it changed.
@@ -60,5 +60,25 @@ impl EditKind for Rerun {
 
     fn text(&self, names: &dyn EditNames) -> String {
         format!("run {} on {} again", self.noderole, names.node(self.node))
+    }
+}
+
+impl SetValue for effects::Rerun {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, draft: &Draft<'_>) -> bool {
+        draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
+    }
+
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        writing.noderole(self.node, &self.noderole)?.reruns += 1;
+        Ok(())
+    }
+
+    fn report(&self, _: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        // The report groups re-runs by role.
+        None
     }
 }

@@ -5,7 +5,8 @@ use crate::cluster::ConnectionChange;
 use crate::ids::NodeId;
 use crate::plan::clash::{Conflicts, Over};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{ConnectionUpdate, Why};
+use crate::plan::effects::{ConnectionUpdate, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 
 /// Changes the given connection fields of a node in a blueprint. A node in no blueprint is
@@ -61,5 +62,30 @@ impl EditKind for SetConnection {
         let fields: Vec<String> =
             self.connection.fields().into_iter().map(|(field, _)| field).collect();
         format!("change the connection of {}: {}", names.node(self.node), fields.join(", "))
+    }
+}
+
+impl SetValue for ConnectionUpdate {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, draft: &Draft<'_>) -> bool {
+        draft.node(self.node).is_ok()
+    }
+
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        let doc = writing.node(self.node)?;
+        let applied = self.connection.apply(doc.connection.as_ref());
+        let failed = |error| MaterialiseError::Connection { node: doc.fqdn.clone(), error };
+        doc.connection = Some(applied.map_err(failed)?);
+        Ok(())
+    }
+
+    fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        let fields: Vec<String> =
+            self.connection.fields().into_iter().map(|(field, _)| field).collect();
+        let (node, fields) = (names.node(self.node), fields.join(", "));
+        Some((format!("The connection of {node} changes: {fields}"), ValueOwner::Node(self.node)))
     }
 }

@@ -6,7 +6,8 @@ use crate::data::secret::contains_reference;
 use crate::ids::NodeId;
 use crate::plan::clash::{Conflicts, Over};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NewHints, Why};
+use crate::plan::effects::{NewHints, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
 
@@ -70,5 +71,25 @@ impl EditKind for SetHints {
 
     fn text(&self, names: &dyn EditNames) -> String {
         format!("set the hints of {}", names.node(self.node))
+    }
+}
+
+impl SetValue for NewHints {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, draft: &Draft<'_>) -> bool {
+        draft.node(self.node).is_ok()
+    }
+
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        writing.node(self.node)?.hints = self.hints.clone();
+        Ok(())
+    }
+
+    fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        let text = format!("The hints of {} are replaced", names.node(self.node));
+        Some((text, ValueOwner::Node(self.node)))
     }
 }

@@ -6,7 +6,8 @@ use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
 use crate::plan::clash::{Conflicts, Owner};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NoderoleData, Why};
+use crate::plan::effects::{NoderoleData, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
 
@@ -50,5 +51,26 @@ impl EditKind for SetNoderoleData {
 
     fn text(&self, names: &dyn EditNames) -> String {
         format!("set data of {} on {}", self.noderole, names.node(self.node))
+    }
+}
+
+impl SetValue for NoderoleData {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, draft: &Draft<'_>) -> bool {
+        draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
+    }
+
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        writing.noderole(self.node, &self.noderole)?.data = self.data.clone();
+        Ok(())
+    }
+
+    fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        let (noderole, node) = (&self.noderole, self.node);
+        let text = format!("Data of {noderole} on {} is replaced", names.node(node));
+        Some((text, ValueOwner::Noderole(noderole.id(node))))
     }
 }

@@ -1,12 +1,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
-use crate::counting::count;
+use crate::counting::{count, many};
 use crate::gate::{COOLING_HOURS, Policy};
 use crate::ids::DeploymentId;
 use crate::plan::clash::{Conflicts, Over};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NewPolicy, Why};
+use crate::plan::effects::{NewPolicy, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 
 /// Replaces the approval policy. The change must pass under both policies.
@@ -60,4 +61,24 @@ pub fn sign_in_demands(policy: &Policy, name: impl Fn(DeploymentId) -> String) -
         .then(|| format!("approvals signed with a passkey for {}", signed.join(", ")));
     let factor = policy.second_factor.then(|| "a second factor at sign-in for everyone".to_owned());
     signed.into_iter().chain(factor).collect()
+}
+
+impl SetValue for NewPolicy {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, _: &Draft<'_>) -> bool {
+        true
+    }
+
+    fn write(&self, _: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        // The review stores it, not the blueprint.
+        Ok(())
+    }
+
+    fn report(&self, _: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        let approvals = many(self.policy.approvals as usize, "approval");
+        Some((format!("Later changes need {approvals}"), ValueOwner::Policy))
+    }
 }

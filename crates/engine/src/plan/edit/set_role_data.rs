@@ -5,7 +5,8 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
 use crate::plan::clash::{Conflicts, Owner};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{RoleData, Why};
+use crate::plan::effects::{RoleData, SetValue, ValueOwner, Why};
+use crate::plan::materialise::{MaterialiseError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
 
@@ -48,5 +49,31 @@ impl EditKind for SetRoleData {
 
     fn text(&self, names: &dyn EditNames) -> String {
         format!("set data of {}{}", self.role, names.place(self.deployment))
+    }
+}
+
+impl SetValue for RoleData {
+    fn why(&self) -> &Why {
+        &self.why
+    }
+
+    fn holds(&self, draft: &Draft<'_>) -> bool {
+        draft
+            .role_removed_by(self.deployment, &self.role)
+            .is_some_and(|edit| edit <= self.why.edit())
+    }
+
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+        let (deployment, role) = (self.deployment, self.role.to_string());
+        let roles = &mut writing.deployment(deployment)?.roles;
+        let missing = MaterialiseError::NoRole { deployment, role };
+        roles.get_mut(&self.role).ok_or(missing)?.data = self.data.clone();
+        Ok(())
+    }
+
+    fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)> {
+        let (role, deployment) = (&self.role, self.deployment);
+        let text = format!("Data of {role} in {} is replaced", names.deployment(deployment));
+        Some((text, ValueOwner::Deployment(deployment)))
     }
 }
