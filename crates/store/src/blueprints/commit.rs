@@ -25,13 +25,17 @@ use engine::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, Ssh};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId, StepId,
 };
+use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect, QueryTrait as _, Set};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::events::CHANNEL_TODO;
+use crate::connect::orm;
+use crate::entity::{blueprint, deployment, edge, head, node, noderole, proposal, review};
+use crate::events::{CHANNEL_TODO, notify};
 use crate::runs::{commit_steps, end_removed_runs};
 
 #[derive(Debug, Clone)]
@@ -84,12 +88,13 @@ pub async fn commit_change(
     let existing = project_steps(on, number, new, &removals).await?;
     set_step_states(on, number, new, &removals, unblocked, &existing).await?;
     project_jigs(on, new).await?;
-    sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
-        .bind(number.0)
-        .bind(policy.map(|(number, _)| number.0))
-        .execute(&mut *on)
-        .await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    let mut moved =
+        head::Entity::update_many().col_expr(head::Column::Number, Expr::value(number.0));
+    if let Some((policy, _)) = policy {
+        moved = moved.col_expr(head::Column::PolicyNumber, Expr::value(policy.0));
+    }
+    moved.exec(&orm(on)).await?;
+    notify(on, CHANNEL_TODO, "").await?;
     Ok(number)
 }
 
@@ -102,20 +107,18 @@ async fn insert_target(
         Some(_) => ("change", Some(new.head.number.0)),
         None => ("genesis", None),
     };
-    sqlx::query(
-        "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-    )
-    .bind(number.0)
-    .bind(parent)
-    .bind(kind)
-    .bind(new.root.as_bytes().as_slice())
-    .bind(new.submission.map(|s| s.0))
-    .bind(new.head.enabled)
-    .bind(new.head.epoch)
-    .bind(new.by.map(|p| p.0))
-    .execute(on)
-    .await?;
+    let row = blueprint::ActiveModel {
+        number: Set(number.0),
+        parent: Set(parent),
+        kind: Set(kind.to_owned()),
+        root: Set(new.root.as_bytes().to_vec()),
+        review_id: Set(new.submission.map(|review| review.0)),
+        enabled: Set(new.head.enabled),
+        epoch: Set(new.head.epoch),
+        committed_by: Set(new.by.map(|person| person.0)),
+        ..Default::default()
+    };
+    blueprint::Entity::insert(row).exec_without_returning(&orm(on)).await?;
     Ok(())
 }
 
@@ -130,25 +133,24 @@ pub async fn insert_switch(
     let number = BlueprintNumber(head.number.0 + 1);
     let root =
         head.root.ok_or_else(|| StoreError::corrupt("head", "the first target does not exist"))?;
-    sqlx::query(
-        "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, reason, committed_by) \
-         VALUES ($1, $2, 'switch', $3, $4, $5, $6, $7)",
-    )
-    .bind(number.0)
-    .bind(head.number.0)
-    .bind(root.as_bytes().as_slice())
-    .bind(enabled)
-    .bind(head.epoch)
-    .bind(reason)
-    .bind(by.0)
-    .execute(&mut *on)
-    .await?;
-    sqlx::query("UPDATE head SET number = $1, enabled = $2")
-        .bind(number.0)
-        .bind(enabled)
-        .execute(&mut *on)
+    let row = blueprint::ActiveModel {
+        number: Set(number.0),
+        parent: Set(Some(head.number.0)),
+        kind: Set("switch".to_owned()),
+        root: Set(root.as_bytes().to_vec()),
+        enabled: Set(enabled),
+        epoch: Set(head.epoch),
+        reason: Set(Some(reason.to_owned())),
+        committed_by: Set(Some(by.0)),
+        ..Default::default()
+    };
+    blueprint::Entity::insert(row).exec_without_returning(&orm(on)).await?;
+    head::Entity::update_many()
+        .col_expr(head::Column::Number, Expr::value(number.0))
+        .col_expr(head::Column::Enabled, Expr::value(enabled))
+        .exec(&orm(on))
         .await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    notify(on, CHANNEL_TODO, "").await?;
     Ok(number)
 }
 
@@ -157,13 +159,17 @@ pub async fn close_committed_proposal(
     on: &mut PgConnection,
     submission: ReviewId,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
-         WHERE id = (SELECT proposal_id FROM review WHERE id = $1)",
-    )
-    .bind(submission.0)
-    .execute(on)
-    .await?;
+    let of_review = review::Entity::find_by_id(submission.0)
+        .select_only()
+        .column(review::Column::ProposalId)
+        .into_query();
+    proposal::Entity::update_many()
+        .col_expr(proposal::Column::State, Expr::value("committed"))
+        .col_expr(proposal::Column::ClosedAt, Expr::current_timestamp())
+        .col_expr(proposal::Column::UpdatedAt, Expr::current_timestamp())
+        .filter(proposal::Column::Id.in_subquery(of_review))
+        .exec(&orm(on))
+        .await?;
     Ok(())
 }
 
@@ -182,24 +188,24 @@ async fn remove_documents(
         }
     }
     if !deployments.is_empty() {
-        sqlx::query(
-            "UPDATE deployment SET removed_in = $2, head_no = $2, held_by = NULL, held_at = NULL, held_reason = NULL \
-             WHERE id = ANY($1)",
-        )
-        .bind(&deployments)
-        .bind(number.0)
-        .execute(&mut *on)
-        .await?;
+        deployment::Entity::update_many()
+            .col_expr(deployment::Column::RemovedIn, Expr::value(number.0))
+            .col_expr(deployment::Column::HeadNo, Expr::value(number.0))
+            .col_expr(deployment::Column::HeldBy, Expr::cust("NULL"))
+            .col_expr(deployment::Column::HeldAt, Expr::cust("NULL"))
+            .col_expr(deployment::Column::HeldReason, Expr::cust("NULL"))
+            .filter(deployment::Column::Id.eq_any(deployments))
+            .exec(&orm(on))
+            .await?;
     }
     if nodes.is_empty() {
         return Ok(());
     }
     end_removed_runs(on, &[], &nodes).await?;
-    let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)")
-        .bind(&nodes)
-        .bind(number.0)
-        .execute(on)
+    node::Entity::update_many()
+        .col_expr(node::Column::RemovedIn, Expr::value(number.0))
+        .filter(node::Column::Id.eq_any(nodes.iter().map(|node| node.0)))
+        .exec(&orm(on))
         .await?;
     Ok(())
 }
@@ -241,11 +247,13 @@ async fn drop_removal_steps(
     .bind(&dropped)
     .fetch_all(&mut *on)
     .await?;
-    let rest: Vec<(Uuid, Uuid)> =
-        sqlx::query_as("SELECT child, parent FROM edge WHERE child = ANY($1)")
-            .bind(&waiting)
-            .fetch_all(on)
-            .await?;
+    let rest: Vec<(Uuid, Uuid)> = edge::Entity::find()
+        .filter(edge::Column::Child.eq_any(waiting.iter().copied()))
+        .select_only()
+        .columns([edge::Column::Child, edge::Column::Parent])
+        .into_tuple()
+        .all(&orm(on))
+        .await?;
     let unblocked = waiting.into_iter().map(|step| Committed {
         step: StepId(step),
         rerun: None,
@@ -337,12 +345,15 @@ async fn remove_noderoles(
     }
     let removed_steps: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
     end_removed_runs(on, &removed_steps, &[]).await?;
-    sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
-    sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
+    for end in [edge::Column::Child, edge::Column::Parent] {
+        let ids = gone.iter().copied();
+        edge::Entity::delete_many().filter(end.eq_any(ids)).exec(&orm(on)).await?;
+    }
     sqlx::query(GONE_STEPS).bind(&gone).bind(number.0).execute(&mut *on).await?;
-    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)")
-        .bind(&removed)
-        .execute(on)
+    noderole::Entity::update_many()
+        .col_expr(noderole::Column::Disposition, Expr::value("gone"))
+        .filter(noderole::Column::Id.eq_any(removed))
+        .exec(&orm(on))
         .await?;
     Ok(())
 }
@@ -355,19 +366,26 @@ async fn project_deployments(
     for id in parents_first(new) {
         let Some(stored) = new.new.deployments.get(&id) else { continue };
         let doc = &stored.doc;
-        sqlx::query(
-            "INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-             ON CONFLICT (id) DO UPDATE SET parent = $2, name = $3, doc = $6, head_no = $7",
-        )
-        .bind(id.0)
-        .bind(doc.parent.map(|p| p.0))
-        .bind(doc.name.as_str())
-        .bind(doc.parent.is_none())
-        .bind(doc.phantom.0)
-        .bind(stored.hash.as_bytes().as_slice())
-        .bind(number.0)
-        .execute(&mut *on)
-        .await?;
+        let row = deployment::ActiveModel {
+            id: Set(id.0),
+            parent: Set(doc.parent.map(|parent| parent.0)),
+            name: Set(doc.name.to_string()),
+            system: Set(doc.parent.is_none()),
+            phantom: Set(doc.phantom.0),
+            doc: Set(stored.hash.as_bytes().to_vec()),
+            head_no: Set(number.0),
+            ..Default::default()
+        };
+        let update = OnConflict::column(deployment::Column::Id)
+            .update_columns([
+                deployment::Column::Parent,
+                deployment::Column::Name,
+                deployment::Column::Doc,
+                deployment::Column::HeadNo,
+            ])
+            .to_owned();
+        let query = deployment::Entity::insert(row).on_conflict(update);
+        query.exec_without_returning(&orm(on)).await?;
     }
     Ok(())
 }
@@ -417,16 +435,20 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     let (phantoms, machines): (Vec<_>, Vec<_>) =
         docs.into_iter().partition(|stored| stored.doc.phantom);
     for stored in phantoms {
-        sqlx::query(
-            "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport) VALUES ($1, $2, $3, true, $4, 'none') \
-             ON CONFLICT (id) DO UPDATE SET fqdn = $2, deployment_id = $3, doc = $4",
-        )
-        .bind(stored.doc.id.0)
-        .bind(stored.doc.fqdn.as_str())
-        .bind(stored.doc.deployment.0)
-        .bind(stored.hash.as_bytes().as_slice())
-        .execute(&mut *on)
-        .await?;
+        let row = node::ActiveModel {
+            id: Set(stored.doc.id.0),
+            fqdn: Set(stored.doc.fqdn.to_string()),
+            deployment_id: Set(stored.doc.deployment.0),
+            phantom: Set(true),
+            doc: Set(Some(stored.hash.as_bytes().to_vec())),
+            transport: Set("none".to_owned()),
+            ..Default::default()
+        };
+        let update = OnConflict::column(node::Column::Id)
+            .update_columns([node::Column::Fqdn, node::Column::DeploymentId, node::Column::Doc])
+            .to_owned();
+        let query = node::Entity::insert(row).on_conflict(update);
+        query.exec_without_returning(&orm(on)).await?;
     }
     let ids: Vec<Uuid> = machines.iter().map(|n| n.doc.id.0).collect();
     let names: Vec<&str> = machines.iter().map(|n| n.doc.fqdn.as_str()).collect();
@@ -581,34 +603,18 @@ async fn project_steps(
 }
 
 /// The intent columns in the form that all three statements use.
-const STEP_COLUMNS: &str = "unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::uuid[], $6::text[], $7::int[], $8::text[], \
-    $9::bool[], $10::bool[], $11::bool[], $12::text[], $13::text[], $14::bytea[], $15::bool[], $16::int[], $17::int[], $18::int[], \
-    $19::text[], $20::int[], $21::text[], $22::bool[], $24::int[]) AS d (id, noderole_id, node_id, action, deployment_id, lane, rank, jig, exclusive, \
-    destructive, immediate, needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, again, priority) \
-    JOIN concurrency_group l ON l.deployment_id = d.deployment_id AND l.name = d.lane JOIN node n ON n.id = d.node_id";
+const STEP_COLUMNS: &str = include_str!("statements/step_columns.sql");
 
 /// New steps are blocked until the same transaction sets their states.
-const INSERT_STEPS: &str = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, exclusive, destructive, immediate, \
-    needs, place, content_hash, freezes_node, retries, backoff_s, timeout_s, join_kind, join_n, join_after, priority, generation, state, \
-    pending, node_up) SELECT d.id, d.noderole_id, d.node_id, d.action, l.id, d.rank, d.jig, d.exclusive, d.destructive, d.immediate, d.needs, \
-    d.place, d.content_hash, d.freezes_node, d.retries, d.backoff_s, d.timeout_s, d.join_kind, d.join_n, d.join_after, d.priority, $23, 'blocked', 1, \
-    n.phantom OR n.alive FROM ";
+const INSERT_STEPS: &str = include_str!("statements/insert_steps.sql");
 
 /// A restored step starts from scratch. An attempt from before its removal may still run. Then the
 /// step stays in TRANSITION until that attempt ends, like any step that changes during a run.
-const RESTORE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
-    freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
-    join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = $23, applied_generation = 0, pending = 1, not_before = '-infinity', \
-    since = now(), node_up = n.phantom OR n.alive, state = CASE WHEN EXISTS ( \
-      SELECT FROM run r WHERE r.step_id = s.id AND r.ended_at IS NULL) THEN 'transition' ELSE 'blocked' END FROM ";
+const RESTORE_STEPS: &str = include_str!("statements/restore_steps.sql");
 
 /// The generation rises only for re-runs. The result of an attempt that still runs is then not
 /// applied.
-const UPDATE_STEPS: &str = "UPDATE step s SET concurrency_group_id = l.id, rank = d.rank, jig = d.jig, exclusive = d.exclusive, \
-    destructive = d.destructive, immediate = d.immediate, needs = d.needs, place = d.place, content_hash = d.content_hash, \
-    freezes_node = d.freezes_node, retries = d.retries, backoff_s = d.backoff_s, timeout_s = d.timeout_s, join_kind = d.join_kind, \
-    join_n = d.join_n, join_after = d.join_after, priority = d.priority, generation = CASE WHEN d.again THEN $23 ELSE s.generation END FROM ";
+const UPDATE_STEPS: &str = include_str!("statements/update_steps.sql");
 
 async fn write_steps(
     on: &mut PgConnection,
@@ -623,9 +629,8 @@ async fn write_steps(
         steps.iter().map(|s| of(s)).collect()
     }
     let seconds = |n: u32| n.min(i32::MAX as u32).cast_signed();
-    let filter = if statement.starts_with("UPDATE") { " WHERE s.id = d.id" } else { "" };
     // All statements are constants in this file.
-    let text = sqlx::AssertSqlSafe(format!("{statement}{STEP_COLUMNS}{filter}"));
+    let text = sqlx::AssertSqlSafe(statement.replace("{STEP_COLUMNS}", STEP_COLUMNS));
     sqlx::query(text)
         .bind(column(steps, |s| s.id.0))
         .bind(column(steps, |s| s.noderole.0))
@@ -728,10 +733,8 @@ async fn project_edges(
         .map(|s| s.id.0)
         .collect();
     if !changed.is_empty() {
-        sqlx::query("DELETE FROM edge WHERE child = ANY($1)")
-            .bind(&changed)
-            .execute(&mut *on)
-            .await?;
+        let ids = changed.iter().copied();
+        edge::Entity::delete_many().filter(edge::Column::Child.eq_any(ids)).exec(&orm(on)).await?;
     }
     let written = steps.iter().filter(|s| !known.contains(&s.id.0) || changed.contains(&s.id.0));
     let edges: Vec<(Uuid, Uuid, &str)> = written
