@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::connect::orm;
 use crate::entity::{deployment, edge, join, node, noderole, run, step};
 use crate::nodes::NodeModel;
-use crate::runs::StepModel;
+use crate::runs::{StepModel, joined_steps};
 use crate::{Store, StoreError};
 
 /// A noderole, without its document.
@@ -145,10 +145,8 @@ async fn neighbors(
     other_end: edge::Column,
     limit: u64,
 ) -> Result<Vec<EdgeRow>, StoreError> {
-    let rows = step::Entity::find()
+    let rows = joined_steps()
         .join(JoinType::InnerJoin, join(step::Column::Id, other_end))
-        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
-        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
         .filter(this_end.eq(step.0))
         .order_by_asc(step::Column::Rank)
         .order_by_asc(step::Column::Id)

@@ -1,14 +1,14 @@
 //! Steps of deployments, for boards and lists.
 
 use engine::ids::{DeploymentId, NoderoleId, StepId};
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{join, node, noderole, step};
-use crate::runs::StateCounts;
+use crate::entity::{node, noderole, step};
+use crate::runs::{StateCounts, joined_steps};
 
 /// A step on a board.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow, DerivePartialModel)]
@@ -131,9 +131,7 @@ pub async fn step_names(
     connection: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<(StepId, String)>, StoreError> {
-    let rows: Vec<(Uuid, String, String)> = step::Entity::find()
-        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
-        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
+    let rows: Vec<(Uuid, String, String)> = joined_steps()
         .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
         .select_only()
         .column(step::Column::Id)

@@ -2,7 +2,7 @@
 
 use engine::ids::{BlueprintNumber, NodeId, RunId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{join, node, noderole, run, step};
+use crate::entity::{node, noderole, run, step};
+use crate::runs::joined_steps;
 
 /// A step with its noderole and node.
 #[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
@@ -36,9 +37,7 @@ pub async fn step_details(
     on: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<StepOf>, StoreError> {
-    let rows = step::Entity::find()
-        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
-        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
+    let rows = joined_steps()
         .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
         .into_partial_model()
         .all(&orm(on))

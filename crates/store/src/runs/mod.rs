@@ -50,6 +50,7 @@ pub use list::{
     runs_of_step,
 };
 pub use log::{LogPiece, append_log, read_log_range};
+pub(crate) use models::joined_steps;
 pub use models::{RunModel, StepModel};
 pub use pending::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,

@@ -1,11 +1,11 @@
 //! The columns of runs and steps that pages show.
 
-use sea_orm::DerivePartialModel;
+use sea_orm::{DerivePartialModel, EntityTrait, JoinType, QuerySelect, Select};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::entity::{run, step};
+use crate::entity::{join, node, noderole, run, step};
 
 /// A run, without its input and result.
 #[derive(Debug, Clone, PartialEq, DerivePartialModel)]
@@ -85,4 +85,11 @@ pub struct StepModel {
     pub output_run: Option<i64>,
     /// The last change of its state.
     pub since: OffsetDateTime,
+}
+
+/// Steps, joined with their noderoles and nodes.
+pub(crate) fn joined_steps() -> Select<step::Entity> {
+    step::Entity::find()
+        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
+        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
 }

@@ -14,16 +14,15 @@ use std::cmp::Ordering;
 use engine::anneal::{ENDING, Limits, StepState, Wait};
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, StepId};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
-use sea_orm::{
-    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
-};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::models::joined_steps;
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{concurrency_group, join, node, noderole, step};
+use crate::entity::{concurrency_group, node, noderole, step};
 
 /// The maximum number of steps of each state that a query reads.
 pub const LOOKED: i64 = 10_000;
@@ -363,9 +362,7 @@ pub async fn steps_with_names(
     connection: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<PlaceRow>, StoreError> {
-    let rows = step::Entity::find()
-        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
-        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
+    let rows = joined_steps()
         .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
         .into_partial_model()
         .all(&orm(connection))
