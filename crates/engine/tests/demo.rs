@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use engine::canonical::Hash;
 use engine::catalog::Role;
 use engine::catalog::read::{Import, Source, import};
+use engine::ids::ActionName;
 use serde_json::{Map, Value, json};
 
 fn demo_folder() -> PathBuf {
@@ -25,10 +26,12 @@ fn demo() -> Import {
     let mut files = BTreeMap::new();
     for role in fs::read_dir(demo_folder().join("scripts")).expect("scripts") {
         let role = role.expect("a folder").path();
-        for script in fs::read_dir(&role).expect("a role's scripts") {
-            let script = script.expect("a script").path();
-            let inner = script.strip_prefix(demo_folder()).expect("inside").display().to_string();
-            files.insert(inner, fs::read(&script).expect("readable"));
+        let removal = role.join("remove");
+        let folders = [Some(role), removal.is_dir().then_some(removal)];
+        let entries = folders.iter().flatten().flat_map(|f| fs::read_dir(f).expect("scripts"));
+        for path in entries.map(|entry| entry.expect("an entry").path()).filter(|p| p.is_file()) {
+            let inner = path.strip_prefix(demo_folder()).expect("inside").display().to_string();
+            files.insert(inner, fs::read(&path).expect("readable"));
         }
     }
     let bytes = fs::read(demo_folder().join("demo.yml")).expect("the demo");
@@ -166,8 +169,12 @@ impl Node {
         }
     }
 
-    /// Runs all scripts of a role and stops at the first that fails.
     fn run(&mut self, role: &Role) -> Outcome {
+        self.act(role, &ActionName::run())
+    }
+
+    /// Runs all scripts of an action and stops at the first that fails.
+    fn act(&mut self, role: &Role, action: &ActionName) -> Outcome {
         let mut input = self.results.clone();
         merge(&mut input, &role.template);
         merge(&mut input, &self.user);
@@ -177,7 +184,7 @@ impl Node {
             reason: String::new(),
             result: Value::Object(Map::new()),
         };
-        for script in &role.scripts {
+        for script in role.scripts.iter().filter(|script| script.action == *action) {
             let one = self.script(role, script.hash, &input);
             all.log += &one.log;
             merge(&mut all.result, &one.result);
@@ -401,6 +408,33 @@ fn failures_report_reason() {
     assert!(node.run(&app).ok);
     let check = role(&roles, "app-check").clone();
     assert!(node.run(&check).ok);
+}
+
+#[test]
+fn removed_roles_leave_no_service_or_file() {
+    let import = demo();
+    let roles = in_order(&import);
+    let mut node = Node::new(&import, "web-1.demo.example.com");
+    let removable = ["app", "proxy", "metrics"];
+    let stay = |role: &&Role| !removable.contains(&role.name.as_str());
+    for role in roles.iter().filter(stay) {
+        node.run(role);
+    }
+    let before = node.files();
+    node.run_all(&roles);
+    let services = [node.pid("app"), node.pid("proxy")];
+
+    let undo: Vec<&Role> = roles.iter().rev().filter(|role| !stay(role)).collect();
+    // The second time, there is nothing left to remove.
+    for role in undo.iter().chain(&undo) {
+        let outcome = node.act(role, &ActionName::remove());
+        assert!(outcome.ok, "{}: {outcome:?}", role.name);
+    }
+    assert_eq!(services.map(|pid| started(&pid.to_string())), [None, None]);
+    assert_eq!(node.files(), before);
+    assert!(!node.root().join("var/metrics/demo.prom").exists());
+    let left = fs::read_dir(node.root().join("run")).expect("run").count();
+    assert_eq!(left, 0, "files of a service are left in run");
 }
 
 #[test]
