@@ -54,7 +54,7 @@ impl Control {
             behind,
         };
         let mut connection = self.connection().await?;
-        let mut rows = store::audit::audit(&mut connection, filter, PAGE_SIZE as i64 + 1)
+        let mut rows = store::audit::audit(&mut connection, filter, PAGE_SIZE as u64 + 1)
             .await
             .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();

@@ -69,7 +69,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let parents =
             store::deployments::parents(&mut connection, step).await.map_err(from_store)?;
-        let children = store::deployments::children(&mut connection, step, PAGE_SIZE as i64)
+        let children = store::deployments::children(&mut connection, step, PAGE_SIZE as u64)
             .await
             .map_err(from_store)?;
         let role_hash = Hash::from_bytes(&row.noderole.role_hash).ok_or_else(Problem::internal)?;

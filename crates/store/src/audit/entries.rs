@@ -3,15 +3,19 @@
 use engine::Hash;
 use engine::audit::SealedEntry;
 use engine::ids::PersonId;
-use sea_orm::{EntityTrait, QueryOrder, QuerySelect, Select};
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, Order, QueryFilter, QueryOrder,
+    QuerySelect, Select,
+};
 use serde_json::Value;
-use sqlx::{PgConnection, Postgres, QueryBuilder};
+use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::{hash, orm};
-use crate::entity::{audit, head, seal};
+use crate::entity::{audit, equals_literal, head, join, person, seal};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditActor {
@@ -41,13 +45,15 @@ pub struct AuditFilter<'f> {
 }
 
 /// An entry with its actor's name and its position in the chain.
-#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "audit::Entity")]
 pub struct AuditRow {
     pub id: i64,
     pub at: OffsetDateTime,
     /// `None`: Gantry itself.
     pub actor: Option<Uuid>,
     /// The actor's name.
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
     pub name: Option<String>,
     pub action: String,
     pub subject: String,
@@ -55,6 +61,7 @@ pub struct AuditRow {
     /// `application` or `database`.
     pub source: String,
     /// Its position in the chain.
+    #[sea_orm(from_expr = "Expr::col((seal::Entity, seal::Column::Seq))")]
     pub seq: Option<i64>,
 }
 
@@ -66,53 +73,48 @@ pub struct AuditRow {
 pub async fn audit(
     on: &mut PgConnection,
     filter: AuditFilter<'_>,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<AuditRow>, StoreError> {
-    let mut query: QueryBuilder<Postgres> = QueryBuilder::new(
-        "SELECT a.id, a.at, a.actor, p.name, a.action, a.subject, a.detail, a.source, s.seq FROM audit a \
-         LEFT JOIN person p ON p.id = a.actor LEFT JOIN seal s ON s.audit_id = a.id WHERE true",
-    );
-    match filter.who {
-        Some(AuditActor::Person(person)) => drop(query.push(" AND a.actor = ").push_bind(person.0)),
-        Some(AuditActor::Gantry) => drop(query.push(" AND a.actor IS NULL")),
-        None => {}
-    }
-    match filter.source {
-        // A literal, so that PostgreSQL can use the partial index.
-        Some("application") => drop(query.push(" AND a.source = 'application'")),
-        Some(source) => drop(query.push(" AND a.source = ").push_bind(source)),
-        None => {}
+    let mut query = audit::Entity::find()
+        .join(JoinType::LeftJoin, join(audit::Column::Actor, person::Column::Id))
+        .join(JoinType::LeftJoin, join(audit::Column::Id, seal::Column::AuditId))
+        .limit(limit);
+    query = match filter.who {
+        Some(AuditActor::Person(person)) => query.filter(audit::Column::Actor.eq(person.0)),
+        Some(AuditActor::Gantry) => query.filter(audit::Column::Actor.is_null()),
+        None => query,
+    };
+    if let Some(source) = filter.source {
+        query = query.filter(equals_literal(audit::Column::Source, source));
     }
     if let Some(action) = filter.action {
-        query.push(" AND a.action = ").push_bind(action);
+        query = query.filter(audit::Column::Action.eq(action));
     }
     if let Some(subject) = filter.subject {
-        query.push(" AND a.subject = ").push_bind(subject);
+        query = query.filter(audit::Column::Subject.eq(subject));
     }
     if let Some(since) = filter.since {
-        query.push(" AND a.at >= ").push_bind(since);
+        query = query.filter(audit::Column::At.gte(since));
     }
     if let Some(until) = filter.until {
-        query.push(" AND a.at < ").push_bind(until);
+        query = query.filter(audit::Column::At.lt(until));
     }
-    let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
+    let (sign, direction) = if filter.ascending { (">", Order::Asc) } else { ("<", Order::Desc) };
     let has_time_range = filter.since.is_some() || filter.until.is_some();
-    match filter.behind {
-        Some(behind) if has_time_range => {
-            let comparison =
-                format!(" AND (a.at, a.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = ");
-            query.push(comparison).push_bind(behind).push(")");
-        }
-        Some(behind) => drop(query.push(format!(" AND a.id {sign} ")).push_bind(behind)),
-        None => {}
+    if let Some(behind) = filter.behind {
+        let after_cursor = match has_time_range {
+            true => format!(
+                "(audit.at, audit.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = $1)"
+            ),
+            false => format!("audit.id {sign} $1"),
+        };
+        query = query.filter(Expr::cust_with_values(after_cursor, [behind]));
     }
-    let order = if has_time_range {
-        format!("a.at {direction}, a.id {direction}")
-    } else {
-        format!("a.id {direction}")
-    };
-    query.push(format!(" ORDER BY {order} LIMIT ")).push_bind(limit);
-    Ok(query.build_query_as().fetch_all(on).await?)
+    if has_time_range {
+        query = query.order_by(audit::Column::At, direction.clone());
+    }
+    let query = query.order_by(audit::Column::Id, direction);
+    Ok(query.into_partial_model().all(&orm(on)).await?)
 }
 
 /// Whether an entry with this id exists.

@@ -7,12 +7,15 @@
 use engine::Hash;
 use engine::audit::export::{Line, Table};
 use engine::canonical::ObjectKind;
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::object;
 
 /// The number of rows per part.
 const MAX_ROWS: i64 = 500;
@@ -68,14 +71,14 @@ pub async fn export_part(
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     match stage {
         Stage::Catalog(after) => {
-            let rows: Vec<ObjectRow> = sqlx::query_as(
-                "SELECT kind, hash, body FROM object WHERE kind IN ('barclamp', 'role', 'script', 'policy') AND hash > $1 \
-                 ORDER BY hash LIMIT $2",
-            )
-            .bind(after)
-            .bind(MAX_OBJECTS)
-            .fetch_all(connection)
-            .await?;
+            let rows: Vec<ObjectRow> = object::Entity::find()
+                .filter(object::Column::Kind.is_in(["barclamp", "role", "script", "policy"]))
+                .filter(object::Column::Hash.gt(after))
+                .order_by_asc(object::Column::Hash)
+                .limit(MAX_OBJECTS.unsigned_abs())
+                .into_partial_model()
+                .all(&orm(connection))
+                .await?;
             let next = next_of(&rows, MAX_OBJECTS, |row| Stage::Catalog(row.hash.clone()));
             let next = next.unwrap_or(Stage::Barclamps(String::new(), String::new()));
             Ok((objects(rows)?, next))
@@ -140,18 +143,13 @@ pub async fn export_part(
             .await
         }
         Stage::Reviews(after) => {
-            let rows: Vec<(i64, Json<Row>, Json<Value>)> = sqlx::query_as(
-                "SELECT s.id, audit_review(s), coalesce((SELECT jsonb_agg(jsonb_build_object('kind', d.kind, 'id', d.id, \
-                   'old', encode(d.old_hash, 'hex'), 'new', encode(d.new_hash, 'hex')) ORDER BY d.kind, d.id) \
-                   FROM review_document d WHERE d.review_id = s.id), '[]') \
-                 FROM review s WHERE s.id > $1 AND NOT audited_after('review.insert', s.id::text, $2) \
-                 ORDER BY s.id LIMIT $3",
-            )
-            .bind(after)
-            .bind(end)
-            .bind(MAX_REVIEWS)
-            .fetch_all(connection)
-            .await?;
+            let rows: Vec<(i64, Json<Row>, Json<Value>)> =
+                sqlx::query_as(include_str!("statements/export_reviews.sql"))
+                    .bind(after)
+                    .bind(end)
+                    .bind(MAX_REVIEWS)
+                    .fetch_all(connection)
+                    .await?;
             let next = next_of(&rows, MAX_REVIEWS, |(id, ..)| Stage::Reviews(*id));
             let lines = rows.into_iter().map(|(_, Json(row), Json(documents))| {
                 let documents = serde_json::from_value(documents).map_err(|_| {
@@ -230,21 +228,13 @@ async fn documents(
     id: Uuid,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
     type Row = (String, Uuid, String, Vec<u8>, Vec<u8>);
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT n.kind, n.id, o.kind, o.hash, o.body FROM ( \
-           SELECT d.kind, d.id, d.new_hash AS hash FROM blueprint t JOIN review_document d ON d.review_id = t.review_id \
-           WHERE t.number = $1 \
-           UNION ALL \
-           SELECT r.kind, r.id, r.hash FROM blueprint t CROSS JOIN LATERAL root_documents(t.root) r \
-           WHERE t.number = $1 AND t.kind = 'genesis') n \
-         JOIN object o ON o.hash = n.hash WHERE (n.kind, n.id) > ($2, $3) ORDER BY n.kind, n.id LIMIT $4",
-    )
-    .bind(number)
-    .bind(kind)
-    .bind(id)
-    .bind(MAX_ROWS)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Row> = sqlx::query_as(include_str!("statements/export_documents.sql"))
+        .bind(number)
+        .bind(kind)
+        .bind(id)
+        .bind(MAX_ROWS)
+        .fetch_all(connection)
+        .await?;
     let next =
         next_of(&rows, MAX_ROWS, |(kind, id, ..)| Stage::Documents(number, kind.clone(), *id));
     let rows =
@@ -258,14 +248,7 @@ async fn runs(
     number: i64,
     after: i64,
 ) -> Result<(Vec<Line>, Stage), StoreError> {
-    // A run that changed after the end of the export is exported in the form of its last sealed
-    // entry.
-    let sql = "SELECT id, row FROM ( \
-        SELECT r.id, CASE WHEN audited_after('run.start', r.id::text, $3) OR audited_after('run.end', r.id::text, $3) \
-          THEN (SELECT a.detail FROM audit a JOIN seal s ON s.audit_id = a.id WHERE a.subject = r.id::text \
-                  AND a.action IN ('run.start', 'run.end') AND a.source = 'database' AND s.seq <= $3 ORDER BY s.seq DESC LIMIT 1) \
-          ELSE audit_run(r) END AS row \
-        FROM run r WHERE r.blueprint_number = $1 AND r.id > $2 AND r.state <> 'queued' ORDER BY r.id LIMIT $4) x";
+    let sql = include_str!("statements/export_runs.sql");
     let rows: Vec<(i64, Option<Json<Row>>)> = sqlx::query_as(sql)
         .bind(number)
         .bind(after)
@@ -316,7 +299,8 @@ fn line(table: Table, Json(row): Json<Row>) -> Line {
     Line::Row { table, row, documents: None }
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(DerivePartialModel)]
+#[sea_orm(entity = "object::Entity")]
 struct ObjectRow {
     kind: String,
     hash: Vec<u8>,

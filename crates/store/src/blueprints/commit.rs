@@ -25,14 +25,20 @@ use engine::cluster::{Blueprint, Connection, EdgeKind, NoderoleDoc, Ssh};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId, StepId,
 };
+use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect, QueryTrait as _, Set};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
-use crate::entity::{Columns, NoderoleIntent, step_columns};
-use crate::events::CHANNEL_TODO;
+use crate::entity::{
+    Columns, NoderoleIntent, blueprint, deployment, edge, head, node, noderole, proposal, review,
+    step_columns,
+};
+use crate::connect::orm;
+use crate::events::{CHANNEL_TODO, notify};
 use crate::runs::{commit_steps, end_removed_runs};
 
 #[derive(Debug, Clone)]
@@ -85,12 +91,13 @@ pub async fn commit_change(
     let existing = project_steps(on, number, new, &removals).await?;
     set_step_states(on, number, new, &removals, unblocked, &existing).await?;
     project_jigs(on, new).await?;
-    sqlx::query("UPDATE head SET number = $1, policy_number = coalesce($2, policy_number)")
-        .bind(number.0)
-        .bind(policy.map(|(number, _)| number.0))
-        .execute(&mut *on)
-        .await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    let mut moved =
+        head::Entity::update_many().col_expr(head::Column::Number, Expr::value(number.0));
+    if let Some((policy, _)) = policy {
+        moved = moved.col_expr(head::Column::PolicyNumber, Expr::value(policy.0));
+    }
+    moved.exec(&orm(on)).await?;
+    notify(on, CHANNEL_TODO, "").await?;
     Ok(number)
 }
 
@@ -103,20 +110,18 @@ async fn insert_target(
         Some(_) => ("change", Some(new.head.number.0)),
         None => ("genesis", None),
     };
-    sqlx::query(
-        "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-    )
-    .bind(number.0)
-    .bind(parent)
-    .bind(kind)
-    .bind(new.root.as_bytes().as_slice())
-    .bind(new.submission.map(|s| s.0))
-    .bind(new.head.enabled)
-    .bind(new.head.epoch)
-    .bind(new.by.map(|p| p.0))
-    .execute(on)
-    .await?;
+    let row = blueprint::ActiveModel {
+        number: Set(number.0),
+        parent: Set(parent),
+        kind: Set(kind.to_owned()),
+        root: Set(new.root.as_bytes().to_vec()),
+        review_id: Set(new.submission.map(|review| review.0)),
+        enabled: Set(new.head.enabled),
+        epoch: Set(new.head.epoch),
+        committed_by: Set(new.by.map(|person| person.0)),
+        ..Default::default()
+    };
+    blueprint::Entity::insert(row).exec_without_returning(&orm(on)).await?;
     Ok(())
 }
 
@@ -131,25 +136,24 @@ pub async fn insert_switch(
     let number = BlueprintNumber(head.number.0 + 1);
     let root =
         head.root.ok_or_else(|| StoreError::corrupt("head", "the first target does not exist"))?;
-    sqlx::query(
-        "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch, reason, committed_by) \
-         VALUES ($1, $2, 'switch', $3, $4, $5, $6, $7)",
-    )
-    .bind(number.0)
-    .bind(head.number.0)
-    .bind(root.as_bytes().as_slice())
-    .bind(enabled)
-    .bind(head.epoch)
-    .bind(reason)
-    .bind(by.0)
-    .execute(&mut *on)
-    .await?;
-    sqlx::query("UPDATE head SET number = $1, enabled = $2")
-        .bind(number.0)
-        .bind(enabled)
-        .execute(&mut *on)
+    let row = blueprint::ActiveModel {
+        number: Set(number.0),
+        parent: Set(Some(head.number.0)),
+        kind: Set("switch".to_owned()),
+        root: Set(root.as_bytes().to_vec()),
+        enabled: Set(enabled),
+        epoch: Set(head.epoch),
+        reason: Set(Some(reason.to_owned())),
+        committed_by: Set(Some(by.0)),
+        ..Default::default()
+    };
+    blueprint::Entity::insert(row).exec_without_returning(&orm(on)).await?;
+    head::Entity::update_many()
+        .col_expr(head::Column::Number, Expr::value(number.0))
+        .col_expr(head::Column::Enabled, Expr::value(enabled))
+        .exec(&orm(on))
         .await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(on).await?;
+    notify(on, CHANNEL_TODO, "").await?;
     Ok(number)
 }
 
@@ -158,13 +162,17 @@ pub async fn close_committed_proposal(
     on: &mut PgConnection,
     submission: ReviewId,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE proposal SET state = 'committed', closed_at = now(), updated_at = now() \
-         WHERE id = (SELECT proposal_id FROM review WHERE id = $1)",
-    )
-    .bind(submission.0)
-    .execute(on)
-    .await?;
+    let of_review = review::Entity::find_by_id(submission.0)
+        .select_only()
+        .column(review::Column::ProposalId)
+        .into_query();
+    proposal::Entity::update_many()
+        .col_expr(proposal::Column::State, Expr::value("committed"))
+        .col_expr(proposal::Column::ClosedAt, Expr::current_timestamp())
+        .col_expr(proposal::Column::UpdatedAt, Expr::current_timestamp())
+        .filter(proposal::Column::Id.in_subquery(of_review))
+        .exec(&orm(on))
+        .await?;
     Ok(())
 }
 
@@ -183,24 +191,24 @@ async fn remove_documents(
         }
     }
     if !deployments.is_empty() {
-        sqlx::query(
-            "UPDATE deployment SET removed_in = $2, head_no = $2, held_by = NULL, held_at = NULL, held_reason = NULL \
-             WHERE id = ANY($1)",
-        )
-        .bind(&deployments)
-        .bind(number.0)
-        .execute(&mut *on)
-        .await?;
+        deployment::Entity::update_many()
+            .col_expr(deployment::Column::RemovedIn, Expr::value(number.0))
+            .col_expr(deployment::Column::HeadNo, Expr::value(number.0))
+            .col_expr(deployment::Column::HeldBy, Expr::cust("NULL"))
+            .col_expr(deployment::Column::HeldAt, Expr::cust("NULL"))
+            .col_expr(deployment::Column::HeldReason, Expr::cust("NULL"))
+            .filter(deployment::Column::Id.eq_any(deployments))
+            .exec(&orm(on))
+            .await?;
     }
     if nodes.is_empty() {
         return Ok(());
     }
     end_removed_runs(on, &[], &nodes).await?;
-    let nodes: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    sqlx::query("UPDATE node SET removed_in = $2 WHERE id = ANY($1)")
-        .bind(&nodes)
-        .bind(number.0)
-        .execute(on)
+    node::Entity::update_many()
+        .col_expr(node::Column::RemovedIn, Expr::value(number.0))
+        .filter(node::Column::Id.eq_any(nodes.iter().map(|node| node.0)))
+        .exec(&orm(on))
         .await?;
     Ok(())
 }
@@ -242,11 +250,13 @@ async fn drop_removal_steps(
     .bind(&dropped)
     .fetch_all(&mut *on)
     .await?;
-    let rest: Vec<(Uuid, Uuid)> =
-        sqlx::query_as("SELECT child, parent FROM edge WHERE child = ANY($1)")
-            .bind(&waiting)
-            .fetch_all(on)
-            .await?;
+    let rest: Vec<(Uuid, Uuid)> = edge::Entity::find()
+        .filter(edge::Column::Child.eq_any(waiting.iter().copied()))
+        .select_only()
+        .columns([edge::Column::Child, edge::Column::Parent])
+        .into_tuple()
+        .all(&orm(on))
+        .await?;
     let unblocked = waiting.into_iter().map(|step| Committed {
         step: StepId(step),
         rerun: None,
@@ -338,12 +348,15 @@ async fn remove_noderoles(
     }
     let removed_steps: Vec<StepId> = gone.iter().map(|id| StepId(*id)).collect();
     end_removed_runs(on, &removed_steps, &[]).await?;
-    sqlx::query("DELETE FROM edge WHERE child = ANY($1)").bind(&gone).execute(&mut *on).await?;
-    sqlx::query("DELETE FROM edge WHERE parent = ANY($1)").bind(&gone).execute(&mut *on).await?;
+    for end in [edge::Column::Child, edge::Column::Parent] {
+        let ids = gone.iter().copied();
+        edge::Entity::delete_many().filter(end.eq_any(ids)).exec(&orm(on)).await?;
+    }
     sqlx::query(GONE_STEPS).bind(&gone).bind(number.0).execute(&mut *on).await?;
-    sqlx::query("UPDATE noderole SET disposition = 'gone' WHERE id = ANY($1)")
-        .bind(&removed)
-        .execute(on)
+    noderole::Entity::update_many()
+        .col_expr(noderole::Column::Disposition, Expr::value("gone"))
+        .filter(noderole::Column::Id.eq_any(removed))
+        .exec(&orm(on))
         .await?;
     Ok(())
 }
@@ -356,19 +369,26 @@ async fn project_deployments(
     for id in parents_first(new) {
         let Some(stored) = new.new.deployments.get(&id) else { continue };
         let doc = &stored.doc;
-        sqlx::query(
-            "INSERT INTO deployment (id, parent, name, system, phantom, doc, head_no) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-             ON CONFLICT (id) DO UPDATE SET parent = $2, name = $3, doc = $6, head_no = $7",
-        )
-        .bind(id.0)
-        .bind(doc.parent.map(|p| p.0))
-        .bind(doc.name.as_str())
-        .bind(doc.parent.is_none())
-        .bind(doc.phantom.0)
-        .bind(stored.hash.as_bytes().as_slice())
-        .bind(number.0)
-        .execute(&mut *on)
-        .await?;
+        let row = deployment::ActiveModel {
+            id: Set(id.0),
+            parent: Set(doc.parent.map(|parent| parent.0)),
+            name: Set(doc.name.to_string()),
+            system: Set(doc.parent.is_none()),
+            phantom: Set(doc.phantom.0),
+            doc: Set(stored.hash.as_bytes().to_vec()),
+            head_no: Set(number.0),
+            ..Default::default()
+        };
+        let update = OnConflict::column(deployment::Column::Id)
+            .update_columns([
+                deployment::Column::Parent,
+                deployment::Column::Name,
+                deployment::Column::Doc,
+                deployment::Column::HeadNo,
+            ])
+            .to_owned();
+        let query = deployment::Entity::insert(row).on_conflict(update);
+        query.exec_without_returning(&orm(on)).await?;
     }
     Ok(())
 }
@@ -418,16 +438,20 @@ async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(),
     let (phantoms, machines): (Vec<_>, Vec<_>) =
         docs.into_iter().partition(|stored| stored.doc.phantom);
     for stored in phantoms {
-        sqlx::query(
-            "INSERT INTO node (id, fqdn, deployment_id, phantom, doc, transport) VALUES ($1, $2, $3, true, $4, 'none') \
-             ON CONFLICT (id) DO UPDATE SET fqdn = $2, deployment_id = $3, doc = $4",
-        )
-        .bind(stored.doc.id.0)
-        .bind(stored.doc.fqdn.as_str())
-        .bind(stored.doc.deployment.0)
-        .bind(stored.hash.as_bytes().as_slice())
-        .execute(&mut *on)
-        .await?;
+        let row = node::ActiveModel {
+            id: Set(stored.doc.id.0),
+            fqdn: Set(stored.doc.fqdn.to_string()),
+            deployment_id: Set(stored.doc.deployment.0),
+            phantom: Set(true),
+            doc: Set(Some(stored.hash.as_bytes().to_vec())),
+            transport: Set("none".to_owned()),
+            ..Default::default()
+        };
+        let update = OnConflict::column(node::Column::Id)
+            .update_columns([node::Column::Fqdn, node::Column::DeploymentId, node::Column::Doc])
+            .to_owned();
+        let query = node::Entity::insert(row).on_conflict(update);
+        query.exec_without_returning(&orm(on)).await?;
     }
     let ids: Vec<Uuid> = machines.iter().map(|n| n.doc.id.0).collect();
     let names: Vec<&str> = machines.iter().map(|n| n.doc.fqdn.as_str()).collect();
@@ -644,10 +668,8 @@ async fn project_edges(
         .map(|s| s.id.0)
         .collect();
     if !changed.is_empty() {
-        sqlx::query("DELETE FROM edge WHERE child = ANY($1)")
-            .bind(&changed)
-            .execute(&mut *on)
-            .await?;
+        let ids = changed.iter().copied();
+        edge::Entity::delete_many().filter(edge::Column::Child.eq_any(ids)).exec(&orm(on)).await?;
     }
     let written = steps.iter().filter(|s| !known.contains(&s.id.0) || changed.contains(&s.id.0));
     let edges: Vec<(Uuid, Uuid, &str)> = written

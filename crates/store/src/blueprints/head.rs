@@ -2,10 +2,13 @@
 
 use engine::Hash;
 use engine::ids::{BlueprintNumber, PolicyNumber};
+use sea_orm::{EntityTrait, JoinType, QuerySelect};
 use sqlx::PgConnection;
 
 use crate::StoreError;
-use crate::connect::hash;
+use crate::connect::{hash, orm};
+use crate::entity::{blueprint, head, join};
+use crate::locks::lock_apply_exclusive;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
@@ -22,26 +25,25 @@ pub struct Head {
 }
 
 pub async fn head(connection: &mut PgConnection) -> Result<Head, StoreError> {
-    let row = sqlx::query_as(
-        "SELECT h.number, t.root, h.enabled, h.policy_number, h.epoch FROM head h LEFT JOIN blueprint t ON t.number = h.number",
-    )
-    .fetch_one(connection)
-    .await?;
-    to_head(row)
+    type Row = (i64, Option<Vec<u8>>, bool, i64, i64);
+    let row: Option<Row> = head::Entity::find()
+        .join(JoinType::LeftJoin, join(head::Column::Number, blueprint::Column::Number))
+        .select_only()
+        .column(head::Column::Number)
+        .column(blueprint::Column::Root)
+        .columns([head::Column::Enabled, head::Column::PolicyNumber, head::Column::Epoch])
+        .into_tuple()
+        .one(&orm(connection))
+        .await?;
+    let (number, root, enabled, policy, epoch) =
+        row.ok_or_else(|| StoreError::corrupt("head", "there is no row"))?;
+    let root = root.map(|bytes| hash("blueprint.root", &bytes)).transpose()?;
+    Ok(Head { number: BlueprintNumber(number), root, enabled, policy: PolicyNumber(policy), epoch })
 }
 
 /// Takes the locks of a commit before it reads anything: APPLY, then the head.
 pub async fn lock_for_commit(connection: &mut PgConnection) -> Result<Head, StoreError> {
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(migrations::APPLY_LOCK)
-        .execute(&mut *connection)
-        .await?;
+    lock_apply_exclusive(connection).await?;
     sqlx::query("SELECT 1 FROM head FOR UPDATE").execute(&mut *connection).await?;
     head(connection).await
-}
-
-fn to_head(row: (i64, Option<Vec<u8>>, bool, i64, i64)) -> Result<Head, StoreError> {
-    let (number, root, enabled, policy, epoch) = row;
-    let root = root.map(|bytes| hash("blueprint.root", &bytes)).transpose()?;
-    Ok(Head { number: BlueprintNumber(number), root, enabled, policy: PolicyNumber(policy), epoch })
 }

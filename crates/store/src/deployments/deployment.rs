@@ -2,11 +2,11 @@
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::deployment;
-use crate::events::CHANNEL_TODO;
+use crate::entity::{deployment, join, person};
+use crate::events::{CHANNEL_TODO, notify};
 use engine::ids::{BlueprintNumber, DeploymentId, PersonId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -28,12 +28,22 @@ pub async fn deployment_rows(
     connection: &mut PgConnection,
 ) -> Result<Vec<DeploymentRow>, StoreError> {
     type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>, i32);
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT d.id, d.name, d.head_no, d.parent, p.name, d.held_reason, d.priority FROM deployment d \
-         LEFT JOIN person p ON p.id = d.held_by WHERE d.removed_in IS NULL ORDER BY d.name",
-    )
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Row> = deployment::Entity::find()
+        .join(JoinType::LeftJoin, join(deployment::Column::HeldBy, person::Column::Id))
+        .filter(deployment::Column::RemovedIn.is_null())
+        .order_by_asc(deployment::Column::Name)
+        .select_only()
+        .columns([
+            deployment::Column::Id,
+            deployment::Column::Name,
+            deployment::Column::HeadNo,
+            deployment::Column::Parent,
+        ])
+        .column(person::Column::Name)
+        .columns([deployment::Column::HeldReason, deployment::Column::Priority])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let row = |(id, name, head_no, parent, held_by, reason, priority): Row| DeploymentRow {
         id: DeploymentId(id),
         name,
@@ -53,19 +63,24 @@ pub async fn set_hold(
     deployment: DeploymentId,
     hold: Option<(PersonId, &str)>,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE deployment SET held_by = $2, held_reason = $3, held_at = CASE WHEN $2::uuid IS NULL THEN NULL ELSE now() END \
-         WHERE id = $1 AND removed_in IS NULL AND (held_by IS NULL) = ($2::uuid IS NOT NULL)",
-    )
-    .bind(deployment.0)
-    .bind(hold.map(|(by, _)| by.0))
-    .bind(hold.map(|(_, reason)| reason))
-    .execute(&mut *connection)
-    .await?;
-    if done.rows_affected() == 1 && hold.is_none() {
-        sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_TODO).execute(connection).await?;
+    let mut query = deployment::Entity::update_many()
+        .col_expr(deployment::Column::HeldBy, Expr::value(hold.map(|(by, _)| by.0)))
+        .col_expr(deployment::Column::HeldReason, Expr::value(hold.map(|(_, reason)| reason)))
+        .filter(deployment::Column::Id.eq(deployment.0))
+        .filter(deployment::Column::RemovedIn.is_null());
+    query = match hold {
+        Some(_) => query
+            .col_expr(deployment::Column::HeldAt, Expr::current_timestamp())
+            .filter(deployment::Column::HeldBy.is_null()),
+        None => query
+            .col_expr(deployment::Column::HeldAt, Expr::cust("NULL"))
+            .filter(deployment::Column::HeldBy.is_not_null()),
+    };
+    let is_changed = query.exec(&orm(connection)).await?.rows_affected == 1;
+    if is_changed && hold.is_none() {
+        notify(connection, CHANNEL_TODO, "").await?;
     }
-    Ok(done.rows_affected() == 1)
+    Ok(is_changed)
 }
 
 /// Sets the priority of a deployment's steps for claims. `false`: unchanged, or the deployment is

@@ -2,14 +2,18 @@
 
 use engine::ids::{ActionName, NoderoleId, RunId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+};
+use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::connect::orm;
-use crate::entity::{NoderoleModel, StepModel, deployment, node, noderole, run, step};
+use crate::entity::{NoderoleModel, StepModel, deployment, edge, join, node, noderole, run, step};
 use crate::nodes::NodeModel;
+use crate::runs::joined_steps;
 use crate::{Store, StoreError};
 
 /// The columns of a deployment that pages show.
@@ -79,14 +83,18 @@ pub async fn removal_state(
 }
 
 /// A noderole at the other end of an edge.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
 pub struct EdgeRow {
     pub noderole_id: Uuid,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
     /// The node's name.
+    #[sea_orm(from_expr = "Expr::col((node::Entity, node::Column::Fqdn))")]
     pub fqdn: String,
     pub state: String,
     /// The kind of the edge.
+    #[sea_orm(from_expr = "Expr::col((edge::Entity, edge::Column::Kind))")]
     pub kind: String,
     /// The reason of an ERROR.
     pub error: Option<String>,
@@ -97,31 +105,35 @@ pub async fn parents(
     connection: &mut PgConnection,
     step: StepId,
 ) -> Result<Vec<EdgeRow>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT s.noderole_id, r.role, n.fqdn, s.state, e.kind, s.error FROM edge e JOIN step s ON s.id = e.parent \
-         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
-         WHERE e.child = $1 ORDER BY s.rank, s.id LIMIT 1000",
-    )
-    .bind(step.0)
-    .fetch_all(connection)
-    .await?)
+    neighbors(connection, (edge::Column::Child, step), edge::Column::Parent, 1_000).await
 }
 
 /// The children of a step, ordered by rank.
 pub async fn children(
     connection: &mut PgConnection,
     step: StepId,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<EdgeRow>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT s.noderole_id, r.role, n.fqdn, s.state, e.kind, s.error FROM edge e JOIN step s ON s.id = e.child \
-         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
-         WHERE e.parent = $1 ORDER BY s.rank, s.id LIMIT $2",
-    )
-    .bind(step.0)
-    .bind(limit)
-    .fetch_all(connection)
-    .await?)
+    neighbors(connection, (edge::Column::Parent, step), edge::Column::Child, limit).await
+}
+
+/// The steps at the other end of the edges from a step.
+async fn neighbors(
+    connection: &mut PgConnection,
+    (this_end, step): (edge::Column, StepId),
+    other_end: edge::Column,
+    limit: u64,
+) -> Result<Vec<EdgeRow>, StoreError> {
+    let rows = joined_steps()
+        .join(JoinType::InnerJoin, join(step::Column::Id, other_end))
+        .filter(this_end.eq(step.0))
+        .order_by_asc(step::Column::Rank)
+        .order_by_asc(step::Column::Id)
+        .limit(limit)
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
+    Ok(rows)
 }
 
 /// An open run.

@@ -1,14 +1,18 @@
 //! Steps of deployments, for boards and lists.
 
 use engine::ids::{DeploymentId, NoderoleId, StepId};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::runs::StateCounts;
+use crate::connect::orm;
+use crate::entity::{node, noderole, step};
+use crate::runs::{StateCounts, joined_steps};
 
 /// A step on a board.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
 pub struct StepRow {
     pub noderole_id: Uuid,
     pub state: String,
@@ -45,13 +49,14 @@ pub async fn steps_by_noderole(
     connection: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<StepRow>, StoreError> {
-    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    Ok(sqlx::query_as(
-        "SELECT noderole_id, state, error FROM step WHERE noderole_id = ANY($1) AND action = 'run' AND state <> 'gone'",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?)
+    let rows = step::Entity::find()
+        .filter(step::Column::NoderoleId.eq_any(noderoles.iter().map(|id| id.0)))
+        .filter(step::Column::Action.eq("run"))
+        .filter(step::Column::State.ne("gone"))
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
+    Ok(rows)
 }
 
 /// The states of these noderoles' steps.
@@ -59,13 +64,14 @@ pub async fn step_states(
     connection: &mut PgConnection,
     noderoles: &[NoderoleId],
 ) -> Result<Vec<(NoderoleId, String)>, StoreError> {
-    let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    let rows: Vec<(Uuid, String)> = sqlx::query_as(
-        "SELECT noderole_id, state FROM step WHERE noderole_id = ANY($1) AND action = 'run'",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<(Uuid, String)> = step::Entity::find()
+        .filter(step::Column::NoderoleId.eq_any(noderoles.iter().map(|id| id.0)))
+        .filter(step::Column::Action.eq("run"))
+        .select_only()
+        .columns([step::Column::NoderoleId, step::Column::State])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
 }
 
@@ -125,13 +131,18 @@ pub async fn step_names(
     connection: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<(StepId, String)>, StoreError> {
-    let ids: Vec<Uuid> = steps.iter().map(|s| s.0).collect();
-    let rows: Vec<(Uuid, String)> = sqlx::query_as(
-        "SELECT s.id, r.role || ' on ' || split_part(n.fqdn, '.', 1) FROM step s JOIN noderole r ON r.id = s.noderole_id \
-         JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(|(id, name)| (StepId(id), name)).collect())
+    let rows: Vec<(Uuid, String, String)> = joined_steps()
+        .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
+        .select_only()
+        .column(step::Column::Id)
+        .column(noderole::Column::Role)
+        .column(node::Column::Fqdn)
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
+    let to_name = |(id, role, fqdn): (Uuid, String, String)| {
+        let host = fqdn.split_once('.').map_or(fqdn.as_str(), |(host, _)| host);
+        (StepId(id), format!("{role} on {host}"))
+    };
+    Ok(rows.into_iter().map(to_name).collect())
 }

@@ -1,7 +1,8 @@
 //! The origin of values: steps and edits.
 
 use engine::ids::{BlueprintNumber, NodeId, RunId, StepId};
-use sea_orm::{EntityTrait, QuerySelect};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -9,19 +10,25 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::run;
+use crate::entity::{node, noderole, run, step};
+use crate::runs::joined_steps;
 
 /// A step with its noderole and node.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
 pub struct StepOf {
     pub id: Uuid,
     pub noderole_id: Uuid,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Instance))")]
     pub instance: i32,
     pub node_id: Uuid,
     /// The node's name.
+    #[sea_orm(from_expr = "Expr::col((node::Entity, node::Column::Fqdn))")]
     pub fqdn: String,
     /// The deployment in which the noderole is bound.
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::DeploymentId))")]
     pub deployment_id: Uuid,
 }
 
@@ -30,14 +37,12 @@ pub async fn step_details(
     on: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<StepOf>, StoreError> {
-    let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-    Ok(sqlx::query_as(
-        "SELECT s.id, s.noderole_id, r.role, r.instance, r.node_id, n.fqdn, r.deployment_id FROM step s \
-         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = r.node_id WHERE s.id = ANY($1)",
-    )
-    .bind(ids)
-    .fetch_all(on)
-    .await?)
+    let rows = joined_steps()
+        .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
+        .into_partial_model()
+        .all(&orm(on))
+        .await?;
+    Ok(rows)
 }
 
 /// The object whose data an edit sets.
@@ -74,22 +79,14 @@ pub async fn sets(
     subject: &Setting,
     up_to: BlueprintNumber,
 ) -> Result<Vec<SetRow>, StoreError> {
-    Ok(sqlx::query_as(
-        "SELECT e.proposal_id, e.seq, p.name, e.at, t.number AS target, e.body -> 'data' AS data \
-         FROM edit e JOIN person p ON p.id = e.actor JOIN review s ON s.proposal_id = e.proposal_id \
-         JOIN blueprint t ON t.review_id = s.id \
-         WHERE e.body ->> 'edit' = $1 AND e.body ->> 'edit' IN ('set_noderole_data', 'set_role_data') AND NOT e.undone \
-           AND coalesce(e.body ->> 'node', e.body ->> 'deployment') = $2 \
-           AND coalesce(e.body ->> 'noderole', e.body ->> 'role') = $3 AND t.number <= $4 \
-         ORDER BY t.number DESC, e.seq DESC LIMIT $5",
-    )
-    .bind(subject.edit)
-    .bind(subject.on.to_string())
-    .bind(&subject.of)
-    .bind(up_to.0)
-    .bind(MAX_EDITS_READ)
-    .fetch_all(on)
-    .await?)
+    Ok(sqlx::query_as(include_str!("statements/sets.sql"))
+        .bind(subject.edit)
+        .bind(subject.on.to_string())
+        .bind(&subject.of)
+        .bind(up_to.0)
+        .bind(MAX_EDITS_READ)
+        .fetch_all(on)
+        .await?)
 }
 
 /// The input of a run, its surroundings and its blueprint.
@@ -153,14 +150,8 @@ pub async fn node_results(
     .await?;
     let Some(total) = total else { return Ok(None) };
     let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
-    let query = format!(
-        "SELECT r.id, s.noderole_id, nr.role, nr.instance, s.action, r.outcome, r.generation, r.ended_at, \
-         left(r.result::text, $4) AS begins, r.result_bytes \
-         FROM run r JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id \
-         WHERE r.node_id = $1 AND r.result IS NOT NULL AND r.result_bytes > 0 AND r.ended_at IS NOT NULL \
-           AND ($2::bigint IS NULL OR r.id {sign} $2) AND ($5::text IS NULL OR r.outcome = $5) \
-           AND ($6::text IS NULL OR nr.role = $6) ORDER BY r.id {direction} LIMIT $3"
-    );
+    let query =
+        format!(include_str!("statements/node_results.sql"), sign = sign, direction = direction,);
     let rows = sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(node.0)
         .bind(filter.behind.map(|run| run.0))

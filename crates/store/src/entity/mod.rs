@@ -39,7 +39,8 @@ pub use reviews::{
 pub use runs::{run, run_log};
 pub use workers::{background_task, database_role, guard_version, worker};
 
-use sea_orm::{EntityTrait, RelationDef};
+use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::{EntityTrait, RelationDef, Value};
 
 /// The contents of an entity's module.
 pub(crate) mod prelude {
@@ -67,12 +68,20 @@ where
     A::EntityName::belongs_to(B::EntityName::default()).from(from).to(to).into()
 }
 
+/// A comparison with a literal. PostgreSQL uses a partial index only if the statement has the
+/// values of its condition as literals, not as parameters.
+pub fn equals_literal<C: sea_orm::ColumnTrait>(column: C, value: impl Into<Value>) -> Expr {
+    column.into_expr().eq(Expr::Constant(value.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use sea_orm::sea_query::ColumnType;
-    use sea_orm::{ColumnTrait, IdenStatic as _, Iterable};
+    use sea_orm::{
+        ColumnTrait, DbBackend, IdenStatic as _, Iterable, QueryFilter as _, QueryTrait as _,
+    };
     use testdb::TestDatabase;
 
     use super::*;
@@ -112,6 +121,14 @@ mod tests {
         ($($entity:ident)+) => {
             [$(columns::<$entity::Entity>()),+].concat().into_iter().collect()
         };
+    }
+
+    #[test]
+    fn literal_comparison_has_no_parameter() {
+        let query = audit::Entity::find();
+        let query = query.filter(equals_literal(audit::Column::Source, "application"));
+        let sql = query.build(DbBackend::Postgres).sql;
+        assert!(sql.ends_with(r#"WHERE "audit"."source" = 'application'"#), "{sql}");
     }
 
     #[tokio::test]

@@ -21,14 +21,17 @@ use std::fmt;
 use std::str::FromStr;
 
 use engine::ids::RunId;
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Set};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::append::CHANNEL_EVENT;
+use super::append::{CHANNEL_EVENT, notify};
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{event, join, run, step};
 
 /// A position in the journal. Everything up to and including it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,14 +193,21 @@ pub async fn lengths<E: DeserializeOwned>(
     pool: &PgPool,
     runs: &[RunId],
 ) -> Result<Vec<E>, StoreError> {
-    let rows: Vec<(i64, Uuid, String, i64)> = sqlx::query_as(
-        "SELECT r.id, s.noderole_id, coalesce(r.outcome, r.state), r.log_bytes
-         FROM run r JOIN step s ON s.id = r.step_id WHERE r.id = ANY($1) ORDER BY r.id",
-    )
-    .bind(runs.iter().map(|run| run.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await?;
-    let events = rows.into_iter().filter_map(|(run, noderole, state, log_bytes)| {
+    type Row = (i64, Uuid, String, Option<String>, i64);
+    let mut connection = pool.acquire().await?;
+    let rows: Vec<Row> = run::Entity::find()
+        .join(JoinType::InnerJoin, join(run::Column::StepId, step::Column::Id))
+        .filter(run::Column::Id.eq_any(runs.iter().map(|run| run.0)))
+        .order_by_asc(run::Column::Id)
+        .select_only()
+        .column(run::Column::Id)
+        .column(step::Column::NoderoleId)
+        .columns([run::Column::State, run::Column::Outcome, run::Column::LogBytes])
+        .into_tuple()
+        .all(&orm(&mut connection))
+        .await?;
+    let events = rows.into_iter().filter_map(|(run, noderole, state, outcome, log_bytes)| {
+        let state = outcome.unwrap_or(state);
         let body = serde_json::json!({"run": run, "noderole": noderole, "state": state, "log_bytes": log_bytes});
         parse("run", body).ok()
     });
@@ -213,23 +223,23 @@ pub async fn append_event(
     db: &mut PgConnection,
     topic: &str,
     subject: &str,
-    event: &impl Serialize,
+    content: &impl Serialize,
 ) -> Result<(), StoreError> {
     let corrupt =
         |reason: &dyn fmt::Display| StoreError::corrupt(format!("event of {topic}"), reason);
-    let mut body = serde_json::to_value(event).map_err(|e| corrupt(&e))?;
+    let mut body = serde_json::to_value(content).map_err(|e| corrupt(&e))?;
     let kind = body.as_object_mut().and_then(|fields| fields.remove("kind"));
     let kind =
         kind.as_ref().and_then(Value::as_str).ok_or_else(|| corrupt(&"the event has no kind"))?;
-    sqlx::query("INSERT INTO event (topic, subject, kind, body) VALUES ($1, $2, $3, $4)")
-        .bind(topic)
-        .bind(subject)
-        .bind(kind)
-        .bind(&body)
-        .execute(&mut *db)
-        .await?;
-    sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL_EVENT).execute(db).await?;
-    Ok(())
+    let row = event::ActiveModel {
+        topic: Set(topic.to_owned()),
+        subject: Set(subject.to_owned()),
+        kind: Set(kind.to_owned()),
+        body: Set(body),
+        ..Default::default()
+    };
+    event::Entity::insert(row).exec_without_returning(&orm(db)).await?;
+    notify(db, CHANNEL_EVENT, "").await
 }
 
 /// Appends an event to the journal under each topic. Clients receive it when the transaction

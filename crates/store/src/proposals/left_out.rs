@@ -3,12 +3,13 @@
 use std::ops::RangeInclusive;
 
 use engine::ids::{BlueprintNumber, ProposalId};
-use sea_orm::{EntityTrait, Set};
+use sea_orm::sea_query::ExprTrait as _;
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Set};
 use sqlx::PgConnection;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::left_out;
+use crate::entity::{edit, join, left_out};
 
 /// The maximum number of entries stored by name. Further ones are only counted.
 pub const MAX_LEFT_OUT: usize = 200;
@@ -49,18 +50,19 @@ pub async fn left_out(
     connection: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Option<LeftOutRow>, StoreError> {
-    let found: Option<(i64, Vec<String>, i32)> = sqlx::query_as(
-        "SELECT l.blueprint_number, l.missing, l.more FROM left_out l WHERE l.proposal_id = $1 AND EXISTS (SELECT FROM edit e \
-         WHERE e.proposal_id = l.proposal_id AND e.seq BETWEEN l.first_edit AND l.last_edit AND NOT e.undone) \
-         ORDER BY l.first_edit DESC LIMIT 1",
-    )
-    .bind(proposal.0)
-    .fetch_optional(connection)
-    .await?;
-    let to_omitted = |(target, missing, more): (i64, Vec<String>, i32)| LeftOutRow {
-        target: BlueprintNumber(target),
-        missing,
-        more: usize::try_from(more).unwrap_or_default(),
-    };
-    Ok(found.map(to_omitted))
+    let seq = edit::Column::Seq.into_expr();
+    let (first, last) = (left_out::Column::FirstEdit, left_out::Column::LastEdit);
+    let found = left_out::Entity::find()
+        .join(JoinType::InnerJoin, join(left_out::Column::ProposalId, edit::Column::ProposalId))
+        .filter(left_out::Column::ProposalId.eq(proposal.0))
+        .filter(seq.between(first.into_expr(), last.into_expr()))
+        .filter(edit::Column::Undone.eq(false))
+        .order_by_desc(first)
+        .one(&orm(connection))
+        .await?;
+    Ok(found.map(|row| LeftOutRow {
+        target: BlueprintNumber(row.blueprint_number),
+        missing: row.missing,
+        more: usize::try_from(row.more).unwrap_or_default(),
+    }))
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId, ReviewId};
 use engine::plan::{Edit, NumberedEdit, Scope};
-use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::sea_query::{Expr, ExprTrait as _, IntoCondition as _};
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QuerySelect};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::proposal;
+use crate::entity::{edit, equals_literal, join, proposal, review};
 
 /// The maximum number of edits per proposal.
 pub const MAX_EDITS: usize = 10_000;
@@ -128,13 +128,21 @@ pub async fn open_proposal(
 pub async fn drafts(
     connection: &mut PgConnection,
 ) -> Result<BTreeMap<DeploymentId, (ProposalId, Option<ReviewId>)>, StoreError> {
-    let rows: Vec<(Uuid, i64, Option<i64>)> = sqlx::query_as(
-        "SELECT p.deployment_id, p.id, s.id FROM proposal p \
-         LEFT JOIN review s ON s.proposal_id = p.id AND s.version = p.version \
-         WHERE p.state = 'open' AND p.kind = 'personal'",
-    )
-    .fetch_all(connection)
-    .await?;
+    let review_of_version =
+        join(proposal::Column::Id, review::Column::ProposalId).on_condition(|proposal, review| {
+            let version = Expr::col((proposal, proposal::Column::Version));
+            version.eq(Expr::col((review, review::Column::Version))).into_condition()
+        });
+    let rows: Vec<(Uuid, i64, Option<i64>)> = proposal::Entity::find()
+        .join(JoinType::LeftJoin, review_of_version)
+        .filter(equals_literal(proposal::Column::State, "open"))
+        .filter(equals_literal(proposal::Column::Kind, "personal"))
+        .select_only()
+        .columns([proposal::Column::DeploymentId, proposal::Column::Id])
+        .column(review::Column::Id)
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let to_entry = |(deployment, id, review): (Uuid, i64, Option<i64>)| {
         (DeploymentId(deployment), (ProposalId(id), review.map(ReviewId)))
     };
@@ -229,15 +237,15 @@ pub async fn increment_version(
     id: ProposalId,
     version: i32,
 ) -> Result<Option<i32>, StoreError> {
-    let row: Option<(i32,)> = sqlx::query_as(
-        "UPDATE proposal SET version = version + 1, updated_at = now() \
-         WHERE id = $1 AND version = $2 AND state = 'open' RETURNING version",
-    )
-    .bind(id.0)
-    .bind(version)
-    .fetch_optional(connection)
-    .await?;
-    Ok(row.map(|(version,)| version))
+    let raised = proposal::Entity::update_many()
+        .col_expr(proposal::Column::Version, Expr::col(proposal::Column::Version).add(1))
+        .col_expr(proposal::Column::UpdatedAt, Expr::current_timestamp())
+        .filter(proposal::Column::Id.eq(id.0))
+        .filter(proposal::Column::Version.eq(version))
+        .filter(proposal::Column::State.eq("open"))
+        .exec(&orm(connection))
+        .await?;
+    Ok((raised.rows_affected == 1).then(|| version + 1))
 }
 
 /// Appends edits and returns the new version. `None`: the proposal is not open at this version.
@@ -251,9 +259,12 @@ pub async fn append_edits(
     let Some(version) = increment_version(connection, id, version).await? else { return Ok(None) };
     let bodies = edits.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
     let bodies = bodies.map_err(|e| StoreError::corrupt(format!("edit of proposal {id}"), e))?;
-    sqlx::query("UPDATE edit SET dropped = true WHERE proposal_id = $1 AND undone AND NOT dropped")
-        .bind(id.0)
-        .execute(&mut *connection)
+    edit::Entity::update_many()
+        .col_expr(edit::Column::Dropped, Expr::value(true))
+        .filter(edit::Column::ProposalId.eq(id.0))
+        .filter(edit::Column::Undone.eq(true))
+        .filter(edit::Column::Dropped.eq(false))
+        .exec(&orm(connection))
         .await?;
     sqlx::query(
         "INSERT INTO edit (proposal_id, seq, actor, body) \
@@ -273,13 +284,13 @@ pub async fn set_title(
     id: ProposalId,
     title: &str,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE proposal SET title = $2, updated_at = now() WHERE id = $1 AND state = 'open'",
-    )
-    .bind(id.0)
-    .bind(title)
-    .execute(connection)
-    .await?;
+    proposal::Entity::update_many()
+        .col_expr(proposal::Column::Title, Expr::value(title))
+        .col_expr(proposal::Column::UpdatedAt, Expr::current_timestamp())
+        .filter(proposal::Column::Id.eq(id.0))
+        .filter(proposal::Column::State.eq("open"))
+        .exec(&orm(connection))
+        .await?;
     Ok(())
 }
 

@@ -6,7 +6,10 @@
 
 use engine::ids::{CommentId, PersonId, ProposalId, ReviewId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Set};
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+    Select, Set,
+};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -34,32 +37,51 @@ pub struct CommentRow {
     pub resolved: Option<(String, OffsetDateTime)>,
 }
 
-type Row = (
-    i64,
-    i64,
-    Option<i64>,
-    String,
-    Uuid,
-    String,
-    String,
-    OffsetDateTime,
-    Option<String>,
-    Option<OffsetDateTime>,
-);
+/// The alias of the person who resolved a thread.
+const RESOLVER: &str = "resolver";
 
-fn to_comment(
-    (id, submission, thread, anchor, person, name, body, at, by, resolved_at): Row,
-) -> CommentRow {
+#[derive(DerivePartialModel)]
+#[sea_orm(entity = "comment::Entity")]
+struct Row {
+    id: i64,
+    review_id: i64,
+    thread_id: Option<i64>,
+    anchor: String,
+    person_id: Uuid,
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
+    name: String,
+    body: String,
+    at: OffsetDateTime,
+    #[sea_orm(from_expr = "Expr::col((RESOLVER, person::Column::Name))")]
+    resolver: Option<String>,
+    resolved_at: Option<OffsetDateTime>,
+    #[sea_orm(from_expr = "Expr::col((review::Entity, review::Column::ProposalId))")]
+    proposal_id: i64,
+}
+
+/// Comments with their people and proposals.
+fn comment_query() -> Select<comment::Entity> {
+    comment::Entity::find()
+        .join(JoinType::InnerJoin, join(comment::Column::ReviewId, review::Column::Id))
+        .join(JoinType::InnerJoin, join(comment::Column::PersonId, person::Column::Id))
+        .join_as(
+            JoinType::LeftJoin,
+            join(comment::Column::ResolvedBy, person::Column::Id),
+            RESOLVER,
+        )
+}
+
+fn to_comment(row: Row) -> CommentRow {
     CommentRow {
-        id: CommentId(id),
-        submission: ReviewId(submission),
-        thread: thread.map(CommentId),
-        anchor,
-        person: PersonId(person),
-        name,
-        body,
-        at,
-        resolved: by.zip(resolved_at),
+        id: CommentId(row.id),
+        submission: ReviewId(row.review_id),
+        thread: row.thread_id.map(CommentId),
+        anchor: row.anchor,
+        person: PersonId(row.person_id),
+        name: row.name,
+        body: row.body,
+        at: row.at,
+        resolved: row.resolver.zip(row.resolved_at),
     }
 }
 
@@ -68,15 +90,13 @@ pub async fn comments(
     connection: &mut PgConnection,
     proposal: ProposalId,
 ) -> Result<Vec<CommentRow>, StoreError> {
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT c.id, c.review_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
-         FROM review s JOIN comment c ON c.review_id = s.id JOIN person p ON p.id = c.person_id \
-         LEFT JOIN person r ON r.id = c.resolved_by WHERE s.proposal_id = $1 ORDER BY c.id LIMIT $2",
-    )
-    .bind(proposal.0)
-    .bind(MAX_COMMENTS)
-    .fetch_all(connection)
-    .await?;
+    let rows = comment_query()
+        .filter(review::Column::ProposalId.eq(proposal.0))
+        .order_by_asc(comment::Column::Id)
+        .limit(MAX_COMMENTS.unsigned_abs())
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows.into_iter().map(to_comment).collect())
 }
 
@@ -85,22 +105,16 @@ pub async fn thread(
     connection: &mut PgConnection,
     id: CommentId,
 ) -> Result<Option<(CommentRow, ProposalId)>, StoreError> {
-    let proposal: Option<(i64,)> = sqlx::query_as(
-        "SELECT s.proposal_id FROM comment c JOIN review s ON s.id = c.review_id \
-         WHERE c.id = $1 AND c.thread_id IS NULL",
-    )
-    .bind(id.0)
-    .fetch_optional(&mut *connection)
-    .await?;
-    let Some((proposal,)) = proposal else { return Ok(None) };
-    let row: Row = sqlx::query_as(
-        "SELECT c.id, c.review_id, c.thread_id, c.anchor, c.person_id, p.name, c.body, c.at, r.name, c.resolved_at \
-         FROM comment c JOIN person p ON p.id = c.person_id LEFT JOIN person r ON r.id = c.resolved_by WHERE c.id = $1",
-    )
-    .bind(id.0)
-    .fetch_one(connection)
-    .await?;
-    Ok(Some((to_comment(row), ProposalId(proposal))))
+    let row: Option<Row> = comment_query()
+        .filter(comment::Column::Id.eq(id.0))
+        .filter(comment::Column::ThreadId.is_null())
+        .into_partial_model()
+        .one(&orm(connection))
+        .await?;
+    Ok(row.map(|row| {
+        let proposal = ProposalId(row.proposal_id);
+        (to_comment(row), proposal)
+    }))
 }
 
 /// The people who opened the unresolved threads of a proposal.

@@ -74,27 +74,7 @@ struct Facts {
     moved_by: Vec<i64>,
 }
 
-const FACTS: &str = "SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS target, \
-    p.state = 'discarded' AS discarded, s.policy_number, s.epoch, s.approvals_needed, s.risk, \
-    ARRAY(SELECT a.person_id FROM review_author a WHERE a.review_id = s.id) AS authors, \
-    ARRAY(SELECT v.person_id FROM verdict v WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judges, \
-    ARRAY(SELECT v.kind FROM verdict v WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS verdicts, \
-    ARRAY(SELECT (extract(epoch FROM v.at) * 1000000)::bigint FROM verdict v \
-          WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judged, \
-    ARRAY(SELECT v.id <= w.verdicts_void_to FROM verdict v JOIN person w ON w.id = v.person_id \
-          WHERE v.review_id = s.id ORDER BY v.id) AS void, \
-    EXISTS (SELECT FROM signature_demand g WHERE g.review_id = s.id) AS demanded, \
-    CASE WHEN EXISTS (SELECT FROM signature_demand g WHERE g.review_id = s.id) THEN ARRAY(SELECT l.person_id FROM ( \
-            SELECT DISTINCT ON (v.person_id) v.id, v.person_id FROM verdict v JOIN person w ON w.id = v.person_id \
-            WHERE v.review_id = s.id AND v.id > w.verdicts_void_to ORDER BY v.person_id, v.id DESC) l \
-          WHERE is_signed(l.id)) ELSE '{}' END AS signed, \
-    (extract(epoch FROM s.created_at) * 1000000)::bigint AS submitted, \
-    ARRAY(SELECT w.name FROM review o JOIN comment c ON c.review_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL \
-          JOIN person w ON w.id = c.person_id WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads, \
-    ARRAY(SELECT coalesce(d.name, b.deployment_id::text) FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
-          WHERE b.review_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved, \
-    ARRAY(SELECT coalesce(d.head_no, 0) FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id \
-          WHERE b.review_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no ORDER BY b.deployment_id) AS moved_by";
+const FACTS: &str = include_str!("statements/facts.sql");
 
 fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
     let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
@@ -191,18 +171,10 @@ pub async fn lines_of(
         bool,
     );
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT s.id, s.title, coalesce(s.summary->'deployments'->>d.id::text, d.name), n.id, n.fqdn, \
-         ARRAY(SELECT w.name FROM review_author a JOIN person w ON w.id = a.person_id \
-               WHERE a.review_id = s.id ORDER BY w.name), \
-         s.created_at, coalesce(s.summary->>'short', s.summary->'lines'->>0, ''), \
-         EXISTS (SELECT FROM replan r WHERE r.before_id = s.id AND r.after_id IS NULL) \
-         FROM review s JOIN proposal p ON p.id = s.proposal_id JOIN deployment d ON d.id = p.deployment_id \
-         LEFT JOIN node n ON n.id = p.node_id WHERE s.id = ANY($1) ORDER BY s.id DESC",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Row> = sqlx::query_as(include_str!("statements/lines.sql"))
+        .bind(ids)
+        .fetch_all(connection)
+        .await?;
     let to_row =
         |(id, title, deployment, node, fqdn, authors, at, summary, sent_back): Row| LineRow {
             id: ReviewId(id),
@@ -293,16 +265,13 @@ pub async fn find_reviews(
     let placeholders = if title.is_some() { &["$7", "$1"][..] } else { &["$1"] };
     let (compared, order_by) = (page.compared(placeholders), page.order_by());
     let query = format!(
-        "WITH looked AS MATERIALIZED ( \
-           SELECT s.id, s.title, s.state, row_number() OVER () AS place FROM ( \
-             SELECT s.id, s.title, p.state FROM review s JOIN proposal p ON p.id = s.proposal_id \
-             WHERE {state_filter} {author} {deployment} {compared} ORDER BY {order_by} LIMIT $2) s), \
-         hit AS ( \
-           SELECT s.id, s.title, s.place FROM looked s WHERE {outcome_filter} AND ($5::text IS NULL OR s.title ILIKE $5) \
-           ORDER BY s.place LIMIT $6) \
-         SELECT ARRAY(SELECT id FROM hit ORDER BY place), ARRAY(SELECT title FROM hit ORDER BY place), \
-           (SELECT count(*) FROM looked), l.id, l.title \
-         FROM (SELECT) one LEFT JOIN (SELECT id, title FROM looked ORDER BY place DESC LIMIT 1) l ON true"
+        include_str!("statements/find_reviews.sql"),
+        state_filter = state_filter,
+        author = author,
+        deployment = deployment,
+        compared = compared,
+        order_by = order_by,
+        outcome_filter = outcome_filter,
     );
     // Escapes wildcards, because search texts are not patterns.
     let text = find.text.map(|text| {

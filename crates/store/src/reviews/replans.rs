@@ -4,10 +4,14 @@
 //! the proposal makes the review outdated. So a second server or a sweep finds nothing to do.
 
 use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
+use sea_orm::sea_query::ExprTrait as _;
+use sea_orm::{ColumnTrait, Condition, EntityTrait, JoinType, QueryFilter, QuerySelect, Set};
 use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{join, replan, review};
 
 /// The result of replanning a review.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,40 +31,34 @@ pub struct ReplanRow {
     pub refused: Value,
 }
 
-type Row = (i64, i64, Option<i64>, i32, i64, Vec<String>, Value);
-
-fn to_replan((before, proposal, after, version, target, moved, refused): Row) -> ReplanRow {
+fn to_replan(row: replan::Model) -> ReplanRow {
     ReplanRow {
-        before: ReviewId(before),
-        proposal: ProposalId(proposal),
-        after: after.map(ReviewId),
-        version,
-        target: BlueprintNumber(target),
-        moved,
-        refused,
+        before: ReviewId(row.before_id),
+        proposal: ProposalId(row.proposal_id),
+        after: row.after_id.map(ReviewId),
+        version: row.version,
+        target: BlueprintNumber(row.blueprint_number),
+        moved: row.moved,
+        refused: row.refused,
     }
 }
-
-const COLUMNS: &str = "before_id, proposal_id, after_id, version, blueprint_number, moved, refused";
 
 /// Records the result. The caller has raised the proposal's version in the same transaction.
 pub async fn insert_replan(
     connection: &mut PgConnection,
     new: &ReplanRow,
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number, moved, refused) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
-    )
-    .bind(new.before.0)
-    .bind(new.proposal.0)
-    .bind(new.after.map(|s| s.0))
-    .bind(new.version)
-    .bind(new.target.0)
-    .bind(&new.moved)
-    .bind(&new.refused)
-    .execute(connection)
-    .await?;
+    let row = replan::ActiveModel {
+        before_id: Set(new.before.0),
+        proposal_id: Set(new.proposal.0),
+        after_id: Set(new.after.map(|review| review.0)),
+        version: Set(new.version),
+        blueprint_number: Set(new.target.0),
+        moved: Set(new.moved.clone()),
+        refused: Set(new.refused.clone()),
+        ..Default::default()
+    };
+    replan::Entity::insert(row).exec_without_returning(&orm(connection)).await?;
     Ok(())
 }
 
@@ -70,13 +68,14 @@ pub async fn replans(
     connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<(Option<ReplanRow>, Option<ReplanRow>), StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM replan WHERE before_id = $1 \
-         UNION ALL SELECT {COLUMNS} FROM replan WHERE (proposal_id, version) = \
-           (SELECT s.proposal_id, s.version FROM review s WHERE s.id = $1) LIMIT 2"
-    );
-    let rows: Vec<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_all(connection).await?;
+    let leads_to_it = replan::Column::Version.into_expr().eq(review::Column::Version.into_expr());
+    let rows = replan::Entity::find()
+        .join(JoinType::InnerJoin, join(replan::Column::ProposalId, review::Column::ProposalId))
+        .filter(review::Column::Id.eq(id.0))
+        .filter(Condition::any().add(replan::Column::BeforeId.eq(id.0)).add(leads_to_it))
+        .limit(2)
+        .all(&orm(connection))
+        .await?;
     let (outgoing, incoming): (Vec<_>, Vec<_>) =
         rows.into_iter().map(to_replan).partition(|row| row.before == id);
     let incoming = incoming.into_iter().next().map(|row| ReplanRow { after: Some(id), ..row });
@@ -89,9 +88,11 @@ pub async fn replan_for_version(
     proposal: ProposalId,
     version: i32,
 ) -> Result<Option<ReplanRow>, StoreError> {
-    let query = format!("SELECT {COLUMNS} FROM replan WHERE proposal_id = $1 AND version = $2");
-    let query = sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(proposal.0).bind(version);
-    let row: Option<Row> = query.fetch_optional(connection).await?;
+    let row = replan::Entity::find()
+        .filter(replan::Column::ProposalId.eq(proposal.0))
+        .filter(replan::Column::Version.eq(version))
+        .one(&orm(connection))
+        .await?;
     Ok(row.map(to_replan))
 }
 

@@ -1,12 +1,19 @@
 //! Signatures of verdicts with passkeys.
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{join, verdict, verdict_signature};
 use crate::people::passkeys::parse_nonce;
 use engine::gate::VerdictKind;
 use engine::gate::signature::{Assertion, Nonce, SignedReview, VerdictSignature};
 use engine::ids::{PasskeyId, PersonId, ReviewId};
+use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+    Set,
+};
 use serde_json::Value;
-use sqlx::{FromRow, PgConnection};
+use sqlx::PgConnection;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -45,19 +52,18 @@ pub async fn insert_signature(
     nonce: Nonce,
     assertion: &Assertion,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "INSERT INTO verdict_signature (verdict_id, passkey_id, nonce, client_data, authenticator_data, signature) \
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (message) DO NOTHING",
-    )
-    .bind(verdict)
-    .bind(passkey.0)
-    .bind(nonce.0.as_slice())
-    .bind(&assertion.client_data)
-    .bind(&assertion.authenticator_data)
-    .bind(&assertion.signature)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected() > 0)
+    let row = verdict_signature::ActiveModel {
+        verdict_id: Set(verdict),
+        passkey_id: Set(passkey.0),
+        nonce: Set(nonce.0.to_vec()),
+        client_data: Set(assertion.client_data.clone()),
+        authenticator_data: Set(assertion.authenticator_data.clone()),
+        signature: Set(assertion.signature.clone()),
+        ..Default::default()
+    };
+    let used = OnConflict::column(verdict_signature::Column::Message).do_nothing().to_owned();
+    let query = verdict_signature::Entity::insert(row).on_conflict(used);
+    Ok(query.exec_without_returning(&orm(connection)).await? > 0)
 }
 
 /// The reviews in a list whose approvals must be signed, each with the parts that a signature
@@ -94,11 +100,15 @@ pub async fn signatures(
     connection: &mut PgConnection,
     reviews: &[ReviewId],
 ) -> Result<Vec<SignatureRow>, StoreError> {
-    #[derive(FromRow)]
+    #[derive(DerivePartialModel)]
+    #[sea_orm(entity = "verdict_signature::Entity")]
     struct Raw {
+        #[sea_orm(from_expr = "Expr::col((verdict::Entity, verdict::Column::ReviewId))")]
         review_id: i64,
         verdict_id: i64,
+        #[sea_orm(from_expr = "Expr::col((verdict::Entity, verdict::Column::PersonId))")]
         person_id: Uuid,
+        #[sea_orm(from_expr = "Expr::col((verdict::Entity, verdict::Column::Kind))")]
         kind: String,
         passkey_id: Uuid,
         nonce: Vec<u8>,
@@ -106,15 +116,14 @@ pub async fn signatures(
         authenticator_data: Vec<u8>,
         signature: Vec<u8>,
     }
-    let ids: Vec<i64> = reviews.iter().map(|id| id.0).collect();
-    let rows: Vec<Raw> = sqlx::query_as(
-        "SELECT v.review_id, g.verdict_id, v.person_id, v.kind, g.passkey_id, g.nonce, g.client_data, g.authenticator_data, \
-         g.signature FROM verdict v JOIN verdict_signature g ON g.verdict_id = v.id \
-         WHERE v.review_id = ANY($1) AND v.person_id IS NOT NULL ORDER BY v.id",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Raw> = verdict_signature::Entity::find()
+        .join(JoinType::InnerJoin, join(verdict_signature::Column::VerdictId, verdict::Column::Id))
+        .filter(verdict::Column::ReviewId.eq_any(reviews.iter().map(|id| id.0)))
+        .filter(verdict::Column::PersonId.is_not_null())
+        .order_by_asc(verdict::Column::Id)
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     let row = |raw: Raw| {
         let kind = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
         let kind = kind.into_iter().find(|kind| kind.as_str() == raw.kind);

@@ -10,7 +10,11 @@ use engine::gate::{Risk, VerdictKind};
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ProposalId, ReviewId,
 };
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::sea_query::Expr;
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+    Set,
+};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -20,7 +24,9 @@ use crate::StoreError;
 use crate::audit::add_token;
 use crate::connect::hash;
 use crate::connect::orm;
-use crate::entity::{review, review_base, review_document};
+use crate::entity::{
+    blueprint, join, person, review, review_author, review_base, review_document, verdict,
+};
 
 /// The time during which an equal refusal of the same person is not recorded again.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
@@ -96,29 +102,26 @@ pub async fn insert_submission(
     connection: &mut PgConnection,
     new: &NewSubmission,
 ) -> Result<ReviewId, StoreError> {
-    let risks: Vec<&str> = new.risks.iter().map(|r| r.as_str()).collect();
     let approvals = i32::try_from(new.approvals)
         .map_err(|e| StoreError::corrupt("review.approvals_needed", e))?;
-    let (id,): (i64,) = sqlx::query_as(
-        "INSERT INTO review (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, \
-         epoch, root_hash, summary, risk, created_by, new_policy_hash) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id",
-    )
-    .bind(new.proposal.0)
-    .bind(new.version)
-    .bind(&new.title)
-    .bind(new.change.as_bytes().as_slice())
-    .bind(new.effects.as_bytes().as_slice())
-    .bind(new.policy.0)
-    .bind(approvals)
-    .bind(new.epoch)
-    .bind(new.root.as_bytes().as_slice())
-    .bind(&new.summary)
-    .bind(risks)
-    .bind(new.by.0)
-    .bind(new.new_policy.map(|hash| hash.as_bytes().to_vec()))
-    .fetch_one(&mut *connection)
-    .await?;
+    let row = review::ActiveModel {
+        proposal_id: Set(new.proposal.0),
+        version: Set(new.version),
+        title: Set(new.title.clone()),
+        change_hash: Set(new.change.as_bytes().to_vec()),
+        effects_hash: Set(new.effects.as_bytes().to_vec()),
+        policy_number: Set(new.policy.0),
+        new_policy_hash: Set(new.new_policy.map(|hash| hash.as_bytes().to_vec())),
+        approvals_needed: Set(approvals),
+        epoch: Set(new.epoch),
+        root_hash: Set(new.root.as_bytes().to_vec()),
+        summary: Set(new.summary.clone()),
+        risk: Set(new.risks.iter().map(|risk| risk.as_str().to_owned()).collect()),
+        created_by: Set(new.by.0),
+        ..Default::default()
+    };
+    let inserted = review::Entity::insert(row).exec(&orm(connection)).await?;
+    let id = inserted.last_insert_id;
     insert_review_parts(connection, id, new).await?;
     Ok(ReviewId(id))
 }
@@ -171,7 +174,8 @@ async fn insert_review_parts(
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(DerivePartialModel)]
+#[sea_orm(entity = "review::Entity")]
 struct Row {
     id: i64,
     proposal_id: i64,
@@ -188,11 +192,9 @@ struct Row {
     new_policy_hash: Option<Vec<u8>>,
     created_by: Uuid,
     created_at: OffsetDateTime,
+    #[sea_orm(from_expr = "Expr::col((blueprint::Entity, blueprint::Column::Number))")]
     target: Option<i64>,
 }
-
-const COLUMNS: &str = "s.id, s.proposal_id, s.version, s.title, s.change_hash, s.effects_hash, s.policy_number, \
-    s.approvals_needed, s.epoch, s.root_hash, s.summary, s.risk, s.new_policy_hash, s.created_by, s.created_at, t.number AS target";
 
 fn to_review(row: Row) -> Result<SubmissionRow, StoreError> {
     Ok(SubmissionRow {
@@ -219,11 +221,11 @@ pub async fn submission(
     connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Option<SubmissionRow>, StoreError> {
-    let query = format!(
-        "SELECT {COLUMNS} FROM review s LEFT JOIN blueprint t ON t.review_id = s.id WHERE s.id = $1"
-    );
-    let row: Option<Row> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query)).bind(id.0).fetch_optional(connection).await?;
+    let row: Option<Row> = review::Entity::find_by_id(id.0)
+        .join(JoinType::LeftJoin, join(review::Column::Id, blueprint::Column::ReviewId))
+        .into_partial_model()
+        .one(&orm(connection))
+        .await?;
     row.map(to_review).transpose()
 }
 
@@ -303,14 +305,16 @@ pub async fn authors(
     connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Vec<PersonRow>, StoreError> {
-    let rows: Vec<(Uuid, String, bool)> = sqlx::query_as(
-        "SELECT p.id, p.name, false FROM review_author a JOIN person p ON p.id = a.person_id \
-         WHERE a.review_id = $1 ORDER BY p.name",
-    )
-    .bind(id.0)
-    .fetch_all(connection)
-    .await?;
-    Ok(rows.into_iter().map(to_person).collect())
+    let rows: Vec<(Uuid, String)> = review_author::Entity::find()
+        .join(JoinType::InnerJoin, join(review_author::Column::PersonId, person::Column::Id))
+        .filter(review_author::Column::ReviewId.eq(id.0))
+        .order_by_asc(person::Column::Name)
+        .select_only()
+        .columns([person::Column::Id, person::Column::Name])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
+    Ok(rows.into_iter().map(|(id, name)| to_person((id, name, false))).collect())
 }
 
 /// A person with one of the permissions in at least a part of the tree.
@@ -473,28 +477,40 @@ pub async fn verdicts(
     connection: &mut PgConnection,
     id: ReviewId,
 ) -> Result<Vec<VerdictRow>, StoreError> {
-    let rows: Vec<(i64, Uuid, String, String, String, OffsetDateTime, bool)> = sqlx::query_as(
-        "SELECT v.id, v.person_id, p.name, v.kind, v.reason, v.at, v.id <= p.verdicts_void_to \
-         FROM verdict v JOIN person p ON p.id = v.person_id WHERE v.review_id = $1 ORDER BY v.id",
-    )
-    .bind(id.0)
-    .fetch_all(connection)
-    .await?;
-    let row = |(id, person, name, kind, reason, at, void): (
-        i64,
-        Uuid,
-        String,
-        String,
-        String,
-        OffsetDateTime,
-        bool,
-    )| {
+    #[derive(DerivePartialModel)]
+    #[sea_orm(entity = "verdict::Entity")]
+    struct Row {
+        id: i64,
+        person_id: Uuid,
+        #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
+        name: String,
+        kind: String,
+        reason: String,
+        at: OffsetDateTime,
+        #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::VerdictsVoidTo))")]
+        void_to: i64,
+    }
+    let rows: Vec<Row> = verdict::Entity::find()
+        .join(JoinType::InnerJoin, join(verdict::Column::PersonId, person::Column::Id))
+        .filter(verdict::Column::ReviewId.eq(id.0))
+        .order_by_asc(verdict::Column::Id)
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
+    let verdict = |row: Row| {
         let all = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
-        let known = all.into_iter().find(|k| k.as_str() == kind);
-        let kind = known.ok_or_else(|| StoreError::corrupt("verdict.kind", kind))?;
-        Ok(VerdictRow { id, person: PersonId(person), name, kind, reason, at, void })
+        let known = all.into_iter().find(|kind| kind.as_str() == row.kind);
+        Ok(VerdictRow {
+            id: row.id,
+            person: PersonId(row.person_id),
+            name: row.name,
+            kind: known.ok_or_else(|| StoreError::corrupt("verdict.kind", row.kind))?,
+            reason: row.reason,
+            at: row.at,
+            void: row.id <= row.void_to,
+        })
     };
-    rows.into_iter().map(row).collect()
+    rows.into_iter().map(verdict).collect()
 }
 
 /// Adds a verdict and returns its id. The caller holds the proposal's lock.
@@ -505,14 +521,15 @@ pub async fn insert_verdict(
     kind: VerdictKind,
     reason: &str,
 ) -> Result<i64, StoreError> {
-    let sql = "INSERT INTO verdict (review_id, person_id, kind, reason) VALUES ($1, $2, $3, $4) RETURNING id";
-    let verdict = sqlx::query_scalar(sql)
-        .bind(id.0)
-        .bind(person.0)
-        .bind(kind.as_str())
-        .bind(reason)
-        .fetch_one(connection);
-    Ok(verdict.await?)
+    let row = verdict::ActiveModel {
+        review_id: Set(id.0),
+        person_id: Set(Some(person.0)),
+        kind: Set(kind.as_str().to_owned()),
+        reason: Set(reason.to_owned()),
+        ..Default::default()
+    };
+    let inserted = verdict::Entity::insert(row).exec(&orm(connection)).await?;
+    Ok(inserted.last_insert_id)
 }
 
 /// Records that a person was refused an action on a review. It records nothing if the review does

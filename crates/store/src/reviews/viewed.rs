@@ -3,11 +3,13 @@
 use engine::Hash;
 use engine::blueprint::Anchor;
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::connect::hash;
+use crate::connect::{hash, orm};
+use crate::entity::viewed_change;
 
 /// The maximum number of entries read or written at once.
 pub const MAX_OPENED: usize = 50_000;
@@ -19,14 +21,19 @@ pub async fn opened(
     person: PersonId,
     proposal: ProposalId,
 ) -> Result<Vec<(Anchor, Hash)>, StoreError> {
-    let rows: Vec<(String, Uuid, Vec<u8>)> = sqlx::query_as(
-        "SELECT kind, document_id, content FROM viewed_change WHERE person_id = $1 AND proposal_id = $2 LIMIT $3",
-    )
-    .bind(person.0)
-    .bind(proposal.0)
-    .bind(i64::try_from(MAX_OPENED).unwrap_or(i64::MAX))
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<(String, Uuid, Vec<u8>)> = viewed_change::Entity::find()
+        .filter(viewed_change::Column::PersonId.eq(person.0))
+        .filter(viewed_change::Column::ProposalId.eq(proposal.0))
+        .limit(MAX_OPENED as u64)
+        .select_only()
+        .columns([
+            viewed_change::Column::Kind,
+            viewed_change::Column::DocumentId,
+            viewed_change::Column::Content,
+        ])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let to_change = |(kind, id, content): (String, Uuid, Vec<u8>)| {
         let anchor = match kind.as_str() {
             "policy" => Anchor::Policy(None),

@@ -1,11 +1,14 @@
 //! Counts for the overview, for the progress of a blueprint, and for metrics.
 
 use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::step;
 
 /// Numbers of steps by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,11 +56,17 @@ pub async fn tally(connection: &mut PgConnection) -> Result<Tally, StoreError> {
 /// All steps by state. An ACTIVE removal step belongs to a noderole that is gone, so it does not
 /// count.
 pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, StoreError> {
-    let rows: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT state, count(*) FROM step WHERE action = 'run' OR state <> 'active' GROUP BY state",
-    )
-    .fetch_all(connection)
-    .await?;
+    let is_counted =
+        Condition::any().add(step::Column::Action.eq("run")).add(step::Column::State.ne("active"));
+    let rows: Vec<(String, i64)> = step::Entity::find()
+        .filter(is_counted)
+        .group_by(step::Column::State)
+        .select_only()
+        .column(step::Column::State)
+        .expr(step::Column::Id.count())
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let of =
         |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {

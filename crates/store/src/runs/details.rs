@@ -9,12 +9,16 @@ use engine::data::ancestor_distances;
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentId, NodeId, NoderoleId, ReviewId, RunId, StepId,
 };
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::Value;
 use sqlx::PgPool;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::results::runs_with_result;
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{blueprint, join, run, signature_demand};
 use crate::events::{append_events, run_events};
 use crate::workers::WorkerId;
 
@@ -272,15 +276,19 @@ pub async fn signed_blueprints(
     up_to: BlueprintNumber,
     most: i64,
 ) -> Result<Vec<SignedTarget>, StoreError> {
-    let demanded: Vec<(i64, i64)> = sqlx::query_as(
-        "SELECT t.number, t.review_id FROM blueprint t JOIN signature_demand g ON g.review_id = t.review_id \
-         WHERE t.number > $1 AND t.number <= $2 ORDER BY t.number LIMIT $3",
-    )
-    .bind(after.0)
-    .bind(up_to.0)
-    .bind(most)
-    .fetch_all(pool)
-    .await?;
+    let mut connection = pool.acquire().await?;
+    let of_review = join(blueprint::Column::ReviewId, signature_demand::Column::ReviewId);
+    let demanded: Vec<(i64, i64)> = blueprint::Entity::find()
+        .join(JoinType::InnerJoin, of_review)
+        .filter(blueprint::Column::Number.gt(after.0))
+        .filter(blueprint::Column::Number.lte(up_to.0))
+        .order_by_asc(blueprint::Column::Number)
+        .limit(most.unsigned_abs())
+        .select_only()
+        .columns([blueprint::Column::Number, blueprint::Column::ReviewId])
+        .into_tuple()
+        .all(&orm(&mut connection))
+        .await?;
     if demanded.is_empty() {
         return Ok(Vec::new());
     }
@@ -289,7 +297,7 @@ pub async fn signed_blueprints(
     );
     let numbers: Vec<i64> = demanded.iter().map(|(number, _)| *number).collect();
     let verdicts: Vec<(i64, i64)> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(pool).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(numbers).fetch_all(&mut *connection).await?;
     let mut approving: BTreeMap<i64, BTreeSet<i64>> = BTreeMap::new();
     for (number, verdict) in verdicts {
         approving.entry(number).or_default().insert(verdict);
@@ -304,18 +312,7 @@ pub async fn signed_blueprints(
 
 /// Each non-author's last verdict on the reviews of the targets $1. It needs no time limit, because
 /// verdicts are impossible after the commit.
-const LAST_VERDICTS: &str = "last AS (
-           SELECT DISTINCT ON (t.number, v.person_id) t.number, v.id, v.person_id, v.kind,
-             v.kind = 'approve' AND approval_barred(v.person_id, v.review_id, v.at) AS barred
-           FROM blueprint t JOIN verdict v ON v.review_id = t.review_id
-           WHERE t.number = ANY($1) AND v.person_id IS NOT NULL
-             AND EXISTS (SELECT FROM person p WHERE p.id = v.person_id AND p.kind = 'human')
-             AND NOT EXISTS (SELECT FROM review_author a
-                             WHERE a.review_id = v.review_id AND a.person_id = v.person_id)
-             AND NOT EXISTS (SELECT FROM review m LEFT JOIN edit e ON e.proposal_id = m.proposal_id
-                             WHERE m.id = v.review_id AND (m.created_by = v.person_id
-                               OR e.actor = v.person_id AND NOT e.undone OR v.person_id = ANY (e.touched_by)))
-           ORDER BY t.number, v.person_id, v.id DESC)";
+const LAST_VERDICTS: &str = include_str!("statements/last_verdicts.sql");
 
 /// The chains from blueprints to their verdicts. Verdicts are impossible after the commit, so all
 /// of them count, except approvals by people whose access came from an author. Later events cannot
@@ -452,19 +449,10 @@ async fn ancestor_edges(
     pool: &PgPool,
     steps: &[Uuid],
 ) -> Result<Vec<(StepId, StepId)>, StoreError> {
-    // OFFSET 0 forces lookups by key, as in `world`, however many edges the planner expects.
-    let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(
-        "WITH RECURSIVE above (id) AS (
-           SELECT * FROM unnest($1::uuid[])
-           UNION
-           SELECT e.parent FROM above a
-           CROSS JOIN LATERAL (SELECT parent FROM edge WHERE child = a.id AND kind = 'hard' OFFSET 0) e)
-         SELECT a.id, e.parent FROM above a
-         CROSS JOIN LATERAL (SELECT parent FROM edge WHERE child = a.id AND kind = 'hard' OFFSET 0) e",
-    )
-    .bind(steps)
-    .fetch_all(pool)
-    .await?;
+    let edges: Vec<(Uuid, Uuid)> = sqlx::query_as(include_str!("statements/ancestor_edges.sql"))
+        .bind(steps)
+        .fetch_all(pool)
+        .await?;
     Ok(edges.into_iter().map(|(child, parent)| (StepId(child), StepId(parent))).collect())
 }
 
@@ -542,29 +530,24 @@ pub async fn stored_results(
     nodes: &BTreeSet<NodeId>,
     limit: i64,
 ) -> Result<BTreeMap<NodeId, (Vec<KeptResult>, usize)>, StoreError> {
-    let counts: Vec<(Uuid, i64)> = sqlx::query_as(
-        "SELECT node_id, count(*) FROM run WHERE node_id = ANY($1) AND result IS NOT NULL AND result_bytes > 0 GROUP BY node_id",
-    )
-    .bind(nodes.iter().map(|node| node.0).collect::<Vec<_>>())
-    .fetch_all(pool)
-    .await?;
+    let mut connection = pool.acquire().await?;
+    let counts: Vec<(Uuid, i64)> = runs_with_result()
+        .filter(run::Column::NodeId.eq_any(nodes.iter().map(|node| node.0)))
+        .group_by(run::Column::NodeId)
+        .select_only()
+        .column(run::Column::NodeId)
+        .expr(run::Column::Id.count())
+        .into_tuple()
+        .all(&orm(&mut connection))
+        .await?;
     if counts.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let rows: Vec<KeptResult> = sqlx::query_as(
-        "SELECT o.id AS node, r.id AS run, r.step_id AS step, nr.role, nr.instance, s.action, r.outcome, r.generation,
-           r.ended_at AS at, r.result
-         FROM unnest($1::uuid[]) AS o (id)
-         CROSS JOIN LATERAL (
-           SELECT id, row_number() OVER (PARTITION BY step_id ORDER BY id DESC) AS nth FROM run
-           WHERE node_id = o.id AND result IS NOT NULL AND result_bytes > 0 ORDER BY 2, 1 DESC LIMIT $2) kept
-         JOIN run r ON r.id = kept.id JOIN step s ON s.id = r.step_id JOIN noderole nr ON nr.id = s.noderole_id
-         WHERE r.ended_at IS NOT NULL AND r.result IS NOT NULL ORDER BY r.id DESC",
-    )
-    .bind(counts.iter().map(|(node, _)| *node).collect::<Vec<_>>())
-    .bind(limit)
-    .fetch_all(pool)
-    .await?;
+    let rows: Vec<KeptResult> = sqlx::query_as(include_str!("statements/stored_results.sql"))
+        .bind(counts.iter().map(|(node, _)| *node).collect::<Vec<_>>())
+        .bind(limit)
+        .fetch_all(&mut *connection)
+        .await?;
     let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> = counts
         .into_iter()
         .map(|(node, total)| (NodeId(node), (Vec::new(), usize::try_from(total).unwrap_or(0))))
@@ -593,19 +576,13 @@ pub async fn record_inputs(
     inputs: &[Given<'_>],
 ) -> Result<BTreeSet<RunId>, StoreError> {
     let mut transaction = pool.begin().await?;
-    let kept: Vec<i64> = sqlx::query_scalar(
-        "WITH told AS MATERIALIZED (
-           SELECT * FROM unnest($2::bigint[], $3::jsonb[], $4::jsonb[]) AS t (id, input, surroundings)),
-         locked AS (SELECT id FROM run WHERE id = ANY($2) AND worker_id = $1 AND state = 'running' ORDER BY id FOR UPDATE)
-         UPDATE run r SET input = told.input, surroundings = told.surroundings
-         FROM locked JOIN told ON told.id = locked.id WHERE r.id = locked.id RETURNING r.id",
-    )
-    .bind(worker.0)
-    .bind(inputs.iter().map(|inputs| inputs.facts.run.0).collect::<Vec<_>>())
-    .bind(inputs.iter().map(|inputs| inputs.input).collect::<Vec<_>>())
-    .bind(inputs.iter().map(|inputs| inputs.surroundings).collect::<Vec<_>>())
-    .fetch_all(&mut *transaction)
-    .await?;
+    let kept: Vec<i64> = sqlx::query_scalar(include_str!("statements/record_inputs.sql"))
+        .bind(worker.0)
+        .bind(inputs.iter().map(|inputs| inputs.facts.run.0).collect::<Vec<_>>())
+        .bind(inputs.iter().map(|inputs| inputs.input).collect::<Vec<_>>())
+        .bind(inputs.iter().map(|inputs| inputs.surroundings).collect::<Vec<_>>())
+        .fetch_all(&mut *transaction)
+        .await?;
     let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();
     let running =
         inputs.iter().map(|inputs| inputs.facts).filter(|facts| kept.contains(&facts.run));

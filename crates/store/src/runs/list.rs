@@ -2,7 +2,7 @@
 
 use engine::ids::{DeploymentId, NodeId, NoderoleId, RunId, StepId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::models::RunModel;
 use crate::connect::orm;
-use crate::entity::{StepModel, deployment, node, noderole, run, step, worker};
+use crate::entity::{StepModel, deployment, join, node, noderole, run, step, worker};
 use crate::list::ColumnType;
 use crate::{Page, Sort, Store, StoreError};
 
@@ -242,11 +242,10 @@ pub async fn run_deployment(
     connection: &mut PgConnection,
     id: RunId,
 ) -> Result<Option<DeploymentId>, StoreError> {
-    let place: Option<Uuid> = sqlx::query_scalar(
-        "SELECT n.deployment_id FROM run r JOIN step s ON s.id = r.step_id JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
-    )
-    .bind(id.0)
-    .fetch_optional(connection)
-    .await?;
-    Ok(place.map(DeploymentId))
+    let query = run::Entity::find_by_id(id.0)
+        .join(JoinType::InnerJoin, join(run::Column::StepId, step::Column::Id))
+        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
+        .select_only()
+        .column(noderole::Column::DeploymentId);
+    Ok(query.into_tuple().one(&orm(connection)).await?.map(DeploymentId))
 }

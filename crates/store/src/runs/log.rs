@@ -23,22 +23,15 @@ pub async fn append_log(
     body: &[u8],
 ) -> Result<(), StoreError> {
     let end = offset.cast_signed() + body.len().cast_signed() as i64;
-    sqlx::query(
-        "WITH piece AS (
-           INSERT INTO run_log (run_id, at_offset, at, body) VALUES ($1, $2, now() - make_interval(secs => $3), $4)
-           ON CONFLICT DO NOTHING RETURNING 1),
-         -- The guard of run_log compares the offset with log_bytes, so the piece comes first.
-         length AS (UPDATE run SET log_bytes = $5 WHERE id = $1 AND log_bytes < $5 AND (SELECT count(*) FROM piece) >= 0)
-         SELECT pg_notify($6, $1::text || ' ' || $5::text)",
-    )
-    .bind(run.0)
-    .bind(offset.cast_signed())
-    .bind(age.as_secs_f64())
-    .bind(body)
-    .bind(end)
-    .bind(CHANNEL_LOG)
-    .execute(pool)
-    .await?;
+    sqlx::query(include_str!("statements/append_log.sql"))
+        .bind(run.0)
+        .bind(offset.cast_signed())
+        .bind(age.as_secs_f64())
+        .bind(body)
+        .bind(end)
+        .bind(CHANNEL_LOG)
+        .execute(pool)
+        .await?;
     Ok(())
 }
 

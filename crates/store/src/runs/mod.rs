@@ -51,6 +51,7 @@ pub use list::{
     runs_of_step,
 };
 pub use log::{LogPiece, append_log, read_log_range};
+pub(crate) use models::joined_steps;
 pub use models::RunModel;
 pub use pending::{
     AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,

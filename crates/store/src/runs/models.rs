@@ -1,10 +1,10 @@
 //! The columns of runs that pages show.
 
-use sea_orm::DerivePartialModel;
+use sea_orm::{DerivePartialModel, EntityTrait, JoinType, QuerySelect, Select};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::entity::run;
+use crate::entity::{join, node, noderole, run, step};
 
 /// A run, without its input and result.
 #[derive(Debug, Clone, PartialEq, DerivePartialModel)]
@@ -36,4 +36,11 @@ pub struct RunModel {
     pub error: Option<String>,
     /// The size of its log.
     pub log_bytes: i64,
+}
+
+/// Steps, joined with their noderoles and nodes.
+pub(crate) fn joined_steps() -> Select<step::Entity> {
+    step::Entity::find()
+        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
+        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
 }

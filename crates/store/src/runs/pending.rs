@@ -13,11 +13,16 @@ use std::cmp::Ordering;
 
 use engine::anneal::{ENDING, Limits, StepState, Wait};
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, StepId};
+use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::models::joined_steps;
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{concurrency_group, node, noderole, step};
 
 /// The maximum number of steps of each state that a query reads.
 pub const LOOKED: i64 = 10_000;
@@ -188,40 +193,35 @@ pub async fn in_the_way(
             (None, Some(concurrency_group_ids(connection, deployment).await?))
         }
     };
-    let own: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($3::bigint[] IS NULL OR concurrency_group_id = ANY ($3)) \
-           AND state IN ('todo', 'transition', 'error') ORDER BY since, id LIMIT $2",
-    )
-    .bind(blueprint)
-    .bind(LOOKED)
-    .bind(lanes.as_deref())
-    .fetch_all(&mut *connection)
-    .await?;
+    // Literals, so that PostgreSQL can use the partial index of pending steps.
+    let states = ["todo", "transition", "error"].map(|state| Expr::Constant(state.into()));
+    let is_own = match &lanes {
+        Some(lanes) => step::Column::ConcurrencyGroupId.eq_any(lanes.iter().copied()),
+        None => step::Column::Generation.eq(blueprint),
+    };
+    let query = step::Entity::find()
+        .filter(step::Column::State.into_expr().is_in(states))
+        .filter(is_own)
+        .order_by_asc(step::Column::Since)
+        .order_by_asc(step::Column::Id)
+        .limit(LOOKED.unsigned_abs())
+        .select_only()
+        .column(step::Column::Id);
+    let own: Vec<Uuid> = query.into_tuple().all(&orm(connection)).await?;
     let own_blockers = judged(connection, limits, &own).await?;
     if own_blockers.moving > 0
         || (own_blockers.resting > 0 && nothing_progresses(connection, limits).await?)
     {
         return Ok(own_blockers);
     }
-    let (visited, open): (i64, Vec<Uuid>) = sqlx::query_as(
-        "WITH RECURSIVE up (id) AS ( \
-           SELECT id FROM step WHERE ($1::bigint IS NULL OR generation = $1) AND ($4::bigint[] IS NULL OR concurrency_group_id = ANY ($4)) \
-             AND state IN ('blocked', 'todo', 'transition', 'error') \
-           UNION \
-           SELECT p.id FROM up JOIN step c ON c.id = up.id AND c.state = 'blocked' JOIN edge e ON e.child = c.id \
-           JOIN step p ON p.id = e.parent \
-           WHERE p.state IN ('blocked', 'todo', 'transition') \
-             OR (p.state = 'error' AND e.kind <> 'order_only' AND c.join_after = 'success')), \
-         walked AS MATERIALIZED (SELECT id FROM up LIMIT $3) \
-         SELECT (SELECT count(*) FROM walked), ARRAY( \
-           SELECT s.id FROM walked JOIN step s ON s.id = walked.id WHERE s.state <> 'blocked' ORDER BY s.since, s.id LIMIT $2)",
-    )
-    .bind(blueprint)
-    .bind(LOOKED)
-    .bind(MAX_STEPS_VISITED)
-    .bind(lanes.as_deref())
-    .fetch_one(&mut *connection)
-    .await?;
+    let (visited, open): (i64, Vec<Uuid>) =
+        sqlx::query_as(include_str!("statements/open_ancestors.sql"))
+            .bind(blueprint)
+            .bind(LOOKED)
+            .bind(MAX_STEPS_VISITED)
+            .bind(lanes.as_deref())
+            .fetch_one(&mut *connection)
+            .await?;
     Ok(InTheWay { more: visited == MAX_STEPS_VISITED, ..judged(connection, limits, &open).await? })
 }
 
@@ -279,9 +279,11 @@ async fn concurrency_group_ids(
     connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<Vec<i64>, StoreError> {
-    let lanes = sqlx::query_scalar("SELECT id FROM concurrency_group WHERE deployment_id = $1")
-        .bind(deployment.0);
-    Ok(lanes.fetch_all(connection).await?)
+    let query = concurrency_group::Entity::find()
+        .filter(concurrency_group::Column::DeploymentId.eq(deployment.0))
+        .select_only()
+        .column(concurrency_group::Column::Id);
+    Ok(query.into_tuple().all(&orm(connection)).await?)
 }
 
 /// The first point in these states where reading ended early, if any.
@@ -292,14 +294,8 @@ async fn edge(
     filter: &WaitingFilter,
 ) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
     let (comparison, way) = direction(filter.descending);
-    let sql = format!(
-        "SELECT l.since, l.id FROM unnest($1::text[]) AS w (state) CROSS JOIN LATERAL ( \
-           SELECT s.since, s.id FROM step s \
-           WHERE s.state = w.state AND s.state IN ('blocked', 'todo', 'transition', 'error') \
-             AND ($2::bigint[] IS NULL OR s.concurrency_group_id = ANY ($2)) AND ($3::uuid IS NULL OR s.node_id = $3) \
-             AND ($4::bool IS NOT TRUE OR (s.since, s.id) {comparison} ($5::timestamptz, $6::uuid)) \
-           ORDER BY s.since {way}, s.id {way} OFFSET $7 LIMIT 1) l ORDER BY 1 {way}, 2 {way} LIMIT 1",
-    );
+    let sql =
+        format!(include_str!("statements/waiting_edge.sql"), comparison = comparison, way = way);
     let edge = sqlx::query_as(AssertSqlSafe(sql))
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
         .bind(lanes)
@@ -338,45 +334,25 @@ pub async fn above(
     steps: &[StepId],
 ) -> Result<Vec<AboveRow>, StoreError> {
     let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-    let rows = sqlx::query_as(
-        "WITH wanted AS (SELECT unnest($1::uuid[]) AS id), \
-         parent AS ( \
-           SELECT w.id AS step, p.id, p.state, p.rank, e.kind <> 'order_only' AND p.state = 'error' AS failed, \
-             count(*) OVER (PARTITION BY w.id) AS open, \
-             row_number() OVER (PARTITION BY w.id ORDER BY (e.kind <> 'order_only' AND p.state = 'error') DESC, p.rank, p.id) AS place \
-           FROM wanted w JOIN edge e ON e.child = w.id JOIN step p ON p.id = e.parent \
-           WHERE p.state IN ('blocked', 'todo', 'transition') OR (p.state = 'error' AND e.kind <> 'order_only')), \
-         top AS ( \
-           SELECT w.id AS step, t.id FROM wanted w CROSS JOIN LATERAL ( \
-             SELECT u.id FROM ( \
-               WITH RECURSIVE up (id) AS ( \
-                 SELECT w.id UNION \
-                 SELECT p.id FROM up JOIN step c ON c.id = up.id JOIN edge e ON e.child = up.id JOIN step p ON p.id = e.parent \
-                 WHERE c.state = 'blocked' AND (p.state IN ('blocked', 'todo', 'transition') OR (p.state = 'error' AND e.kind <> 'order_only'))) \
-               SELECT id FROM up LIMIT 500) u JOIN step s ON s.id = u.id \
-             WHERE s.state IN ('todo', 'transition', 'error') \
-             ORDER BY (s.state = 'error') DESC, s.since, s.id LIMIT 1) t), \
-         told AS ( \
-           SELECT step, id, true AS parent, open FROM parent WHERE place <= 3 \
-           UNION ALL \
-           SELECT step, id, false, 0 FROM top t WHERE NOT EXISTS (SELECT FROM parent p WHERE p.step = t.step AND p.id = t.id AND p.place <= 3)) \
-         SELECT t.step, s.noderole_id AS noderole, r.role, n.fqdn, s.state, t.parent, t.open \
-         FROM told t JOIN step s ON s.id = t.id JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id \
-         ORDER BY t.step, t.parent DESC, (s.state = 'error') DESC, s.rank, s.id",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+    let rows = sqlx::query_as(include_str!("statements/above.sql"))
+        .bind(ids)
+        .fetch_all(connection)
+        .await?;
     Ok(rows)
 }
 
 /// A step with names for display.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
 pub struct PlaceRow {
+    #[sea_orm(from_col = "id")]
     pub step: Uuid,
+    #[sea_orm(from_col = "noderole_id")]
     pub noderole: Uuid,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
     /// The node's name.
+    #[sea_orm(from_expr = "Expr::col((node::Entity, node::Column::Fqdn))")]
     pub fqdn: String,
     pub state: String,
 }
@@ -386,13 +362,10 @@ pub async fn steps_with_names(
     connection: &mut PgConnection,
     steps: &[StepId],
 ) -> Result<Vec<PlaceRow>, StoreError> {
-    let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-    let rows = sqlx::query_as(
-        "SELECT s.id AS step, s.noderole_id AS noderole, r.role, n.fqdn, s.state FROM step s \
-         JOIN noderole r ON r.id = s.noderole_id JOIN node n ON n.id = s.node_id WHERE s.id = ANY($1)",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+    let rows = joined_steps()
+        .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }

@@ -2,13 +2,23 @@
 
 use engine::data::kept::{Result as Kept, expired_results};
 use engine::ids::{NodeId, RunId, StepId};
+use sea_orm::sea_query::{Expr, ExprTrait as _};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::run;
 
 /// The maximum number of results to read. If a node has more, the oldest are not checked.
-const LOOKED_AT: i64 = 2_000;
+const LOOKED_AT: u64 = 2_000;
+
+/// Runs with a stored result, by the condition of the partial index `run_results`.
+pub(crate) fn runs_with_result() -> Select<run::Entity> {
+    let has_bytes = run::Column::ResultBytes.into_expr().gt(Expr::Constant(0_i32.into()));
+    run::Entity::find().filter(run::Column::Result.is_not_null()).filter(has_bytes)
+}
 
 /// Deletes results that exceed the node's limits. Each new result calls it, so few are ever too
 /// many.
@@ -16,14 +26,15 @@ pub(crate) async fn delete_excess_results(
     connection: &mut PgConnection,
     node: NodeId,
 ) -> Result<(), StoreError> {
-    let rows: Vec<(i64, Uuid, i32)> = sqlx::query_as(
-        "SELECT id, step_id, result_bytes FROM run WHERE node_id = $1 AND result IS NOT NULL AND result_bytes > 0 \
-         ORDER BY id DESC LIMIT $2",
-    )
-    .bind(node.0)
-    .bind(LOOKED_AT)
-    .fetch_all(&mut *connection)
-    .await?;
+    let rows: Vec<(i64, Uuid, i32)> = runs_with_result()
+        .filter(run::Column::NodeId.eq(node.0))
+        .order_by_desc(run::Column::Id)
+        .limit(LOOKED_AT)
+        .select_only()
+        .columns([run::Column::Id, run::Column::StepId, run::Column::ResultBytes])
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let kept = |(run, step, bytes): &(i64, Uuid, i32)| Kept {
         run: RunId(*run),
         step: StepId(*step),

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
 use engine::ids::{BlueprintNumber, NodeId, PersonId, RunId, StepId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::{Map, Value};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
@@ -18,6 +20,8 @@ use super::facts::store_facts;
 use super::results::delete_excess_results;
 use super::world::{decide, decide_each, write};
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{node, run, step};
 use crate::events::{
     CHANNEL_CANCEL, CHANNEL_TODO, Event, append_events, node_event, notify, run_events, step_event,
 };
@@ -44,6 +48,12 @@ pub enum ChangeError {
 
 impl From<sqlx::Error> for ChangeError {
     fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<DbErr> for ChangeError {
+    fn from(error: DbErr) -> Self {
         Self::Store(error.into())
     }
 }
@@ -199,6 +209,9 @@ impl EndedRow {
 
 const CANCELLED_BY_PREFIX: &str = "cancelled by ";
 
+/// The maximum number of characters of `step.cause_by`.
+const MAX_CAUSE_BY: usize = 200;
+
 /// Ends a worker's run and changes its step in one transaction.
 ///
 /// # Errors
@@ -300,17 +313,18 @@ async fn fail_broken_run(
     let Some(row) = end_row(&mut transaction, run, ended_by, &end).await? else {
         return Ok(Finished::Late);
     };
-    let moved = sqlx::query(
-        "UPDATE step SET state = 'error', error = $2, since = now() WHERE id = $1 AND state = 'transition'",
-    )
-    .bind(row.step_id)
-    .bind(&said)
-    .execute(&mut *transaction)
-    .await?;
+    let moved = step::Entity::update_many()
+        .col_expr(step::Column::State, Expr::value("error"))
+        .col_expr(step::Column::Error, Expr::value(said))
+        .col_expr(step::Column::Since, Expr::current_timestamp())
+        .filter(step::Column::Id.eq(row.step_id))
+        .filter(step::Column::State.eq("transition"))
+        .exec(&orm(&mut transaction))
+        .await?;
     let mut events =
         run_events(run.0, row.noderole_id, row.deployment_id, end.outcome(), row.log_bytes)
             .to_vec();
-    if moved.rows_affected() == 1 {
+    if moved.rows_affected == 1 {
         events.push(step_event(row.deployment_id, row.noderole_id, "error"));
     }
     append_events(&mut transaction, &events, &[CHANNEL_TODO]).await?;
@@ -387,24 +401,7 @@ async fn end_row(
         }
         None => "",
     };
-    let sql = format!(
-        "WITH open AS (
-           SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
-           FROM run r WHERE r.id = $1 AND r.ended_at IS NULL AND CASE $3
-             WHEN 'worker' THEN r.worker_id = $2 AND r.state = 'running'
-             WHEN 'queue' THEN r.state = 'queued'
-             WHEN 'janitor of queued' THEN r.state = 'queued' AND r.lease_until < now()
-             ELSE r.lease_until < now() END
-           FOR UPDATE)
-         UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
-           {returned}
-           outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
-           error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
-         FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id JOIN noderole n ON n.id = s.noderole_id
-           JOIN node nd ON nd.id = o.node_id
-         WHERE r.id = open.id
-         RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes, r.superseded, replace(open.cancel, $6, '') AS cancelled_by"
-    );
+    let sql = format!(include_str!("statements/end_row.sql"), returned = returned);
     let mut query = sqlx::query_as(AssertSqlSafe(sql))
         .bind(run.0)
         .bind(worker)
@@ -653,10 +650,11 @@ pub async fn request_retry(
 ) -> Result<(), ChangeError> {
     let event = StepEvent::Retry { why: Why::Retry };
     apply_change(transaction, &Change::Step { step, event }, &[step]).await?;
-    sqlx::query("UPDATE step SET cause_by = left($2, 200) WHERE id = $1")
-        .bind(step.0)
-        .bind(by)
-        .execute(transaction)
+    let by: String = by.chars().take(MAX_CAUSE_BY).collect();
+    step::Entity::update_many()
+        .col_expr(step::Column::CauseBy, Expr::value(by))
+        .filter(step::Column::Id.eq(step.0))
+        .exec(&orm(transaction))
         .await?;
     Ok(())
 }
@@ -668,11 +666,9 @@ pub async fn request_retry(
 ///
 /// [`ChangeError::Refused`] if the step is destructive and done.
 pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), ChangeError> {
-    let generation: Option<(i64,)> = sqlx::query_as("SELECT generation FROM step WHERE id = $1")
-        .bind(step.0)
-        .fetch_optional(pool)
-        .await?;
-    let Some((generation,)) = generation else {
+    let query = step::Entity::find_by_id(step.0).select_only().column(step::Column::Generation);
+    let generation: Option<i64> = query.into_tuple().one(&orm(&mut *pool.acquire().await?)).await?;
+    let Some(generation) = generation else {
         return Err(StoreError::corrupt(format!("step {step}"), "the step does not exist").into());
     };
     let event = StepEvent::Rerun { generation: BlueprintNumber(generation), why };
@@ -725,11 +721,9 @@ pub async fn request_cancel(
 
 /// Whether a run exists, open or ended.
 pub async fn run_exists(on: &mut PgConnection, run: RunId) -> Result<bool, StoreError> {
-    let exists = sqlx::query_scalar("SELECT EXISTS (SELECT FROM run WHERE id = $1)")
-        .bind(run.0)
-        .fetch_one(on)
-        .await?;
-    Ok(exists)
+    let query = run::Entity::find_by_id(run.0).select_only().column(run::Column::Id);
+    let found: Option<i64> = query.into_tuple().one(&orm(on)).await?;
+    Ok(found.is_some())
 }
 
 /// The second half of [`cancel_run`], after the first is committed: ends the run if no worker has
@@ -790,17 +784,10 @@ pub struct OverdueRun {
 
 /// Runs whose leases have expired, oldest first.
 pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT r.id AS run, r.step_id AS step, r.epoch, r.state = 'running' AS leased, s.destructive, j.class AS jig,
-           s.place = 'on' AND NOT n.phantom AS on_node,
-           n.doc, node_connection(n.transport, n.address, n.connection) AS connection
-         FROM run r JOIN step s ON s.id = r.step_id JOIN jig j ON j.name = s.jig JOIN node n ON n.id = r.node_id
-         WHERE r.ended_at IS NULL AND r.lease_until < now()
-         ORDER BY r.lease_until LIMIT $1",
-    )
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
+    let rows = sqlx::query_as(include_str!("statements/overdue_runs.sql"))
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
     Ok(rows)
 }
 
@@ -983,17 +970,16 @@ pub async fn set_node_available(
             .await?;
         }
     }
-    sqlx::query(
-        "UPDATE node SET available = $2, unavailable_by = $3, unavailable_reason = $4,
-           unavailable_at = CASE WHEN $2 THEN NULL ELSE now() END
-         WHERE id = $1",
-    )
-    .bind(node.0)
-    .bind(available)
-    .bind(maintenance.map(|(person, _)| person.0))
-    .bind(maintenance.map(|(_, reason)| reason))
-    .execute(&mut *transaction)
-    .await?;
+    let since = if available { Expr::cust("NULL") } else { Expr::current_timestamp() };
+    let (by, reason) = maintenance.map(|(person, reason)| (person.0, reason)).unzip();
+    node::Entity::update_many()
+        .col_expr(node::Column::Available, Expr::value(available))
+        .col_expr(node::Column::UnavailableBy, Expr::value(by))
+        .col_expr(node::Column::UnavailableReason, Expr::value(reason))
+        .col_expr(node::Column::UnavailableAt, since)
+        .filter(node::Column::Id.eq(node.0))
+        .exec(&orm(transaction))
+        .await?;
     notify(transaction, CHANNEL_TODO, "").await?;
     Ok(Some(true))
 }

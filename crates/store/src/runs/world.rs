@@ -14,11 +14,14 @@ use engine::anneal::{
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind;
 use engine::ids::{BlueprintNumber, NodeId, StepId};
+use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::{Acquire, PgConnection};
 use uuid::Uuid;
 
 use super::ChangeError;
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::step;
 use crate::events::{Event, step_event};
 
 /// The state of a step whose noderole was removed. The engine never sees such a step, because it
@@ -146,8 +149,21 @@ pub(crate) async fn decide_each(
 
 /// The steps that a change of their node affects. What an ACTIVE removal step removed stays removed
 /// when the node dies or starts again.
-const STEPS_ON_NODE: &str = "SELECT id FROM step WHERE node_id = $1 AND state <> 'gone' \
-    AND NOT (action <> 'run' AND state = 'active')";
+async fn steps_on_node(
+    connection: &mut PgConnection,
+    node: NodeId,
+) -> Result<Vec<Uuid>, StoreError> {
+    let is_affected = Condition::any()
+        .add(step::Column::Action.eq("run"))
+        .add(step::Column::State.ne(StepState::Active.as_str()));
+    let query = step::Entity::find()
+        .filter(step::Column::NodeId.eq(node.0))
+        .filter(step::Column::State.ne(GONE_STATE))
+        .filter(is_affected)
+        .select_only()
+        .column(step::Column::Id);
+    Ok(query.into_tuple().all(&orm(connection)).await?)
+}
 
 /// The locks of a round. Edges are read once: only a commit changes them, and APPLY excludes
 /// commits.
@@ -163,20 +179,10 @@ impl LockSet {
     async fn ahead(connection: &mut PgConnection, steps: &[StepId]) -> Result<Self, StoreError> {
         let mut lock_set = Self::default();
         let ids: Vec<Uuid> = steps.iter().map(|step| step.0).collect();
-        // OFFSET 0 forces lookups by key. The steps are few, even if the planner expects many, and
-        // scanning all edges takes longer than everything else.
-        let edges = sqlx::query_as(
-            "WITH RECURSIVE passed AS (
-               SELECT id FROM unnest($1::uuid[]) AS s (id)
-               UNION
-               SELECT s.id FROM passed p
-               CROSS JOIN LATERAL (SELECT child FROM edge WHERE parent = p.id OFFSET 0) e
-               JOIN step s ON s.id = e.child WHERE s.immediate OR s.skipped IS NOT NULL)
-             SELECT p.id, e.child, e.kind FROM passed p LEFT JOIN edge e ON e.parent = p.id",
-        )
-        .bind(&ids)
-        .fetch_all(connection)
-        .await?;
+        let edges = sqlx::query_as(include_str!("statements/lock_ahead.sql"))
+            .bind(&ids)
+            .fetch_all(connection)
+            .await?;
         lock_set.add_edges(edges);
         Ok(lock_set)
     }
@@ -216,10 +222,9 @@ impl LockSet {
             self.add_edges(edges);
         }
         for node in missing.by_node {
-            let steps: Vec<(Uuid,)> =
-                sqlx::query_as(STEPS_ON_NODE).bind(node.0).fetch_all(&mut *connection).await?;
-            self.steps.extend(steps.iter().map(|(id,)| *id));
-            self.nodes.insert(node, steps.into_iter().map(|(id,)| StepId(id)).collect());
+            let steps = steps_on_node(connection, node).await?;
+            self.steps.extend(&steps);
+            self.nodes.insert(node, steps.into_iter().map(StepId).collect());
         }
         Ok(())
     }

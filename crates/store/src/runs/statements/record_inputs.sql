@@ -1,0 +1,7 @@
+WITH told AS MATERIALIZED (
+  SELECT * FROM unnest($2::bigint[], $3::jsonb[], $4::jsonb[]) AS t (id, input, surroundings)),
+locked AS (
+  SELECT id FROM run WHERE id = ANY($2) AND worker_id = $1 AND state = 'running'
+  ORDER BY id FOR UPDATE)
+UPDATE run r SET input = told.input, surroundings = told.surroundings
+FROM locked JOIN told ON told.id = locked.id WHERE r.id = locked.id RETURNING r.id
