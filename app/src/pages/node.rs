@@ -28,6 +28,7 @@ use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
 use crate::pages::nodes::calls::DeleteNode;
 use crate::parts::act::{last_of, on_success, problem_of};
+use crate::parts::badge::action_pill;
 use crate::parts::json::DataView;
 use crate::parts::{
     Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, escape_textarea, icon,
@@ -697,7 +698,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
             <li>
                 <a href=places::run(run.id)>
                     <RunPill state=run.state/>
-                    <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b></span>
+                    <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b>{action_pill(&run.action)}</span>
                     <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
                 </a>
             </li>

@@ -18,6 +18,7 @@ use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, use_live};
 use crate::pages::node::has_page;
 use crate::parts::act::{on_success, problem_of};
+use crate::parts::badge::action_pill;
 use crate::parts::json::DataView;
 use crate::parts::provenance::ProvenanceTable;
 use crate::parts::rows::counted;
@@ -134,6 +135,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
                 <h1>
                     <span>
                         <a href=move || places::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
+                        {move || action_pill(&run.read().run.action)}
                         " on " {move || run.read().run.fqdn.clone()}
                     </span>
                     {move || view! { <RunPill state=run.read().run.state/> }}
