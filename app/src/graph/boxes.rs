@@ -16,7 +16,7 @@ use leptos::prelude::*;
 
 use super::address::Address;
 use super::colours::Scale;
-use super::picture::{Detail, Sight};
+use super::picture::{Detail, Viewport};
 use super::{MEASURES, Shown, named, state_style, worst_state};
 
 /// Maximum number of characters of a name in a box.
@@ -64,26 +64,26 @@ impl Marks {
 
 /// All boxes in view.
 #[component]
-pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
+pub(super) fn Boxes(shown: Shown, viewport: Viewport) -> impl IntoView {
     let marks = Marks::of(shown);
     let cell = move |key: (u32, usize)| {
         move || {
-            let members = sight.boxes_of(key);
-            match sight.detail.get() {
+            let members = viewport.boxes_of(key);
+            match viewport.detail.get() {
                 Detail::Near => whole(shown, marks, &members),
                 Detail::Far => plain_boxes(shown, marks, &members),
             }
         }
     };
     let in_hand = move || {
-        (sight.detail.get() == Detail::Far).then(|| {
+        (viewport.detail.get() == Detail::Far).then(|| {
             let places = [marks.at.get(), marks.first.get(), shown.held.get()];
             let places: BTreeSet<usize> = places.into_iter().flatten().collect();
             whole(shown, marks, &places.into_iter().collect::<Vec<_>>())
         })
     };
     view! {
-        <For each=move || sight.cells() key=|key| *key children=cell/>
+        <For each=move || viewport.cells() key=|key| *key children=cell/>
         {move || in_hand()}
     }
     .into_any()
@@ -127,7 +127,8 @@ fn one(
     scale: &Scale,
     base: &Address,
 ) -> impl IntoView + use<> {
-    let (colour, _, _) = worst_state(vertex).map_or(("", crate::parts::Icon::Dot, ""), state_style);
+    let (colour, _, _) =
+        worst_state(vertex).map_or(("", crate::components::Icon::Dot, ""), state_style);
     let class = match marks.class(index, vertex) {
         "" => "box".to_owned(),
         mark => format!("box {mark}"),

@@ -8,7 +8,7 @@ use engine::counting::many;
 
 use super::address::ColourBy;
 use super::{said, state_style, worst_state};
-use crate::parts::Icon;
+use crate::components::Icon;
 
 /// Colours that people can distinguish at a glance. Further values share the last one or are
 /// grouped into ranges.

@@ -15,8 +15,8 @@ use engine::counting::many;
 use super::address::ColourBy;
 use super::boxes::{bar, box_title, members, short};
 use super::colours::Scale;
+use super::edges::{arrow, curve};
 use super::layout::{Layout, lay_out};
-use super::wires::{arrow, curve};
 use super::{MEASURES, worst_state};
 
 const TEXT: &str = "#141920";

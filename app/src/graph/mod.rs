@@ -8,7 +8,7 @@
 //!
 //! * Folding keeps the picture small.
 //! * Edges share one path per strand.
-//! * A large picture contains only the pieces near the reader's window ([`sight`]).
+//! * A large picture contains only the pieces near the reader's window ([`viewport`]).
 //! * When zoomed out, boxes and edges are plain shapes.
 //! * A new state moves nothing, because the layout depends only on the graph's structure.
 //!
@@ -17,14 +17,14 @@
 pub mod address;
 mod boxes;
 mod colours;
+mod edges;
 pub mod file;
 pub mod layout;
 mod minimap;
 mod picture;
-mod sight;
 mod table;
 mod tools;
-mod wires;
+mod visible_pieces;
 
 use std::collections::BTreeSet;
 
@@ -36,14 +36,14 @@ use engine::counting::many;
 use leptos::html;
 use leptos::prelude::*;
 
-use crate::parts::badge::shape;
-use crate::parts::{Feed, Icon, ProblemNotice, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::badge::shape;
+use crate::components::{Feed, Icon, ProblemNotice, icon};
 use address::Address;
 use colours::Scale;
+pub(crate) use edges::{arrow, curve};
 use layout::Layout;
 use tools::Tools;
-pub(crate) use wires::{arrow, curve};
 
 /// Sizes of vertices and gaps, in pixels.
 pub(crate) const MEASURES: layout::Dimensions =
@@ -135,7 +135,7 @@ pub(crate) struct Shown {
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
     /// The visible part of the picture with a margin, rounded to coarse steps.
-    pub window: RwSignal<sight::Rect>,
+    pub window: RwSignal<visible_pieces::Rect>,
     /// The box that the keyboard moved to.
     pub held: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
@@ -208,7 +208,12 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
         // The window of a large screen, for the server and for browsers without JavaScript.
-        window: RwSignal::new(sight::Rect { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
+        window: RwSignal::new(visible_pieces::Rect {
+            left: 0.0,
+            top: 0.0,
+            right: 2_000.0,
+            bottom: 1_400.0,
+        }),
         held: RwSignal::new(None),
         room: NodeRef::new(),
     };
@@ -323,12 +328,12 @@ fn About(shown: Shown) -> impl IntoView {
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
         let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.noderole.as_ref().filter(|one| one.has_page).map(|one| {
-            view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
+            view! { <a class="button small" href=addresses::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
         });
         view! {
             <div class="inside">
                 <div class="buttons">{looks.collect_view()}</div>
-                <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
+                <p class="muted">"in " <a href=addresses::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
                 {trail}
                 <div class="buttons">
                     <a class="button small" href=address.focused(&vertex.key, GraphDirection::Both).link() data-noscroll>"Show only dependencies and dependents"</a>
@@ -365,7 +370,7 @@ fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
         let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
         view! {
             <li>
-                <a href=places::noderole(point.id)>
+                <a href=addresses::noderole(point.id)>
                     <span>{point.name.clone()} " "</span>
                     <span class="muted">{took}</span>
                 </a>

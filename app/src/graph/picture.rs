@@ -1,7 +1,7 @@
 //! The picture: boxes and edges as SVG in a scrollable window.
 //!
 //! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
-//! the window piece by piece, in coarse steps ([`super::sight`]). The picture has one listener for
+//! the window piece by piece, in coarse steps ([`super::viewport`]). The picture has one listener for
 //! clicks and keys instead of one per box.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
 use super::boxes::Boxes;
+use super::edges::Edges;
 use super::layout::{Layout, Neighbours, neighbours};
 use super::minimap::Minimap;
-use super::sight::{Pieces, Rect};
-use super::wires::Edges;
+use super::visible_pieces::{Pieces, Rect};
 use super::{MEASURES, Shown};
 use api::views::graph::GraphDirection;
 
@@ -43,14 +43,14 @@ type NumberedPieces = (u32, Pieces);
 
 /// The visible pieces, and their level of detail.
 #[derive(Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct Viewport {
     pub detail: Memo<Detail>,
     cut: Memo<NumberedPieces>,
     cells: Memo<Vec<usize>>,
     strands: Memo<Vec<usize>>,
 }
 
-impl Sight {
+impl Viewport {
     fn of(shown: Shown) -> Self {
         let cut = Memo::new(move |last: Option<&NumberedPieces>| {
             (last.map_or(0, |(number, _)| number + 1), Pieces::of(&shown.layout.read()))
@@ -95,7 +95,7 @@ impl Sight {
     fn members(
         self,
         (number, at): (u32, usize),
-        of: impl Fn(&Pieces) -> &Vec<super::sight::Piece>,
+        of: impl Fn(&Pieces) -> &Vec<super::visible_pieces::Piece>,
     ) -> Vec<usize> {
         let cut = self.cut.read_untracked();
         let piece = (cut.0 == number).then(|| of(&cut.1).get(at)).flatten();
@@ -105,13 +105,13 @@ impl Sight {
 
 #[component]
 pub(super) fn Picture(shown: Shown) -> impl IntoView {
-    let sight = Sight::of(shown);
+    let viewport = Viewport::of(shown);
     let width = move || (shown.layout.read().width * shown.zoom.get()).round().to_string();
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box =
         move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
     let class =
-        move || if sight.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
+        move || if viewport.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
     let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || note(shown, seen);
     let focused = keep_focus(shown);
@@ -126,7 +126,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let navigate = use_navigate();
     let click = {
         let navigate = navigate.clone();
-        move |event: MouseEvent| on_click(shown, sight, &navigate, &event)
+        move |event: MouseEvent| on_click(shown, viewport, &navigate, &event)
     };
     let on_key = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
     let focus = move |event: FocusEvent| {
@@ -150,8 +150,8 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
                 on:keydown=on_key
                 on:focusin=focus
             >
-                <Edges shown sight/>
-                <Boxes shown sight/>
+                <Edges shown viewport/>
+                <Boxes shown viewport/>
             </svg>
         </div>
         <Minimap shown seen=seen.into()/>
@@ -227,8 +227,8 @@ fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
 }
 
 /// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
-fn under(shown: Shown, sight: Sight, event: &MouseEvent) -> Option<usize> {
-    if sight.detail.get_untracked() == Detail::Near {
+fn under(shown: Shown, viewport: Viewport, event: &MouseEvent) -> Option<usize> {
+    if viewport.detail.get_untracked() == Detail::Near {
         return place_of(event.target());
     }
     let room = shown.room.get_untracked()?;
@@ -248,14 +248,14 @@ fn box_at_point(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
 
 fn on_click(
     shown: Shown,
-    sight: Sight,
+    viewport: Viewport,
     navigate: &impl Fn(&str, NavigateOptions),
     event: &MouseEvent,
 ) {
     if event.ctrl_key() || event.meta_key() || event.shift_key() || event.button() != 0 {
         return;
     }
-    let Some(link) = under(shown, sight, event).and_then(|index| link_to(shown, index)) else {
+    let Some(link) = under(shown, viewport, event).and_then(|index| link_to(shown, index)) else {
         return;
     };
     event.prevent_default();

@@ -4,7 +4,7 @@ use api::views::graph::GraphView;
 use leptos::prelude::*;
 
 use super::{Shown, boxes, colours, named, rewired, state_style};
-use crate::parts::icon;
+use crate::components::icon;
 
 /// Maximum number of neighbours that a cell names. The rest is a count. Otherwise a barrier before
 /// a thousand noderoles would fill the page.

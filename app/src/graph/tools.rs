@@ -7,7 +7,7 @@ use leptos_router::hooks::use_navigate;
 
 use super::address::{Address, ColourBy};
 use super::{Shown, changes, picture};
-use crate::parts::{Icon, icon};
+use crate::components::{Icon, icon};
 
 /// The distances from the focus that the reader can choose, in edges.
 const DISTANCES: [u32; 3] = [1, 2, 3];

@@ -31,13 +31,13 @@
 //! stale.
 
 #[cfg(not(feature = "ssr"))]
-mod line;
-#[cfg(not(feature = "ssr"))]
-mod share;
+mod connection;
 #[cfg(not(feature = "ssr"))]
 mod stream;
 #[cfg(any(test, not(feature = "ssr")))]
-mod wants;
+mod subscriptions;
+#[cfg(not(feature = "ssr"))]
+mod tabs;
 
 use std::collections::HashSet;
 

@@ -22,19 +22,19 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::check;
+use crate::addresses;
 use crate::clock::{Elapsed, Moment};
+use crate::components::action::{last_of, on_success, problem_of};
+use crate::components::badge::action_pill;
+use crate::components::json::DataView;
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused, RunPill, escape_textarea,
+    icon, load_one, mark, reset_on_success,
+};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
 use crate::pages::nodes::calls::DeleteNode;
-use crate::parts::act::{last_of, on_success, problem_of};
-use crate::parts::badge::action_pill;
-use crate::parts::json::DataView;
-use crate::parts::{
-    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, escape_textarea, icon,
-    load_one, mark,
-};
-use crate::places;
+use crate::validation;
 use calls::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
 
 /// The maximum number of topics for the deployments of the node's noderoles.
@@ -45,7 +45,7 @@ pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let node = Resource::new(move || name.get(), calls::node);
-    load_one(node, (places::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
+    load_one(node, (addresses::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
 }
 
 #[component]
@@ -67,7 +67,7 @@ fn Whole(first: NodeView) -> impl IntoView {
         <Title text=fqdn.clone()/>
         <div class="head">
             <div>
-                <div class="muted"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
+                <div class="muted"><a href=addresses::deployment(&deployment)>{deployment.to_string()}</a></div>
                 <h1>{fqdn}</h1>
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
@@ -76,7 +76,7 @@ fn Whole(first: NodeView) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
-        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
         <div class="columns">
             <div class="stack">
                 <Life feed/>
@@ -258,7 +258,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                 true => ("Reason for the end of maintenance", "New runs can start again.", "End maintenance", "true"),
                 false => ("Reason for maintenance", "No new runs start. Steps keep their states, and current runs finish.", "Start maintenance", "false"),
             };
-            let reason = anew(set, |refused| {
+            let reason = reset_on_success(set, |refused| {
                 view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
             });
             view! {
@@ -271,7 +271,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                         <span class="hint">{hint}</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
-                    <Same of=move |typed: Typed| {
+                    <EquivalentCommands of=move |typed: FormValues| {
                         let version = node.read().version;
                         vec![api::calls::set_available(id, version, is_out.get(), &typed.or("reason", "WHY"))]
                     }/>
@@ -379,7 +379,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
                     {hints}
                     {way}
                     <ProblemNotice problem=problem_of(change)/>
-                    <Same of=move |typed: Typed| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
+                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || change.pending().get()>{icon(Icon::Check)} "Save"</button>
                         <span role="status" aria-live="polite" class="muted">{move || change.value().read().as_ref().is_some_and(|done| done.is_ok()).then_some("Saved.")}</span>
@@ -394,7 +394,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
 
 /// The fields in which a form differs from the record. If none differs: the description, as an
 /// example.
-fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
+fn changed(typed: FormValues, before: &NodeView) -> Map<String, Value> {
     let is_read = typed.is_checked("node");
     let mut change = Map::new();
     let texts = [("description", &before.description), ("serial", &before.serial)];
@@ -424,7 +424,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
 }
 
 /// As [`changed`], for the connection.
-fn changed_connection(typed: Typed, before: &NodeView) -> Map<String, Value> {
+fn changed_connection(typed: FormValues, before: &NodeView) -> Map<String, Value> {
     let mut way = Map::new();
     let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
         let now = Some(typed.get(field)).filter(|now| !now.is_empty()).map(read);
@@ -445,7 +445,7 @@ fn changed_connection(typed: Typed, before: &NodeView) -> Map<String, Value> {
 }
 
 fn hints_field(now: &NodeView) -> AnyView {
-    let text = check::pretty(&now.hints);
+    let text = validation::pretty(&now.hints);
     view! {
         <div class="field">
             <label for="change-hints">"Hints"</label>
@@ -472,7 +472,7 @@ fn ProposeConnection(now: NodeView) -> impl IntoView {
                     {connection_fields(&now)}
                     <span class="hint">"The node is in a blueprint, so its connection and hints change only after a review."</span>
                     <ProblemNotice problem=problem_of(propose)/>
-                    <Same of=move |_: Typed| vec![api::calls::propose_on_node(id)]/>
+                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::propose_on_node(id)]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose the change"</button>
                     </div>
@@ -551,7 +551,7 @@ fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
 fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let looks = Memo::new(move |_| node.read().health_checks.clone());
-    let all = places::node_health_checks(&node.read_untracked().fqdn);
+    let all = addresses::node_health_checks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Health checks">
             <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
@@ -612,7 +612,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
             Some(role) => format!("reported by role {role}"),
             None => "reported by the node".into(),
         };
-        let run = said.run.map(|run| view! { ", " <a href=places::run(run)>"run " {run.0}</a> });
+        let run = said.run.map(|run| view! { ", " <a href=addresses::run(run)>"run " {run.0}</a> });
         view! {
             <details class="fold" open>
                 <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=said.at/></span></summary>
@@ -644,7 +644,7 @@ fn source_label(source: &str) -> &'static str {
 
 /// The link to further noderoles of the node.
 fn graph_link(node: &NodeView) -> impl IntoView + use<> {
-    let graph = places::node_graph(&node.deployment, &node.fqdn);
+    let graph = addresses::node_graph(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
     view! {
         <p class="inside muted">"The node has more noderoles. " <a href=graph>"Graph of " {deployment}</a></p>
@@ -657,7 +657,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let list = Memo::new(move |_| node.read().noderoles.clone());
     let more = move || node.read().more_noderoles.then(|| graph_link(&node.read()));
-    let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
+    let all = node.with_untracked(|node| addresses::node_noderoles(&node.fqdn));
     let count = move || {
         format!("{}{}", list.read().len(), if node.read().more_noderoles { " shown" } else { "" })
     };
@@ -665,7 +665,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
         let title = carried.error.clone();
         view! {
             <li>
-                <a href=places::noderole(carried.id) title=title>
+                <a href=addresses::noderole(carried.id) title=title>
                     <span data-state=carried.state.as_str()>{mark(carried.state)}</span>
                     <span class="clip"><b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}</span>
                     <span class="muted">{carried.state.word()} ", " <Moment at=carried.since/></span>
@@ -690,13 +690,14 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
-    let (all, results) =
-        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
+    let (all, results) = node.with_untracked(|node| {
+        (addresses::runs_on(&node.fqdn), addresses::node_results(&node.fqdn))
+    });
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
             <li>
-                <a href=places::run(run.id)>
+                <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
                     <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b>{action_pill(&run.action)}</span>
                     <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
@@ -748,7 +749,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| token_row(token, id, may.get(), revoke)).collect_view()}</ul>
                 <ProblemNotice problem=problem_of(revoke)/>
                 {move || may.get().then(|| view! { <CreateTokenForm feed/> })}
-                <Same of=move |_: Typed| {
+                <EquivalentCommands of=move |_: FormValues| {
                     let holding = tokens.get().into_iter().filter(|token| token.valid);
                     holding.map(|token| api::calls::revoke_node_token(id, token.id)).collect::<Vec<_>>()
                 }/>
@@ -820,7 +821,7 @@ fn CreateTokenForm(feed: Feed<NodeView>) -> impl IntoView {
             }
         })
     };
-    let fields = anew(mint, move |refused| {
+    let fields = reset_on_success(mint, move |refused| {
         view! {
             <div class="field">
                 <label for="token-name">"New token"</label>
@@ -831,7 +832,7 @@ fn CreateTokenForm(feed: Feed<NodeView>) -> impl IntoView {
                 <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::DEFAULT_TOKEN_DAYS value=refused.typed("days")/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
-            <Same of=move |typed: Typed| {
+            <EquivalentCommands of=move |typed: FormValues| {
                 let days = typed.get("days").parse().unwrap_or(limits::DEFAULT_TOKEN_DAYS);
                 vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
             }/>
@@ -859,7 +860,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
     let take = ServerAction::<DeleteNode>::new();
     let is_refused = Refused::of(take).is_here();
     let navigate = use_navigate();
-    on_success(take, move |()| navigate(places::NODES, NavigateOptions::default()));
+    on_success(take, move |()| navigate(addresses::NODES, NavigateOptions::default()));
     let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_ok()));
     let id = node.read_untracked().id;
     move || {
@@ -873,7 +874,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
                                 <input type="hidden" name="node" value=id.to_string()/>
                                 <p class="muted">"The node is in no blueprint, so you can delete its record without a review. Its tokens are revoked."</p>
                                 <ProblemNotice problem=problem_of(take)/>
-                                <Same of=move |_: Typed| vec![api::calls::take_out_node(id)]/>
+                                <EquivalentCommands of=move |_: FormValues| vec![api::calls::take_out_node(id)]/>
                                 <div class="buttons">
                                     <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
                                 </div>

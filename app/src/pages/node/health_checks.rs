@@ -8,13 +8,13 @@ use leptos::prelude::*;
 
 use super::stored::{self, Whose};
 use super::{calls, came, check_details};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::poll_while_visible::poll_while_visible;
+use crate::components::{Empty, Feed, Icon};
 use crate::failure::ServerResult;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::pulse::pulse;
-use crate::parts::{Empty, Feed, Icon};
-use crate::places;
 
 columns_of!(Part {
     Time "time" "When",
@@ -48,7 +48,7 @@ impl ListPage for LooksAt {
     const SAME: List = List::HealthChecks;
 
     fn path(self) -> String {
-        places::node_health_checks(&self.0.name())
+        addresses::node_health_checks(&self.0.name())
     }
 
     async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<HealthCheckPage> {
@@ -76,7 +76,7 @@ impl ListPage for LooksAt {
     }
 
     fn follow(self, feed: Feed<HealthCheckPage>) {
-        pulse(feed);
+        poll_while_visible(feed);
     }
 
     fn none(self) -> AnyView {

@@ -25,8 +25,8 @@ use serde_json::Value;
 
 use super::files;
 use super::viewed::{self, Marks};
-use crate::parts::{Empty, Feed, Icon, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{Empty, Feed, Icon, icon};
 
 /// The maximum number of cards that are visible without expanding.
 const SHOWN: usize = 40;
@@ -178,8 +178,8 @@ impl CommentLinks {
     fn link(self, anchor: Anchor, what: &str) -> AnyView {
         let address = format!(
             "{}?tab=discussion&about={}",
-            places::review(self.review),
-            places::encoded(&anchor.to_string())
+            addresses::review(self.review),
+            addresses::encoded(&anchor.to_string())
         );
         let counts =
             Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());

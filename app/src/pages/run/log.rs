@@ -21,11 +21,11 @@ use leptos::task::spawn_local;
 use super::log_search::Search;
 use super::log_text::{BLOCK_LINES, Line, LineSplitter, earlier};
 use super::{TAIL_BYTES, calls};
+use crate::addresses;
 use crate::clock::{exact, time_of_day};
+use crate::components::{Icon, ProblemNotice, icon};
 use crate::failure::ServerResult;
 use crate::live::{Status, use_live};
-use crate::parts::{Icon, ProblemNotice, icon};
-use crate::places;
 
 /// The number of bytes to fetch when the reader scrolls back.
 const EARLIER_BYTES: i64 = 128 * 1024;
@@ -408,7 +408,7 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
             <span class="grow"></span>
             <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
             <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>
-            <a class="button small" href=places::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
+            <a class="button small" href=addresses::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
         </div>
     }
     .into_any()

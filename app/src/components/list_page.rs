@@ -29,14 +29,16 @@ use leptos_router::params::ParamsMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::failure::ServerResult;
-use crate::live::{NOW, use_live};
-use crate::parts::list::{
+use crate::components::list::{
     Column, ListAddress, Shown, choice_field, columns, example_field, filters, head, header,
     hidden, pager, time_field, trouble,
 };
-use crate::parts::{Feed, ProblemNotice, Same, Typed, load_with_error, rows};
-use crate::reader::with_permission;
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, ProblemNotice, load_with_error, rows,
+};
+use crate::failure::ServerResult;
+use crate::live::{NOW, use_live};
+use crate::permissions::with_permission;
 
 /// The values of an enumerated field, each with its label.
 pub type ChoicesFn = fn() -> Vec<(&'static str, &'static str)>;
@@ -320,12 +322,12 @@ impl<P: ListPage> ListOf<P> {
         let show =
             move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
         let say = move |problem: Problem| trouble(&listed.read_untracked(), P::NAMES.1, problem);
-        let same = move |_: Typed| vec![of.same(&listed.read())];
+        let same = move |_: FormValues| vec![of.same(&listed.read())];
         view! {
             {filters(listed, P::SORTS, fields)}
             {columns::<_, P::Part>(listed)}
             {load_with_error(loaded, show, say)}
-            <Same of=same/>
+            <EquivalentCommands of=same/>
         }
         .into_any()
     }

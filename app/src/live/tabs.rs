@@ -13,18 +13,18 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BroadcastChannel, MessageEvent};
 
-use super::wants::Place;
+use super::subscriptions::JournalPosition;
 
-/// The name of the lock and the channel. Increment its number when [`Word`] changes, so that tabs
+/// The name of the lock and the channel. Increment its number when [`TabMessage`] changes, so that tabs
 /// of two versions ignore each other.
 const CHANNEL_NAME: &str = "gantry-live-1";
 
 /// A message between tabs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
+pub(super) enum TabMessage {
     /// A tab subscribes to topics from a position. `asked` is the number of this request.
-    Want { tab: String, asked: u64, topics: Vec<String>, after: Place },
+    Want { tab: String, asked: u64, topics: Vec<String>, after: JournalPosition },
     /// A tab is still alive.
     Here { tab: String },
     /// A tab has no subscriptions any more.
@@ -36,12 +36,12 @@ pub(super) enum Word {
     /// The shared connection has no room for the tab's topics. The tab needs its own connection.
     Full { tab: String },
     /// An event.
-    News { place: Option<Place>, event: Event },
+    News { place: Option<JournalPosition>, event: Event },
     /// The connection is alive, and all events up to `place` were sent.
-    Beat { place: Option<Place> },
+    Beat { place: Option<JournalPosition> },
     /// The state of the connection: `lost` is the time at which it failed, in milliseconds since
     /// 1970.
-    Line { lost: Option<i64> },
+    Connection { lost: Option<i64> },
 }
 
 /// A tab's end of the channel.
@@ -52,7 +52,7 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Returns `None` if the browser or the page has no broadcast channel or no locks.
-    pub(super) fn open(hear: impl Fn(Word) + 'static) -> Option<Self> {
+    pub(super) fn open(hear: impl Fn(TabMessage) + 'static) -> Option<Self> {
         locks()?;
         let channel = BroadcastChannel::new(CHANNEL_NAME).ok()?;
         let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
@@ -67,7 +67,7 @@ impl Channel {
         Some(Self { channel, _listener: hear })
     }
 
-    pub(super) fn say(&self, word: &Word) {
+    pub(super) fn say(&self, word: &TabMessage) {
         if let Ok(text) = serde_json::to_string(word) {
             // If the channel is closed, it has no listeners either.
             let _ = self.channel.post_message(&JsValue::from_str(&text));

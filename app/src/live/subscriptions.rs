@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Topic;
 
 /// A position in the journal: transaction and event. A page's cursor has no event.
-pub(super) type Place = (i64, i64);
+pub(super) type JournalPosition = (i64, i64);
 
 /// Parses the id of an event, `transaction-event`.
-pub(super) fn place(id: &str) -> Option<Place> {
+pub(super) fn place(id: &str) -> Option<JournalPosition> {
     let (transaction, event) = id.split_once('-')?;
     Some((transaction.parse().ok()?, event.parse().ok()?))
 }
@@ -21,30 +21,30 @@ pub(super) fn place(id: &str) -> Option<Place> {
 struct Want {
     topics: BTreeSet<Topic>,
     /// The start position. `None` once a connection covers it.
-    after: Option<Place>,
+    after: Option<JournalPosition>,
 }
 
 /// All subscriptions that share one connection.
 #[derive(Debug)]
-pub(super) struct Wants<K: Ord> {
+pub(super) struct Subscriptions<K: Ord> {
     of: BTreeMap<K, Want>,
     /// The position of the last event, or the start of the connection before the first event.
-    last: Option<Place>,
+    last: Option<JournalPosition>,
 }
 
-impl<K: Ord> Default for Wants<K> {
+impl<K: Ord> Default for Subscriptions<K> {
     fn default() -> Self {
         Self { of: BTreeMap::new(), last: None }
     }
 }
 
-impl<K: Ord> Wants<K> {
+impl<K: Ord> Subscriptions<K> {
     /// Adds or replaces a subscription.
     pub(super) fn join(
         &mut self,
         subscriber: K,
         topics: impl IntoIterator<Item = Topic>,
-        after: Place,
+        after: JournalPosition,
     ) {
         self.of
             .insert(subscriber, Want { topics: topics.into_iter().collect(), after: Some(after) });
@@ -97,7 +97,7 @@ impl<K: Ord> Wants<K> {
     pub(super) fn lacking(
         &mut self,
         open: Option<&BTreeSet<Topic>>,
-    ) -> Option<(BTreeSet<Topic>, Place)> {
+    ) -> Option<(BTreeSet<Topic>, JournalPosition)> {
         let topics = self.topics();
         let last = self.last.unwrap_or_default();
         let afters = self.of.values_mut().filter_map(|want| want.after.take());
@@ -112,17 +112,17 @@ impl<K: Ord> Wants<K> {
 
     /// Whether this position was passed. Several events may share a position, so only a later event
     /// passes it.
-    pub(super) fn has_passed(&self, place: Place) -> bool {
+    pub(super) fn has_passed(&self, place: JournalPosition) -> bool {
         self.last.is_some_and(|last| place < last)
     }
 
     /// Sets the position after a reset, even backwards.
-    pub(super) fn restart(&mut self, place: Place) {
+    pub(super) fn restart(&mut self, place: JournalPosition) {
         self.last = Some(place);
     }
 
     /// Advances to a position up to which all events were received.
-    pub(super) fn told(&mut self, place: Place) {
+    pub(super) fn told(&mut self, place: JournalPosition) {
         self.last = self.last.max(Some(place));
     }
 }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn connection_covers_all_topics_from_earliest_position() {
-        let mut wants = Wants::default();
+        let mut wants = Subscriptions::default();
         wants.join(1, [Topic::Nodes], (20, 0));
         wants.join(2, [Topic::Runs], (10, 0));
         let both = topics(&[Topic::Nodes, Topic::Runs]);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn subscriber_with_older_data_reopens_connection() {
-        let mut wants = Wants::default();
+        let mut wants = Subscriptions::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         let open = topics(&[Topic::Nodes]);
         wants.lacking(None);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn lost_connection_resumes_at_last_position() {
-        let mut wants = Wants::default();
+        let mut wants = Subscriptions::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         wants.lacking(None);
         wants.told((12, 3));
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn topics_are_limited() {
-        let mut wants = Wants::default();
+        let mut wants = Subscriptions::default();
         wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(
             wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Blueprints], 2)

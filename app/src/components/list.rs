@@ -15,11 +15,11 @@ use api::{At, Problem};
 use leptos::prelude::*;
 use leptos_router::params::ParamsMap;
 
+use crate::addresses;
 use crate::clock::{field, moment_of};
+use crate::components::notice::problem_in_page;
+use crate::components::{Empty, Icon, QueryForm, TYPED, icon};
 use crate::failure::Failure;
-use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Icon, TYPED, icon};
-use crate::places;
 
 /// The parameter of the sort order.
 pub const SORT: &str = "sort";
@@ -27,7 +27,7 @@ pub const SORT: &str = "sort";
 pub const COLUMNS: &str = "columns";
 
 /// Parameters that any address may have: after a form was posted without JavaScript, they contain
-/// its error ([`Refused`](crate::parts::Refused)).
+/// its error ([`Refused`](crate::components::Refused)).
 const FORM_PARAMS: [&str; 2] = ["__path", "__err"];
 /// The maximum number of unknown parameters that an error names.
 const MAX_NAMED: usize = 3;
@@ -231,7 +231,7 @@ impl<S: Sort> ListAddress<S> {
     }
 
     fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
-        let said = |(name, value): (&str, &str)| format!("{name}={}", places::encoded(value));
+        let said = |(name, value): (&str, &str)| format!("{name}={}", addresses::encoded(value));
         let words: Vec<String> =
             self.words(with_filters, sort, place).into_iter().map(said).collect();
         match words.is_empty() {
@@ -337,7 +337,7 @@ macro_rules! columns_of {
             $($variant),+
         }
 
-        impl $crate::parts::list::Column for $name {
+        impl $crate::components::list::Column for $name {
             const EVERY: &'static [Self] = &[$(Self::$variant),+];
 
             fn as_str(self) -> &'static str {
@@ -484,7 +484,7 @@ fn form(
         )
     };
     view! {
-        <Ask place=path>
+        <QueryForm place=path>
             {fields}
             <div class="field sorting">
                 <label for="list-sort">"Sort by"</label>
@@ -493,7 +493,7 @@ fn form(
             {kept}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {clear}
-        </Ask>
+        </QueryForm>
     }
     .into_any()
 }
@@ -621,7 +621,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
     view! {
         <details class="more choose">
             <summary>{icon(Icon::Right)} "Columns"</summary>
-            <Ask place=path class="fields" role="form">
+            <QueryForm place=path class="fields" role="form">
                 {kept}
                 {first}
                 <fieldset class="choices">
@@ -629,7 +629,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
                     {choices}
                 </fieldset>
                 <button class="button small" type="submit">"Show columns"</button>
-            </Ask>
+            </QueryForm>
         </details>
     }
     .into_any()
