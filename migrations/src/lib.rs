@@ -33,8 +33,8 @@ use sea_orm_migration::sea_orm::{
     TransactionTrait as _,
 };
 use sha2::{Digest as _, Sha256};
-use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, PgPool};
 
 mod refusal;
 
@@ -183,9 +183,9 @@ pub enum Error {
     SharedRole(String, String),
     /// The database has the tables of a version whose migrations were replaced by one schema.
     #[error(
-        "cannot migrate the database: its tables are from a Gantry before 0.1, which cannot be \
-         upgraded. Save what you need with that version (`gantry audit export`, `pg_dump`), then run \
-         `gantry migrate` on a new, empty database"
+        "its tables are from a Gantry before 0.1, which cannot be upgraded. Save what you need \
+         with that version (`gantry audit export`, `pg_dump`), then run `gantry migrate` on a new, \
+         empty database"
     )]
     Unsupported,
     /// The database has migrations that this build does not know.
@@ -238,7 +238,9 @@ impl MigrationTrait for Schema {
 ///
 /// The database is unreachable, or [`migrate`] fails.
 pub async fn migrate_url(owner_url: &str, roles: &Roles) -> Result<(), Error> {
-    let pool = PgPoolOptions::new().max_connections(1).connect(owner_url).await?;
+    // The schema is one statement. If it is slow, the log would print all of it.
+    let options = owner_url.parse::<PgConnectOptions>()?.disable_statement_logging();
+    let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await?;
     let migrated = migrate(&pool, roles).await;
     pool.close().await;
     migrated

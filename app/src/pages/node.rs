@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use crate::addresses;
 use crate::clock::{Elapsed, Moment};
 use crate::components::action::{last_of, on_success, problem_of};
+use crate::components::badge::action_pill;
 use crate::components::json::DataView;
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused, RunPill, escape_textarea,
@@ -698,7 +699,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
             <li>
                 <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
-                    <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b></span>
+                    <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b>{action_pill(&run.action)}</span>
                     <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
                 </a>
             </li>

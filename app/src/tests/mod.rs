@@ -893,6 +893,8 @@ async fn run_is_readable_without_javascript() {
         "exit 1 in 20-realm.sh",
         "failed",
     ]);
+    let removal = Fake::new(|world| world.run.run.action = ActionName::remove());
+    get(&removal, "/runs/1006").await.says(&["pill flat\">remove<"]);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The page of a node, as the server renders it.
 
 use api::nodes::Maintenance;
+use engine::ids::ActionName;
 
 use super::fake::{self, Fake};
 use super::serve::{get, post};
@@ -54,6 +55,8 @@ async fn node_page_shows_all_data() {
         "start-up",
         "its unit",
     ]);
+    let removal = Fake::new(|world| world.machine.runs[0].action = ActionName::remove());
+    get(&removal, PAGE).await.says(&["pill flat\">remove<"]);
     let by_id = get(&Fake::new(|_| {}), &format!("/nodes/{}", fake::node(1))).await;
     assert_eq!(by_id.status, 200);
     let missing = get(&Fake::new(|_| {}), "/nodes/nobody.rack1.example.com").await;

@@ -23,9 +23,10 @@ pub struct Password(String);
 impl<'de> Deserialize<'de> for Password {
     /// The default error quotes the value, which may be a password with a wrong JSON type.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)
-            .map(Self)
-            .map_err(|_| D::Error::custom("a password must be a string"))
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self(text)),
+            _ => Err(D::Error::custom("a password must be a string")),
+        }
     }
 }
 

@@ -15,9 +15,10 @@ pub struct Code(String);
 impl<'de> Deserialize<'de> for Code {
     /// The error does not quote the value.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)
-            .map(Self)
-            .map_err(|_| D::Error::custom("a code must be a string"))
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(Self(text)),
+            _ => Err(D::Error::custom("a code must be a string")),
+        }
     }
 }
 
@@ -136,5 +137,7 @@ mod tests {
         let refused =
             serde_json::from_str::<CodeRequest>(r#"{"code": 123456}"#).expect_err("a refusal");
         assert!(!refused.to_string().contains("123456"), "{refused}");
+        let refused = serde_json::from_str::<CodeRequest>("{}").expect_err("a refusal");
+        assert!(refused.to_string().starts_with("missing field `code`"), "{refused}");
     }
 }

@@ -459,7 +459,11 @@ mod tests {
                 .to_string()
                 .contains("'--capacity <CAPACITY>'")
         );
-        assert!(said("listen = 'nonsense'").starts_with("invalid value of listen: \"nonsense\": "));
+        assert_eq!(
+            said("listen = 'localhost:80'"),
+            "invalid value of listen: \"localhost:80\": must be an IP address and a port, such as \
+             127.0.0.1:7780"
+        );
         assert!(
             said("log_json = 'perhaps'").contains("true, false"),
             "{}",

@@ -158,15 +158,34 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gantry: {error:#}");
+            eprintln!("gantry: {}", report(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+/// An error with its causes. Errors of libraries often repeat the text of their cause, which is
+/// then left out.
+fn report(error: &anyhow::Error) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for text in error.chain().map(ToString::to_string) {
+        if texts.last().is_none_or(|outer| !outer.contains(&text)) {
+            texts.push(text);
+        }
+    }
+    texts.join(": ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repeated_cause_is_left_out() {
+        let error = anyhow::anyhow!("no such table").context("statement 1: no such table");
+        let error = error.context("Cannot migrate the database");
+        assert_eq!(report(&error), "Cannot migrate the database: statement 1: no such table");
+    }
 
     #[test]
     fn arguments_pass_clap_checks() {

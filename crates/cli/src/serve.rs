@@ -25,13 +25,19 @@ pub const LOCAL_NODES_VARIABLE: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
 /// Default listen address.
 pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
 
+/// Parses an address to listen on. Host names are not accepted, because one can have several
+/// addresses.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:7780".to_owned())
+}
+
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Database URL with this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: String,
     /// Address and port to listen on
-    #[arg(long, env = "GANTRY_LISTEN", default_value_t = USUAL)]
+    #[arg(long, env = "GANTRY_LISTEN", default_value_t = USUAL, value_parser = listen_address)]
     listen: SocketAddr,
     /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]

@@ -49,7 +49,7 @@ pub struct Arguments {
     data: Option<PathBuf>,
     /// Address and port to listen on; port 0 selects a free port [default: 127.0.0.1:7780; `gantry
     /// up`: a free port if that one is taken]
-    #[arg(long, env = "GANTRY_LISTEN")]
+    #[arg(long, env = "GANTRY_LISTEN", value_parser = serve::listen_address)]
     listen: Option<SocketAddr>,
     /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]

@@ -380,7 +380,7 @@ async fn new_link_resets_a_persons_access() {
     assert_eq!(made["minutes"], 24 * 60);
     let said = root(&["person", "link", "bo"]);
     let second = said.ok();
-    assert!(said.err.contains("within 1440 minutes") && !said.err.contains("token="), "{said:?}");
+    assert!(said.err.contains("within 24 hours") && !said.err.contains("token="), "{said:?}");
     let add = |name: &str, link: &str| {
         house.told(&["context", "add", name, "--server", &house.server], link.trim())
     };
@@ -1043,6 +1043,8 @@ async fn watched_lists_are_paged_and_updated() {
     ] {
         assert!(!house.gantry(words).ok().is_empty(), "{words:?}");
     }
+    let board = house.gantry(&["deployment", "show", "web"]);
+    assert_eq!(board.err, "", "a board is no list, so it has no --all");
     house.gantry(&["person", "list"]).no(6, "");
     house.gantry(&["api", "GET", "nodes"]).no(2, "Invalid path nodes");
     house.gantry(&["search", ""]).no(2, "Enter a search text");
@@ -1160,7 +1162,7 @@ async fn converge_waits_and_log_is_shown() {
     house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
     let page = house.gantry(&["run", "show", &run]).ok();
     assert!(
-        page.starts_with(&format!("Run {run}: succeeded of hello on n2.house.example.com\n")),
+        page.starts_with(&format!("Run {run}: hello on n2.house.example.com, succeeded\n")),
         "{page}"
     );
     let page = house.gantry(&["noderole", "show", "n2/hello"]).ok();

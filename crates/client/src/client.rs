@@ -1,6 +1,7 @@
 //! The client: a server and the output. It prints lists page by page, and again on changes
 //! (`--watch`).
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -57,8 +58,17 @@ impl Client {
             usize::try_from(options.limit).unwrap_or(usize::MAX)
         };
         let query = query.clone().with("sort", &options.sort);
-        let ask = || Ok(list.document(list.read(&self.server, &query, most)?));
-        self.show(options.again, ask, |document, output| list.text(document, output))
+        let has_more = Cell::new(false);
+        let ask = || {
+            let document = list.document(list.read(&self.server, &query, most)?);
+            has_more.set(!document["next"].is_null() || document.get(OMITTED).is_some());
+            Ok(document)
+        };
+        self.show(options.again, ask, |document, output| list.text(document, output))?;
+        if has_more.get() && !self.output.json {
+            note("More items exist. Show all with --all, or more with --limit N.");
+        }
+        Ok(())
     }
 
     /// Prints a resource. With `--watch`, prints it again whenever it changes.
@@ -74,12 +84,7 @@ impl Client {
             if output.json {
                 return output.json(&current);
             }
-            output.write(&text(&current, output))?;
-            let more = |word| current.get(word).is_some_and(|more| !more.is_null());
-            if more("next") || more(OMITTED) {
-                note("More items exist. Show all with --all, or more with --limit N.");
-            }
-            return Ok(());
+            return output.write(&text(&current, output));
         }
         let tell = |value: &Value| match output.json {
             true => output.json_line(value),

@@ -113,7 +113,7 @@ fn counted<const N: usize>(all: i64, parts: [(i64, &str); N]) -> String {
 }
 
 fn commits(blueprints: &[BlueprintSummary]) -> Table {
-    let mut table = Table::new(["TARGET", "DEPLOYMENT", "TITLE", "BY", "AT"]);
+    let mut table = Table::new(["BLUEPRINT", "DEPLOYMENT", "TITLE", "BY", "AT"]);
     for target in blueprints {
         let by = actor_name(target.by.as_deref()).to_owned();
         let deployment = target.deployment.clone().unwrap_or_default();

@@ -77,6 +77,11 @@ impl PublicAddress {
         let Ok(host) = host.parse::<Authority>() else {
             return false;
         };
+        // `Authority` also parses a user name, and a port that is no number.
+        let port = host.port().map(|port| format!(":{port}")).unwrap_or_default();
+        if host.as_str() != format!("{}{port}", host.host()) {
+            return false;
+        }
         match self.secure {
             true => host.host().eq_ignore_ascii_case(self.authority.host()),
             false => is_loopback(host.host()),
@@ -215,6 +220,10 @@ mod tests {
                 && near.is_host("127.0.0.1:7700")
                 && !near.is_host("evil.example:7700")
         );
+        for host in ["127.0.0.1:7700.evil.example", "evil.example@127.0.0.1:7700"] {
+            assert!(!near.is_host(host), "{host}");
+        }
+        assert!(near.is_host("[::1]:7700") && near.is_host("[::1]"));
         assert!(near.is_own_origin("http://localhost:9000", Some("localhost:9000")));
         for origin in
             ["http://127.0.0.1:7701", "https://127.0.0.1:7700", "null", "http://evil.example:7700"]

@@ -195,6 +195,8 @@ async fn invalid_data_is_rejected_with_pointers() {
             (&json!(422), &json!("data_unfit")),
             "{problem}"
         );
+        let detail = problem["detail"].as_str().expect("text");
+        assert!(detail.ends_with("See GET /api/v1/roles/NAME."), "{detail}");
         let errors = problem["errors"].as_array().expect("a list").clone();
         errors
             .iter()

@@ -16,6 +16,7 @@ use leptos_router::hooks::use_params_map;
 use crate::addresses;
 use crate::clock::{Elapsed, Moment};
 use crate::components::action::{on_success, problem_of};
+use crate::components::badge::action_pill;
 use crate::components::json::DataView;
 use crate::components::provenance::ProvenanceTable;
 use crate::components::rows::counted;
@@ -135,6 +136,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
                 <h1>
                     <span>
                         <a href=move || addresses::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
+                        {move || action_pill(&run.read().run.action)}
                         " on " {move || run.read().run.fqdn.clone()}
                     </span>
                     {move || view! { <RunPill state=run.read().run.state/> }}

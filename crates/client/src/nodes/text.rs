@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{FIRST, Paper, facts, moment_of, optional_moment, permission_text, plain};
-use crate::runs::state_word;
+use crate::runs::{role_and_action, state_word};
 
 pub(crate) fn node_text(response: &Value, output: Paper) -> String {
     let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
@@ -86,7 +86,7 @@ pub(crate) fn node_text(response: &Value, output: Paper) -> String {
         for run in told.runs.iter().take(FIRST) {
             table.row([
                 run.id.to_string(),
-                run.role.to_string(),
+                role_and_action(&run.role, &run.action),
                 state_word(run.state).to_owned(),
                 moment_of(run.queued.0),
                 optional_moment(run.ended),

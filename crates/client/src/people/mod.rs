@@ -8,6 +8,7 @@ pub(crate) mod tokens;
 use std::collections::BTreeSet;
 
 use clap::{Args, Subcommand};
+use engine::counting::many;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
@@ -247,13 +248,22 @@ fn print_sign_in_link(client: &Client, name: &str, mut answer: Value, at: &str) 
     let whole = complete_link(&mut answer, at, client.server.address());
     client.output.either(&answer, &whole)?;
     if !client.output.json {
-        let minutes = answer.pointer(at).map(|link| said(&link["minutes"])).unwrap_or_default();
+        let minutes = answer.pointer(at).and_then(|link| link["minutes"].as_u64());
+        let time = duration(minutes.unwrap_or_default());
         note(&format!(
-            "This sign-in link for {name} works once, within {minutes} minutes. It is shown only \
-             once."
+            "This sign-in link for {name} works once, within {time}. It is shown only once."
         ));
     }
     Ok(())
+}
+
+/// Minutes as text, in hours if possible.
+fn duration(minutes: u64) -> String {
+    if minutes >= 60 && minutes.is_multiple_of(60) {
+        many(minutes / 60, "hour")
+    } else {
+        many(minutes, "minute")
+    }
 }
 
 /// Replaces the path in an answer by the full URL, and returns it.

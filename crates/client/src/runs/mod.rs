@@ -6,7 +6,7 @@ pub(crate) mod pending;
 
 use api::runs::{RunState, RunSummary, RunView};
 use clap::Subcommand;
-use engine::ids::RunId;
+use engine::ids::{ActionName, RoleName, RunId};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
@@ -101,16 +101,16 @@ pub(crate) fn run_text(response: &Value, output: Paper) -> String {
     let Ok(told) = RunView::deserialize(response) else { return outline(response) };
     let run = &told.run;
     let mut text = format!(
-        "{} {} of {} on {}\n",
+        "{} {} on {}, {}\n",
         output.heading(&format!("Run {}:", run.id)),
-        state_word(run.state),
-        run.role,
-        plain(&run.fqdn)
+        role_and_action(&run.role, &run.action),
+        plain(&run.fqdn),
+        state_word(run.state)
     );
     text += &facts([
         ("error", run.error.clone().unwrap_or_default()),
         ("deployment", run.deployment.to_string()),
-        ("target", run.blueprint.to_string()),
+        ("blueprint", run.blueprint.to_string()),
         ("review", told.review.map(|id| id.to_string()).unwrap_or_default()),
         ("cause", run.cause.clone().unwrap_or_default()),
         ("worker", run.worker.clone().unwrap_or_default()),
@@ -153,7 +153,7 @@ pub(crate) fn state_word(state: RunState) -> &'static str {
 }
 
 pub(crate) fn attempts(runs: &[RunSummary]) -> Table {
-    let mut table = Table::new(["RUN", "STATE", "TARGET", "QUEUED", "ENDED", "ERROR"]);
+    let mut table = Table::new(["RUN", "STATE", "BLUEPRINT", "QUEUED", "ENDED", "ERROR"]);
     for run in runs.iter().take(FIRST) {
         table.row([
             run.id.to_string(),
@@ -193,8 +193,12 @@ pub(crate) fn ended(view: &RunView) -> Outcome {
     Err(Failure::Negative(format!("Run {} {}{why}", view.run.id, state_phrase(view.run.state))))
 }
 
-/// The role of a run, with its action unless that is `run`.
-fn role_and_action(run: &Value) -> String {
+/// The role, with the action unless that is `run`.
+pub(crate) fn role_and_action(role: &RoleName, action: &ActionName) -> String {
+    if action.is_run() { role.to_string() } else { format!("{role} ({action})") }
+}
+
+fn role_of(run: &Value) -> String {
     match run["action"].as_str() {
         None => word(run, "role"),
         Some(action) => format!("{} ({action})", word(run, "role")),
@@ -209,7 +213,7 @@ pub(crate) fn run_list() -> List {
         columns: &[
             ("ID", |v| word(v, "id")),
             ("STATE", |v| word(v, "state")),
-            ("ROLE", role_and_action),
+            ("ROLE", role_of),
             ("NODE", |v| word(v, "fqdn")),
             ("DEPLOYMENT", |v| word(v, "deployment")),
             ("BLUEPRINT", |v| word(v, "blueprint")),
@@ -239,7 +243,7 @@ mod tests {
             "may_cancel": {"Err": "it has ended"}, "log_bytes": 12, "cursor": 1});
         let text = run_text(&view, Paper::new(false));
         for line in [
-            "Run 7: failed of app on n1.demo\n",
+            "Run 7: app on n1.demo, failed\n",
             "  error       it broke\n",
             "  deployment  web\n",
             "  result      {\"a\":1}\n",
@@ -255,5 +259,17 @@ mod tests {
             "of: another\n",
             "printed as an outline"
         );
+    }
+
+    #[test]
+    fn run_of_removal_names_its_action() {
+        let mut run = summary(7, "succeeded");
+        run["action"] = json!("remove");
+        assert_eq!(role_of(&run), "app (remove)");
+        let view = json!({"run": run, "input": {}, "provenance": [], "values": 0, "result": {},
+            "result_gone": false, "output": null, "attempts": [], "review": null,
+            "may_cancel": {"Err": "it has ended"}, "log_bytes": 0, "cursor": 1});
+        let text = run_text(&view, Paper::new(false));
+        assert!(text.starts_with("Run 7: app (remove) on n1.demo, succeeded\n"), "{text}");
     }
 }

@@ -11,6 +11,7 @@ use crate::names;
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{Paper, moment_of, plain};
+use crate::runs::role_and_action;
 use crate::server::taken;
 
 #[derive(Debug, Args)]
@@ -104,7 +105,7 @@ pub(crate) fn pending_text(page: &PendingPage, output: Paper) -> String {
         let mut table = Table::new(["  STEP", "NODE", "DEPLOYMENT", "STATE", "SINCE", "REASON"]);
         for step in &group.steps {
             table.row([
-                format!("  {}", step.role),
+                format!("  {}", role_and_action(&step.role, &step.action)),
                 step.fqdn.clone(),
                 step.deployment.to_string(),
                 step.state.word().to_owned(),
@@ -140,6 +141,10 @@ mod tests {
             "{told}"
         );
         assert!(!told.contains("On hold"), "{told}");
+        let mut removal = step.clone();
+        removal["action"] = json!("remove");
+        let told = pending_with_reason(page(json!([removal])), Paper::new(false));
+        assert!(told.contains("  app (remove) "), "{told}");
         assert_eq!(
             pending_with_reason(page(json!([])), Paper::new(false)),
             "No pending steps with this reason.\n"

@@ -369,7 +369,7 @@ pub(crate) async fn side(
         Point::Root(root) => {
             if !store::blueprints::is_root(&mut connection, root).await.map_err(from_store)? {
                 return Err(Problem::not_found(format!(
-                    "No blueprint has the root hash {}. See the list of targets.",
+                    "No blueprint has the root hash {}. See the list of blueprints.",
                     root.short()
                 )));
             }

@@ -37,8 +37,8 @@ impl Control {
         let removal =
             store::deployments::removal_state(&mut connection, id).await.map_err(from_store)?;
         let progress = match removal.as_deref() {
-            Some("blocked" | "todo" | "transition") => " Its remove still has to run on the node.",
-            Some("error") => " Its remove failed on the node. Retry it.",
+            Some("blocked" | "todo" | "transition") => " Its action remove has not ended yet.",
+            Some("error") => " Its action remove failed on the node. Retry it.",
             _ => "",
         };
         Ok(Problem::not_found(format!(

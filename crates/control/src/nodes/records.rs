@@ -216,6 +216,12 @@ impl Control {
 
     pub(crate) fn in_folder(&self, root: &str) -> Result<Value, Problem> {
         let root = root.trim();
+        if root.is_empty() {
+            return Err(Problem::invalid(
+                "The node has no connection: neither a root folder nor SSH. Set `root` to the \
+                 folder of a local node, or `ssh` to the connection of a machine.",
+            ));
+        }
         check_root(root)?;
         let root = plain_path(root);
         if let Some(data) = &self.data {

@@ -163,8 +163,9 @@ fn password_needed() -> Problem {
     Problem {
         code: "password_needed".into(),
         ..Problem::forbidden(
-            "This session began with a sign-in link from an admin. Set a password in My account or \
-             with PUT /api/v1/me/password. Until then, you can do nothing else.",
+            "This session began with a sign-in link from an admin. Set a password in My account, with \
+             `gantry session password` or with PUT /api/v1/me/password. Until then, you can do \
+             nothing else.",
         )
     }
 }
@@ -352,14 +353,18 @@ impl Actor {
         if let Err(problem) = self.require_password().and_then(|()| self.require_factor()) {
             return problem;
         }
-        let subject = if self.token.is_some() {
-            format!("this token of {}", self.name)
-        } else {
-            self.name.clone()
-        };
+        if self.token.is_some() {
+            return Problem::forbidden(format!(
+                "Permission missing: this token of {} does not have the permission \
+                 {permission}{place}. Use a token that has it. A token can have only the \
+                 permissions of its owner.",
+                self.name
+            ));
+        }
         Problem::permission_missing(format!(
-            "Permission missing: {subject} does not have the permission {permission}{place}. An admin \
-             can grant it."
+            "Permission missing: {} does not have the permission {permission}{place}. An admin can \
+             grant it.",
+            self.name
         ))
     }
 

@@ -56,7 +56,7 @@ impl Control {
             .collect();
         let Some(worst_state) = found.first() else { return Ok(()) };
         let detail = format!(
-            "Value {} {}. Use data that matches the role's schema. See GET /api/v1/barclamps.",
+            "Value {} {}. Use data that matches the role's schema. See GET /api/v1/roles/NAME.",
             worst_state.at, worst_state.detail
         );
         let mut problem =

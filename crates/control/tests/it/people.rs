@@ -199,6 +199,11 @@ async fn token_never_exceeds_person_and_never_reviews() {
         .await
         .unwrap();
     assert_eq!(stored, 1, "as its hash, and its use was noted");
+    let refused = token.require(Permission::Admin).unwrap_err();
+    assert!(
+        refused.detail.contains("Use a token that has it") && !refused.needs_admin,
+        "no admin can give a token a permission: {refused:?}"
+    );
 
     let edit = house.bind("web", 1, "app").await;
     let done = store::audit::run_with_token(

@@ -736,12 +736,12 @@ async fn committed_removal_runs_before_noderole_is_gone() {
     tools.holds("unbound").await;
     let plug = house.noderole(1, "plug").await;
     let refused = house.control.noderole(&house.ada, plug).await.unwrap_err();
-    assert!(refused.detail.contains("Its remove still has to run"), "{}", refused.detail);
+    assert!(refused.detail.contains("Its action remove has not ended yet"), "{}", refused.detail);
 
     assert_eq!(tools.runs(&RunEnd::failed("disk is busy")).await, ["remove plug"]);
     assert_eq!(tools.removals().await, states(&[("plug", "error"), ("tool", "blocked")]));
     let refused = house.control.noderole(&house.ada, plug).await.unwrap_err();
-    assert!(refused.detail.contains("Its remove failed"), "{}", refused.detail);
+    assert!(refused.detail.contains("Its action remove failed"), "{}", refused.detail);
     house.control.retry(&house.ada, plug, "freed the disk".into()).await.unwrap();
     assert_eq!(tools.runs(&succeeded).await, ["remove plug", "remove tool"]);
     assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "active")]));
