@@ -53,7 +53,6 @@ const SAMPLES: &[(&str, &str)] = &[
 const RESTS: &[(&str, &str)] = &[
     ("INSERT INTO step (id, noderole_id,", "{STEP_COLUMNS}"),
     ("UPDATE step s SET concurrency_group_id", "{STEP_COLUMNS} WHERE s.id = d.id"),
-    ("SELECT n.id, n.fqdn, n.deployment_id, n.version,", "n.id = $1"),
 ];
 
 /// A string literal or the content of an included file.
