@@ -123,7 +123,7 @@ const LOOK_TEXT: &str = "(position(lower($1) IN lower(health_check.address)) > 0
     OR position(lower($1) IN lower(health_check.detail)) > 0 \
     OR EXISTS (SELECT FROM jsonb_array_elements(health_check.attempts) AS t (one) \
       WHERE position(lower($1) IN lower(t.one ->> 'address')) > 0 \
-        OR position(lower($1) IN lower(t.one ->> 'said')) > 0))";
+        OR position(lower($1) IN lower(t.one ->> 'error')) > 0))";
 
 /// A filter for health checks of a node.
 #[derive(Debug, Clone, Copy, Default)]
