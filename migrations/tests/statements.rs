@@ -62,9 +62,6 @@ const SAMPLES: &[(&str, &str)] = &[
     ("way", "DESC"),
 ];
 
-/// Beginnings of statements, with a rest that completes them.
-const RESTS: &[(&str, &str)] = &[("SELECT n.id, n.fqdn, n.deployment_id, n.version,", "n.id = $1")];
-
 /// A string literal or the content of an included file.
 #[derive(Debug, Clone)]
 struct Text {
@@ -223,23 +220,17 @@ fn statements() -> (Vec<(PathBuf, String)>, Vec<String>) {
             constants.entry(name.clone()).or_default().push(text.clone());
         }
     }
-    let rests: Vec<_> = RESTS.iter().map(|(_, rest)| *rest).collect();
     let formats = all.iter().filter(|text| text.is_format).map(|text| text.value.as_str());
-    let parts: BTreeSet<String> = formats.chain(rests).flat_map(placeholders).collect();
+    let parts: BTreeSet<String> = formats.flat_map(placeholders).collect();
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     for text in &all {
         let is_part = text.constant.as_ref().is_some_and(|name| parts.contains(name));
         if !is_statement(&text.value) || is_part {
             continue;
         }
-        let mut text = text.clone();
-        if let Some((_, rest)) = RESTS.iter().find(|(begin, _)| text.value.starts_with(begin)) {
-            text.value += rest;
-            text.is_format = true;
-        }
-        let sql = if text.is_format { expanded(&text, &constants) } else { Ok(text.value.clone()) };
+        let sql = if text.is_format { expanded(text, &constants) } else { Ok(text.value.clone()) };
         match sql {
-            Ok(sql) => found.push((text.file, sql)),
+            Ok(sql) => found.push((text.file.clone(), sql)),
             Err(problem) => problems.push(format!("{}: {problem}", text.file.display())),
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::ids::PersonId;
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -68,13 +68,16 @@ pub enum Claimed {
     TooMany(u64),
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(DerivePartialModel)]
+#[sea_orm(entity = "idempotency::Entity")]
 struct Row {
     request: Vec<u8>,
     status: Option<i16>,
     headers: Option<Value>,
     body: Option<Vec<u8>>,
     withheld: Option<String>,
+    /// Seconds until the claim expires.
+    #[sea_orm(from_expr = "Expr::cust(\"extract(epoch FROM claimed_until - now())::float8\")")]
     left: f64,
 }
 
@@ -95,14 +98,8 @@ pub async fn claim_key(connection: &mut PgConnection, key: &Key) -> Result<Claim
     if claimed.is_some() {
         return Ok(Claimed::Yours(claim));
     }
-    let row: Option<Row> = sqlx::query_as(
-        "SELECT request, status, headers, body, withheld, extract(epoch FROM claimed_until - now())::float8 AS left \
-         FROM idempotency WHERE person_id = $1 AND key = $2",
-    )
-    .bind(key.person.0)
-    .bind(&key.key)
-    .fetch_optional(&mut *connection)
-    .await?;
+    let query = idempotency::Entity::find_by_id((key.person.0, key.key.clone()));
+    let row: Option<Row> = query.into_partial_model().one(&orm(connection)).await?;
     let Some(row) = row else { return claim_result_without_row(connection, key.person).await };
     if row.request != key.request {
         return Ok(Claimed::Other);
@@ -143,17 +140,15 @@ async fn claim_result_without_row(
 
 /// Extends a claim by [`LEASE`] from now. `false`: the claim no longer exists.
 pub async fn renew_claim(pool: &PgPool, key: &Key, claim: Uuid) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $4) \
-         WHERE person_id = $1 AND key = $2 AND claim = $3 AND status IS NULL",
-    )
-    .bind(key.person.0)
-    .bind(&key.key)
-    .bind(claim)
-    .bind(LEASE.as_secs_f64())
-    .execute(pool)
-    .await?;
-    Ok(done.rows_affected() == 1)
+    let mut connection = pool.acquire().await?;
+    let until = "now() + make_interval(secs => $1)";
+    let until = Expr::cust_with_values(until, [LEASE.as_secs_f64()]);
+    let renewed = idempotency::Entity::update_many()
+        .col_expr(idempotency::Column::ClaimedUntil, until)
+        .filter(open_claim(key, claim))
+        .exec(&orm(&mut connection))
+        .await?;
+    Ok(renewed.rows_affected == 1)
 }
 
 /// The row of a claim without an answer.

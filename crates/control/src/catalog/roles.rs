@@ -341,7 +341,7 @@ impl Control {
             _ => None,
         };
         let mut connection = self.connection().await?;
-        let limit = i64::try_from(IMPORTS_PER_PAGE).unwrap_or(i64::MAX).saturating_add(1);
+        let limit = IMPORTS_PER_PAGE as u64 + 1;
         let mut rows = store::catalog::import_reports(
             &mut connection,
             barclamp,

@@ -57,7 +57,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let row = find_machine(&mut connection, name).await?;
         let id = NodeId(row.id);
-        let looks = store::nodes::looks(&mut connection, id, LookFilter::default(), LOOKS as i64)
+        let looks = store::nodes::looks(&mut connection, id, LookFilter::default(), LOOKS as u64)
             .await
             .map_err(from_store)?;
         let mut carried = store::nodes::noderoles_of_node(
@@ -68,7 +68,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let more_noderoles = carried.len() as i64 > MAX_CARRIED;
+        let more_noderoles = carried.len() as u64 > MAX_CARRIED;
         carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
         let facts = store::nodes::facts(&mut connection, id).await.map_err(from_store)?;
         let reports =
@@ -136,7 +136,7 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let node = NodeId(find_machine(&mut connection, name).await?.id);
-        let limit = LOOKS as i64 + 1;
+        let limit = LOOKS as u64 + 1;
         let mut looks =
             store::nodes::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
         let more = looks.len() > LOOKS;
@@ -164,7 +164,7 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let node = NodeId(find_machine(&mut connection, name).await?.id);
-        let limit = PAGE_SIZE as i64 + 1;
+        let limit = PAGE_SIZE as u64 + 1;
         let mut rows = store::nodes::noderoles_of_node(&mut connection, node, filter, limit)
             .await
             .map_err(from_store)?;

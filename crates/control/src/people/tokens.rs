@@ -189,7 +189,7 @@ impl People {
         }
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
         let rows =
-            store::people::api_tokens::list_tokens(&mut connection, whose, LISTED_TOKENS as i64)
+            store::people::api_tokens::list_tokens(&mut connection, whose, LISTED_TOKENS as u64)
                 .await
                 .map_err(failed)?;
         Ok(rows.into_iter().map(view).collect())

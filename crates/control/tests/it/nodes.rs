@@ -8,6 +8,7 @@ use api::nodes::{NodeRequest, SshRequest};
 use api::runs::StepState;
 use control::Seen;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};
+use engine::alive::TriedAddress;
 use engine::anneal::Limits;
 use engine::gate::VerdictKind;
 use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
@@ -80,9 +81,18 @@ pub async fn as_of(house: &House, node: NodeId) -> AsOf {
 }
 
 async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
+    look_at(house, node, came, Vec::new()).await
+}
+
+async fn look_at(
+    house: &House,
+    node: NodeId,
+    came: Result<&str, &str>,
+    tried: Vec<TriedAddress>,
+) -> bool {
     let looked = Looked {
         as_of: as_of(house, node).await,
-        tried: Vec::new(),
+        tried,
         address: "10.0.3.7".into(),
         came: came.map(str::to_owned).map_err(str::to_owned),
         survey: came.is_ok().then_some(Ok(())),
@@ -197,9 +207,16 @@ async fn health_checks_are_filtered_by_result_and_text() {
     );
     // Filter texts are not patterns, and JSON keys are not searched.
     assert_eq!(
-        (found(None, "%").await, found(None, "_").await, found(None, "\"said\"").await),
+        (found(None, "%").await, found(None, "_").await, found(None, "\"error\"").await),
         (1, 0, 0)
     );
+    let failed = TriedAddress {
+        address: "192.0.2.7".into(),
+        reached: false,
+        error: "No route to host".into(),
+    };
+    look_at(&house, id, Ok("boot-1"), vec![failed]).await;
+    assert_eq!((found(None, "192.0.2.7").await, found(None, "no ROUTE").await), (1, 1));
     for place in ["soon", "-5", "at~-5", "9223372036854775807"] {
         let wanted = HealthChecksWanted {
             before: Some(place.to_owned().into()),

@@ -6,25 +6,29 @@ use std::collections::BTreeMap;
 use engine::Hash;
 use engine::catalog::{Barclamp, Jig};
 use engine::ids::{BarclampName, JigName, PersonId};
-use sea_orm::{EntityTrait, QuerySelect, Set};
+use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::{
+    ColumnTrait, EntityTrait, JoinType, Order, PaginatorTrait as _, QueryFilter, QueryOrder,
+    QuerySelect, Set,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 
 use crate::StoreError;
 use crate::connect::hash;
 use crate::connect::orm;
-use crate::entity::{barclamp, import_report, jig};
+use crate::entity::{barclamp, import_report, jig, join, person};
 
 /// The maximum number of barclamp versions in a catalog. Further imports are refused, so that
 /// readers can load all of them.
-pub const MAX_BARCLAMPS: i64 = 10_000;
+pub const MAX_BARCLAMPS: u64 = 10_000;
 
 /// Tolerance above the limit. In older versions, concurrent imports did not wait for each other,
 /// and each one counted separately.
-const TOLERANCE: i64 = 1_000;
+const TOLERANCE: u64 = 1_000;
 
 /// An imported version of a barclamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,18 +72,17 @@ pub async fn import_barclamp(
     content_hash: Hash,
     by: Option<PersonId>,
 ) -> Result<ImportOutcome, StoreError> {
-    let added = sqlx::query(
-        "INSERT INTO barclamp (name, version, hash, imported_by) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-    )
-    .bind(barclamp.name.as_str())
-    .bind(&barclamp.version)
-    .bind(content_hash.as_bytes().as_slice())
-    .bind(by.map(|p| p.0))
-    .execute(&mut *on)
-    .await?
-    .rows_affected();
-    let (versions,): (i64,) =
-        sqlx::query_as("SELECT count(*) FROM barclamp").fetch_one(&mut *on).await?;
+    let row = barclamp::ActiveModel {
+        name: Set(barclamp.name.as_str().to_owned()),
+        version: Set(barclamp.version.clone()),
+        hash: Set(content_hash.as_bytes().to_vec()),
+        imported_by: Set(by.map(|person| person.0)),
+        ..Default::default()
+    };
+    let insert =
+        barclamp::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
+    let added = insert.exec_without_returning(&orm(on)).await?;
+    let versions = barclamp::Entity::find().count(&orm(on)).await?;
     if added > 0 && versions > MAX_BARCLAMPS {
         return Ok(ImportOutcome::Full);
     }
@@ -102,15 +105,15 @@ pub async fn import_barclamp(
 }
 
 async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<(), StoreError> {
-    sqlx::query(
-        "INSERT INTO jig (name, class, description, client_role) VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO NOTHING",
-    )
-    .bind(name.as_str())
-    .bind(jig.class.as_str())
-    .bind(&jig.description)
-    .bind(jig.client_role.as_ref().map(|r| r.as_str()))
-    .execute(on)
-    .await?;
+    let row = jig::ActiveModel {
+        name: Set(name.as_str().to_owned()),
+        class: Set(jig.class.as_str().to_owned()),
+        description: Set(jig.description.clone()),
+        client_role: Set(jig.client_role.as_ref().map(|role| role.as_str().to_owned())),
+        ..Default::default()
+    };
+    let insert = jig::Entity::insert(row).on_conflict_do_nothing_on([jig::Column::Name]);
+    insert.exec_without_returning(&orm(on)).await?;
     Ok(())
 }
 
@@ -118,14 +121,19 @@ async fn ensure_jig(on: &mut PgConnection, name: &JigName, jig: &Jig) -> Result<
 /// collation or the time of import.
 pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreError> {
     type Row = (String, String, Vec<u8>, OffsetDateTime, Option<String>);
-    let rows: Vec<Row> = sqlx::query_as(
-        "SELECT b.name, b.version, b.hash, b.imported_at, p.name FROM barclamp b LEFT JOIN person p ON p.id = b.imported_by \
-         ORDER BY b.name, b.version LIMIT $1",
-    )
-    .bind(MAX_BARCLAMPS + TOLERANCE + 1)
-    .fetch_all(on)
-    .await?;
-    if i64::try_from(rows.len()).is_ok_and(|count| count > MAX_BARCLAMPS + TOLERANCE) {
+    let rows: Vec<Row> = barclamp::Entity::find()
+        .join(JoinType::LeftJoin, join(barclamp::Column::ImportedBy, person::Column::Id))
+        .order_by_asc(barclamp::Column::Name)
+        .order_by_asc(barclamp::Column::Version)
+        .limit(MAX_BARCLAMPS + TOLERANCE + 1)
+        .select_only()
+        .columns([barclamp::Column::Name, barclamp::Column::Version])
+        .columns([barclamp::Column::Hash, barclamp::Column::ImportedAt])
+        .column_as(person::Column::Name, "by")
+        .into_tuple()
+        .all(&orm(on))
+        .await?;
+    if rows.len() as u64 > MAX_BARCLAMPS + TOLERANCE {
         return Err(StoreError::corrupt(
             "barclamp",
             format!("there are more than {MAX_BARCLAMPS} versions"),
@@ -187,28 +195,39 @@ pub async fn append_import_report(
 }
 
 /// Reports of imports, oldest or newest first, optionally of one barclamp and after a cursor.
-pub async fn import_reports<R: DeserializeOwned + Send + Unpin + 'static>(
+pub async fn import_reports<R: DeserializeOwned>(
     on: &mut PgConnection,
     barclamp: Option<&str>,
     descending: bool,
     after: Option<i64>,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<ImportRow<R>>, StoreError> {
-    let (sign, direction) = if descending { ("<", "DESC") } else { (">", "ASC") };
-    let query = format!(
-        "SELECT i.id, i.at, p.name, i.report FROM import_report i LEFT JOIN person p ON p.id = i.by \
-         WHERE ($1::bigint IS NULL OR i.id {sign} $1) AND ($2::jsonb IS NULL OR i.report->'barclamps' @> $2) \
-         ORDER BY i.id {direction} LIMIT $3"
-    );
-    let rows: Vec<(i64, OffsetDateTime, Option<String>, Json<R>)> =
-        sqlx::query_as(sqlx::AssertSqlSafe(query))
-            .bind(after)
-            .bind(barclamp.map(|name| serde_json::json!([{"name": name}])))
-            .bind(limit)
-            .fetch_all(on)
-            .await?;
-    let row = |(id, at, by, Json(report))| ImportRow { id, at, by, report };
-    Ok(rows.into_iter().map(row).collect())
+    let id = import_report::Column::Id;
+    let direction = if descending { Order::Desc } else { Order::Asc };
+    let mut query = import_report::Entity::find()
+        .join(JoinType::LeftJoin, join(import_report::Column::By, person::Column::Id))
+        .order_by(id, direction)
+        .limit(limit)
+        .select_only()
+        .columns([id, import_report::Column::At])
+        .column(person::Column::Name)
+        .column(import_report::Column::Report);
+    if let Some(after) = after {
+        query = query.filter(if descending { id.lt(after) } else { id.gt(after) });
+    }
+    if let Some(name) = barclamp {
+        let names_it = "import_report.report -> 'barclamps' @> $1";
+        let value = serde_json::json!([{"name": name}]);
+        query = query.filter(Expr::cust_with_values(names_it, [value]));
+    }
+    let rows: Vec<(i64, OffsetDateTime, Option<String>, Value)> =
+        query.into_tuple().all(&orm(on)).await?;
+    let row = |(id, at, by, report)| {
+        let report =
+            serde_json::from_value(report).map_err(|e| StoreError::corrupt("import_report", e))?;
+        Ok(ImportRow { id, at, by, report })
+    };
+    rows.into_iter().map(row).collect()
 }
 
 /// All jigs, and whether each is active. There are few.

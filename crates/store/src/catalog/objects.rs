@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::canonical::{Object, ObjectKind};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use sqlx::{PgConnection, PgPool};
 
 use crate::StoreError;
-use crate::connect::hash;
+use crate::connect::{hash, orm};
+use crate::entity::object;
 
 /// Stores the objects that do not exist yet.
 pub async fn ensure_objects(
@@ -44,12 +47,16 @@ async fn known(
     connection: &mut PgConnection,
     objects: &[Object],
 ) -> Result<BTreeSet<Hash>, StoreError> {
-    let hashes: Vec<&[u8]> = objects.iter().map(|o| o.hash.as_bytes().as_slice()).collect();
-    let rows: Vec<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM object WHERE hash = ANY($1)")
-        .bind(hashes)
-        .fetch_all(connection)
-        .await?;
+    let query = object::Entity::find()
+        .filter(object::Column::Hash.eq_any(objects.iter().map(|object| bytes(&object.hash))))
+        .select_only()
+        .column(object::Column::Hash);
+    let rows: Vec<Vec<u8>> = query.into_tuple().all(&orm(connection)).await?;
     rows.iter().map(|row| hash("object", row)).collect()
+}
+
+fn bytes(hash: &Hash) -> Vec<u8> {
+    hash.as_bytes().to_vec()
 }
 
 /// The bytes of these objects. Unknown hashes are missing in the result.
@@ -57,12 +64,11 @@ pub async fn bodies(
     connection: &mut PgConnection,
     hashes: &[Hash],
 ) -> Result<BTreeMap<Hash, Vec<u8>>, StoreError> {
-    let hash_bytes: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
-    let rows: Vec<(Vec<u8>, Vec<u8>)> =
-        sqlx::query_as("SELECT hash, body FROM object WHERE hash = ANY($1)")
-            .bind(hash_bytes)
-            .fetch_all(connection)
-            .await?;
+    let query = object::Entity::find()
+        .filter(object::Column::Hash.eq_any(hashes.iter().map(bytes)))
+        .select_only()
+        .columns([object::Column::Hash, object::Column::Body]);
+    let rows: Vec<(Vec<u8>, Vec<u8>)> = query.into_tuple().all(&orm(connection)).await?;
     rows.into_iter().map(|(h, body)| Ok((hash("object", &h)?, body))).collect()
 }
 
@@ -81,14 +87,14 @@ pub async fn script_heads(
     hashes: &[Hash],
     max_bytes: i32,
 ) -> Result<BTreeMap<Hash, ScriptHead>, StoreError> {
-    let hash_bytes: Vec<&[u8]> = hashes.iter().map(|h| h.as_bytes().as_slice()).collect();
-    let rows: Vec<(Vec<u8>, Vec<u8>, i32)> = sqlx::query_as(
-        "SELECT hash, substring(body from 1 for $2), octet_length(body) FROM object WHERE kind = 'script' AND hash = ANY($1)",
-    )
-    .bind(hash_bytes)
-    .bind(max_bytes)
-    .fetch_all(connection)
-    .await?;
+    let query = object::Entity::find()
+        .filter(object::Column::Kind.eq(ObjectKind::Script.as_str()))
+        .filter(object::Column::Hash.eq_any(hashes.iter().map(bytes)))
+        .select_only()
+        .column(object::Column::Hash)
+        .expr(Expr::cust_with_values("substring(object.body FROM 1 FOR $1)", [max_bytes]))
+        .expr(Expr::cust("octet_length(object.body)"));
+    let rows: Vec<(Vec<u8>, Vec<u8>, i32)> = query.into_tuple().all(&orm(connection)).await?;
     let head = |(h, body, bytes): (Vec<u8>, Vec<u8>, i32)| {
         Ok((hash("object", &h)?, ScriptHead { body, bytes: u64::from(bytes.unsigned_abs()) }))
     };
@@ -100,12 +106,12 @@ pub async fn catalog_objects(
     connection: &mut PgConnection,
     known: &[Hash],
 ) -> Result<Vec<Object>, StoreError> {
-    let known: Vec<&[u8]> = known.iter().map(|h| h.as_bytes().as_slice()).collect();
-    let rows: Vec<(Vec<u8>, String, Vec<u8>)> =
-        sqlx::query_as("SELECT hash, kind, body FROM object WHERE kind IN ('barclamp', 'role') AND NOT hash = ANY($1)")
-            .bind(known)
-            .fetch_all(connection)
-            .await?;
+    let query = object::Entity::find()
+        .filter(object::Column::Kind.is_in(["barclamp", "role"]))
+        .filter(object::Column::Hash.ne_all(known.iter().map(bytes)))
+        .select_only()
+        .columns([object::Column::Hash, object::Column::Kind, object::Column::Body]);
+    let rows: Vec<(Vec<u8>, String, Vec<u8>)> = query.into_tuple().all(&orm(connection)).await?;
     let object = |(h, kind, body): (Vec<u8>, String, Vec<u8>)| {
         let kind = if kind == "role" { ObjectKind::Role } else { ObjectKind::Barclamp };
         Ok(Object { hash: hash("object", &h)?, kind, body })
@@ -115,9 +121,8 @@ pub async fn catalog_objects(
 
 /// The bytes of an object.
 pub async fn object_body(pool: &PgPool, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
-    let body = sqlx::query_scalar("SELECT body FROM object WHERE hash = $1")
-        .bind(hash.as_bytes().as_slice())
-        .fetch_optional(pool)
-        .await?;
-    Ok(body)
+    let mut connection = pool.acquire().await?;
+    let query = object::Entity::find_by_id(bytes(&hash)).select_only();
+    let query = query.column(object::Column::Body).into_tuple();
+    Ok(query.one(&orm(&mut connection)).await?)
 }

@@ -26,13 +26,16 @@ use engine::Hash;
 use engine::alive::{Liveness, TriedAddress, restarted};
 use engine::cluster::connection::ADDRESSES;
 use engine::ids::{NodeId, RunId, StepId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::StoreError;
-use crate::connect::hash;
+use crate::connect::{hash, orm};
+use crate::entity::{health_check, node};
 use crate::events::{CHANNEL_TODO, append_events, node_event};
 use crate::locks::lock_apply_exclusive;
 use crate::runs::{ChangeError, ConnectionResult, Expected, change_node_alive};
@@ -118,20 +121,11 @@ pub async fn due_nodes(
     limit: u32,
 ) -> Result<Vec<DueNode>, StoreError> {
     type Row = (Uuid, String, Option<Vec<u8>>, Option<Value>, bool, String, i32, i32);
-    let rows: Vec<Row> = sqlx::query_as(
-        "UPDATE node n SET health_checked_at = now()
-         FROM (SELECT id FROM node
-               WHERE transport = 'ssh' AND removed_in IS NULL
-                 AND (health_checked_at IS NULL OR health_checked_at < now() - make_interval(secs => $1))
-               ORDER BY health_checked_at NULLS FIRST LIMIT $2 FOR UPDATE SKIP LOCKED) due
-         WHERE n.id = due.id
-         RETURNING n.id, n.fqdn, n.doc, node_connection(n.transport, n.address, n.connection),
-           n.alive AND n.joined = 'confirmed', coalesce(n.boot_id, ''), n.connection_no, n.report_no",
-    )
-    .bind(interval.as_secs_f64())
-    .bind(i64::from(limit))
-    .fetch_all(pool)
-    .await?;
+    let rows: Vec<Row> = sqlx::query_as(include_str!("statements/due_nodes.sql"))
+        .bind(interval.as_secs_f64())
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
     let to_due_node =
         |(id, fqdn, doc, connection, confirmed, boot_id, connection_no, report_no)| {
             let doc: Option<Vec<u8>> = doc;
@@ -154,8 +148,18 @@ pub async fn reached_addresses(
     node: NodeId,
     connection_no: i32,
 ) -> Result<Vec<String>, StoreError> {
-    let sql = "SELECT DISTINCT address FROM health_check WHERE node_id = $1 AND reached AND connection_no = $2";
-    Ok(sqlx::query_scalar(sql).bind(node.0).bind(connection_no).fetch_all(pool).await?)
+    let mut connection = pool.acquire().await?;
+    let addresses = health_check::Entity::find()
+        .filter(health_check::Column::NodeId.eq(node.0))
+        .filter(health_check::Column::Reached.eq(true))
+        .filter(health_check::Column::ConnectionNo.eq(connection_no))
+        .select_only()
+        .column(health_check::Column::Address)
+        .distinct()
+        .into_tuple()
+        .all(&orm(&mut connection))
+        .await?;
+    Ok(addresses)
 }
 
 /// The believed state of a node before a health check.
@@ -216,10 +220,12 @@ pub async fn record_health_check(
     if before.as_of.connection_no != result.as_of.connection_no {
         // This check may have made another worker skip the new connection, so the node is due
         // again.
-        sqlx::query("UPDATE node SET health_checked_at = NULL WHERE id = $1")
-            .bind(node.0)
-            .execute(&mut *transaction)
-            .await?;
+        node::Entity::update_many()
+            .col_expr(node::Column::HealthCheckedAt, Expr::cust("NULL"))
+            .filter(node::Column::Id.eq(node.0))
+            .exec(&orm(&mut transaction))
+            .await
+            .map_err(StoreError::from)?;
         transaction.commit().await?;
         return Ok(false);
     }

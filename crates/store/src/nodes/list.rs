@@ -8,6 +8,7 @@ use sea_orm::{
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::connect::orm;
 use crate::entity::{deployment, join, node};
 use crate::list::ColumnType;
 use crate::runs::StateCounts;
@@ -174,10 +175,12 @@ pub async fn unreached(
 pub async fn node_liveness(
     connection: &mut PgConnection,
 ) -> Result<Vec<(NodeId, bool)>, StoreError> {
-    let rows: Vec<(Uuid, bool)> =
-        sqlx::query_as("SELECT id, alive FROM node WHERE removed_in IS NULL LIMIT 100000")
-            .fetch_all(connection)
-            .await?;
+    let query = node::Entity::find()
+        .filter(node::Column::RemovedIn.is_null())
+        .limit(100_000)
+        .select_only()
+        .columns([node::Column::Id, node::Column::Alive]);
+    let rows: Vec<(Uuid, bool)> = query.into_tuple().all(&orm(connection)).await?;
     Ok(rows.into_iter().map(|(id, alive)| (NodeId(id), alive)).collect())
 }
 

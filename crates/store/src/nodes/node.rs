@@ -4,19 +4,23 @@ use engine::alive::TriedAddress;
 use engine::ids::{NodeId, RunId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{
-    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+    ColumnTrait, DerivePartialModel, EntityTrait, FromJsonQueryResult, JoinType, Order,
+    QueryFilter, QueryOrder, QuerySelect,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{join, node_fact, node_report, token};
+use crate::entity::{
+    health_check, join, node, node_fact, node_report, noderole, person, step, token,
+};
 
-#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, DerivePartialModel)]
+#[sea_orm(entity = "node::Entity")]
 pub struct NodeDetailRow {
     pub id: Uuid,
     pub fqdn: String,
@@ -44,6 +48,7 @@ pub struct NodeDetailRow {
     /// The start of the maintenance.
     pub unavailable_at: Option<OffsetDateTime>,
     /// The person who put it in maintenance.
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
     pub unavailable_by: Option<String>,
     /// The reason of the maintenance.
     pub unavailable_reason: Option<String>,
@@ -56,47 +61,44 @@ pub struct NodeDetailRow {
     /// The boot environment that it reported.
     pub bootenv: Option<String>,
     /// Who added it.
+    #[sea_orm(from_expr = "Expr::col((CREATOR, person::Column::Name))")]
     pub created_by: Option<String>,
     pub created_at: OffsetDateTime,
 }
 
-/// The key of a lookup.
-enum By<'a> {
-    Id(Uuid),
-    Name(&'a str),
-}
+const CREATOR: &str = "creator";
 
 pub async fn node_detail(
     on: &mut PgConnection,
     node: NodeId,
 ) -> Result<Option<NodeDetailRow>, StoreError> {
-    found(on, By::Id(node.0)).await
+    found(on, node::Column::Id.eq(node.0)).await
 }
 
 pub async fn node_detail_by_name(
     on: &mut PgConnection,
     fqdn: &str,
 ) -> Result<Option<NodeDetailRow>, StoreError> {
-    found(on, By::Name(fqdn)).await
+    found(on, node::Column::Fqdn.eq(fqdn)).await
 }
 
-async fn found(on: &mut PgConnection, by: By<'_>) -> Result<Option<NodeDetailRow>, StoreError> {
-    const COLUMNS: &str = "SELECT n.id, n.fqdn, n.deployment_id, n.version, n.description, n.hints, n.macs, n.serial, n.transport, \
-         n.address, n.connection, n.alive, n.alive_since, n.last_seen_at, n.contradicting_checks, n.available, n.unavailable_at, \
-         u.name AS unavailable_by, n.unavailable_reason, n.joined, n.joined_at, n.boot_id, n.bootenv, c.name AS created_by, n.created_at \
-         FROM node n LEFT JOIN person u ON u.id = n.unavailable_by LEFT JOIN person c ON c.id = n.created_by \
-         WHERE NOT n.phantom AND n.removed_in IS NULL AND ";
-    let condition = if matches!(by, By::Id(_)) { "n.id = $1" } else { "n.fqdn = $1" };
-    let query = sqlx::query_as(sqlx::AssertSqlSafe(format!("{COLUMNS}{condition}")));
-    let query = match by {
-        By::Id(id) => query.bind(id),
-        By::Name(fqdn) => query.bind(fqdn),
-    };
-    Ok(query.fetch_optional(on).await?)
+async fn found(on: &mut PgConnection, key: Expr) -> Result<Option<NodeDetailRow>, StoreError> {
+    let creator = join(node::Column::CreatedBy, person::Column::Id);
+    let row = node::Entity::find()
+        .join(JoinType::LeftJoin, join(node::Column::UnavailableBy, person::Column::Id))
+        .join_as(JoinType::LeftJoin, creator, CREATOR)
+        .filter(node::Column::Phantom.eq(false))
+        .filter(node::Column::RemovedIn.is_null())
+        .filter(key)
+        .into_partial_model()
+        .one(&orm(on))
+        .await?;
+    Ok(row)
 }
 
 /// The result of a health check.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "health_check::Entity")]
 pub struct LookRow {
     pub at: OffsetDateTime,
     pub reached: bool,
@@ -105,12 +107,23 @@ pub struct LookRow {
     /// The error.
     pub detail: String,
     /// The result of each address.
-    pub attempts: Json<Vec<TriedAddress>>,
+    pub attempts: Attempts,
     /// In milliseconds.
     pub took_ms: i32,
     /// The worker's name.
     pub by: String,
 }
+
+/// The attempts of a health check, as stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, FromJsonQueryResult)]
+pub struct Attempts(pub Vec<TriedAddress>);
+
+/// Whether a health check contains a text, ignoring case.
+const LOOK_TEXT: &str = "(position(lower($1) IN lower(health_check.address)) > 0 \
+    OR position(lower($1) IN lower(health_check.detail)) > 0 \
+    OR EXISTS (SELECT FROM jsonb_array_elements(health_check.attempts) AS t (one) \
+      WHERE position(lower($1) IN lower(t.one ->> 'address')) > 0 \
+        OR position(lower($1) IN lower(t.one ->> 'error')) > 0))";
 
 /// A filter for health checks of a node.
 #[derive(Debug, Clone, Copy, Default)]
@@ -130,36 +143,38 @@ pub async fn looks(
     on: &mut PgConnection,
     node: NodeId,
     filter: LookFilter<'_>,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<LookRow>, StoreError> {
-    let (sign, direction) = if filter.ascending { (">", "ASC") } else { ("<", "DESC") };
-    let query = format!(
-        "SELECT at, reached, address, detail, attempts, took_ms, by FROM health_check \
-         WHERE node_id = $1 AND ($2::timestamptz IS NULL OR at {sign} $2) AND ($3::boolean IS NULL OR reached = $3) \
-           AND ($4::text IS NULL OR position(lower($4) IN lower(address)) > 0 OR position(lower($4) IN lower(detail)) > 0 \
-             OR EXISTS (SELECT FROM jsonb_array_elements(attempts) AS t (one) \
-               WHERE position(lower($4) IN lower(t.one ->> 'address')) > 0 OR position(lower($4) IN lower(t.one ->> 'said')) > 0)) \
-         ORDER BY at {direction} LIMIT $5"
-    );
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(query))
-        .bind(node.0)
-        .bind(filter.behind)
-        .bind(filter.reached)
-        .bind(filter.text)
-        .bind(limit)
-        .fetch_all(on)
-        .await?)
+    let at = health_check::Column::At;
+    let direction = if filter.ascending { Order::Asc } else { Order::Desc };
+    let mut query = health_check::Entity::find()
+        .filter(health_check::Column::NodeId.eq(node.0))
+        .order_by(at, direction)
+        .limit(limit);
+    if let Some(behind) = filter.behind {
+        query = query.filter(if filter.ascending { at.gt(behind) } else { at.lt(behind) });
+    }
+    if let Some(reached) = filter.reached {
+        query = query.filter(health_check::Column::Reached.eq(reached));
+    }
+    if let Some(text) = filter.text {
+        query = query.filter(Expr::cust_with_values(LOOK_TEXT, [text]));
+    }
+    Ok(query.into_partial_model().all(&orm(on)).await?)
 }
 
 /// The maximum number of noderoles of a node in a page.
-pub const MAX_CARRIED: i64 = 500;
+pub const MAX_CARRIED: u64 = 500;
 
 /// A noderole on a node.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
 pub struct CarriedRow {
     pub noderole_id: Uuid,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
     /// The deployment in which it is bound.
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::DeploymentId))")]
     pub deployment_id: Uuid,
     pub state: String,
     /// The last change of its state.
@@ -168,6 +183,7 @@ pub struct CarriedRow {
     pub error: Option<String>,
     /// The position of its step in the order of execution.
     pub rank: i32,
+    #[sea_orm(from_col = "id")]
     pub step_id: Uuid,
 }
 
@@ -188,27 +204,31 @@ pub async fn noderoles_of_node(
     on: &mut PgConnection,
     node: NodeId,
     filter: CarriedFilter<'_>,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<CarriedRow>, StoreError> {
-    let (sign, direction) = if filter.descending { ("<", "DESC") } else { (">", "ASC") };
-    let query = format!(
-        "SELECT r.id AS noderole_id, r.role, r.deployment_id, s.state, s.since, s.error, s.rank, s.id AS step_id FROM step s \
-         JOIN noderole r ON r.id = s.noderole_id \
-         WHERE s.node_id = $1 AND s.action = 'run' AND s.state <> 'gone' \
-           AND ($2::text IS NULL OR s.state = $2) AND ($3::text IS NULL OR r.role = $3) \
-           AND ($4::int IS NULL OR (s.rank, s.id) {sign} ($4::int, $5::uuid)) \
-         ORDER BY s.rank {direction}, s.id {direction} LIMIT $6"
-    );
-    let (rank, step) = filter.behind.unzip();
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(query))
-        .bind(node.0)
-        .bind(filter.state)
-        .bind(filter.role)
-        .bind(rank)
-        .bind(step)
-        .bind(limit)
-        .fetch_all(on)
-        .await?)
+    let (after, direction) = match filter.descending {
+        true => ("(step.rank, step.id) < ($1, $2)", Order::Desc),
+        false => ("(step.rank, step.id) > ($1, $2)", Order::Asc),
+    };
+    let mut query = step::Entity::find()
+        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
+        .filter(step::Column::NodeId.eq(node.0))
+        .filter(step::Column::Action.eq("run"))
+        .filter(step::Column::State.ne("gone"))
+        .order_by(step::Column::Rank, direction.clone())
+        .order_by(step::Column::Id, direction)
+        .limit(limit);
+    if let Some(state) = filter.state {
+        query = query.filter(step::Column::State.eq(state));
+    }
+    if let Some(role) = filter.role {
+        query = query.filter(noderole::Column::Role.eq(role));
+    }
+    if let Some((rank, id)) = filter.behind {
+        let values: [sea_orm::Value; 2] = [rank.into(), id.into()];
+        query = query.filter(Expr::cust_with_values(after, values));
+    }
+    Ok(query.into_partial_model().all(&orm(on)).await?)
 }
 
 /// Facts of a node from one source.

@@ -2,8 +2,8 @@
 //! review. Rows of removed nodes stay, so that an id never recurs.
 
 use engine::ids::{DeploymentId, Fqdn, NodeId, PersonId};
-use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::sea_query::{Expr, ExprTrait as _, OnConflict};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Set};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -25,15 +25,18 @@ pub struct BareNode {
 
 /// All nodes without a document, at most 100,000.
 pub async fn undocumented_nodes(on: &mut PgConnection) -> Result<Vec<BareNode>, StoreError> {
-    let rows: Vec<(Uuid, String, Uuid, Option<Value>, Value)> = sqlx::query_as(
-        "SELECT id, fqdn, deployment_id, node_connection(transport, address, connection), hints \
-         FROM node WHERE doc IS NULL AND removed_in IS NULL ORDER BY fqdn LIMIT 100000",
-    )
-    .fetch_all(on)
-    .await?;
-    let node = |(id, fqdn, deployment, connection, hints)| {
-        let id: Uuid = id;
-        let fqdn: String = fqdn;
+    let query = node::Entity::find()
+        .filter(node::Column::Doc.is_null())
+        .filter(node::Column::RemovedIn.is_null())
+        .order_by_asc(node::Column::Fqdn)
+        .limit(100_000)
+        .select_only()
+        .columns([node::Column::Id, node::Column::Fqdn, node::Column::DeploymentId])
+        .expr(Expr::cust("node_connection(node.transport, node.address, node.connection)"))
+        .column(node::Column::Hints);
+    let rows: Vec<(Uuid, String, Uuid, Option<Value>, Value)> =
+        query.into_tuple().all(&orm(on)).await?;
+    let node = |(id, fqdn, deployment, connection, hints): (Uuid, String, _, _, _)| {
         let fqdn = Fqdn::parse(&fqdn).map_err(|e| StoreError::corrupt(format!("node {id}"), e))?;
         Ok(BareNode {
             id: NodeId(id),
@@ -72,20 +75,18 @@ pub async fn lock_node_inserts(on: &mut PgConnection) -> Result<(), StoreError> 
 /// Inserts a node record. `false`: its name is taken. A guard rejects a folder that overlaps
 /// another node's.
 pub async fn insert_node(on: &mut PgConnection, node: &NewNode) -> Result<bool, StoreError> {
-    let result = sqlx::query(
-        "INSERT INTO node (id, fqdn, deployment_id, transport, connection, created_by, address) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-         ON CONFLICT DO NOTHING",
-    )
-    .bind(node.id.0)
-    .bind(node.fqdn.as_str())
-    .bind(node.deployment.0)
-    .bind(node.transport)
-    .bind(&node.connection)
-    .bind(node.by.map(|p| p.0))
-    .bind(Value::from(node.addresses.clone()))
-    .execute(on)
-    .await?;
-    Ok(result.rows_affected() == 1)
+    let row = node::ActiveModel {
+        id: Set(node.id.0),
+        fqdn: Set(node.fqdn.as_str().to_owned()),
+        deployment_id: Set(node.deployment.0),
+        transport: Set(node.transport.to_owned()),
+        connection: Set(node.connection.clone()),
+        created_by: Set(node.by.map(|person| person.0)),
+        address: Set(Value::from(node.addresses.clone())),
+        ..Default::default()
+    };
+    let insert = node::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
+    Ok(insert.exec_without_returning(&orm(on)).await? == 1)
 }
 
 /// Removes the record of a node without a document and returns its name. `None`: there is no such
@@ -176,14 +177,16 @@ pub async fn update_node_record(
     .fetch_one(&mut *on)
     .await?;
     if connection_changed {
-        sqlx::query(
-            "UPDATE node SET address = $2, connection = $3, health_checked_at = NULL, contradicting_checks = 0, connection_no = connection_no + 1 WHERE id = $1",
-        )
-        .bind(node.0)
-        .bind(&record.address)
-        .bind(&record.connection)
-        .execute(on)
-        .await?;
+        let next = node::Column::ConnectionNo.into_expr().add(1);
+        node::Entity::update_many()
+            .col_expr(node::Column::Address, Expr::value(record.address.clone()))
+            .col_expr(node::Column::Connection, Expr::value(record.connection.clone()))
+            .col_expr(node::Column::HealthCheckedAt, Expr::cust("NULL"))
+            .col_expr(node::Column::ContradictingChecks, Expr::value(0))
+            .col_expr(node::Column::ConnectionNo, next)
+            .filter(node::Column::Id.eq(node.0))
+            .exec(&orm(on))
+            .await?;
     }
     Ok(version)
 }

@@ -13,11 +13,15 @@
 
 use engine::alive::{Liveness, restarted};
 use engine::ids::NodeId;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, PaginatorTrait as _, QueryFilter};
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::{node, node_report};
 use crate::events::{append_events, node_event};
 use crate::locks::lock_apply_exclusive;
 use crate::runs::{Witness, ensure_facts};
@@ -129,10 +133,10 @@ pub async fn append_report(
             ensure_facts(transaction, reporter.node, Witness::Node(reporter.token), facts).await?
         }
         Report::Bootenv(bootenv) => {
-            sqlx::query("UPDATE node SET bootenv = $2 WHERE id = $1")
-                .bind(reporter.node.0)
-                .bind(bootenv)
-                .execute(&mut *transaction)
+            node::Entity::update_many()
+                .col_expr(node::Column::Bootenv, Expr::value(bootenv))
+                .filter(node::Column::Id.eq(reporter.node.0))
+                .exec(&orm(transaction))
                 .await?;
         }
         Report::Startup(boot_id) => {
@@ -145,13 +149,12 @@ pub async fn append_report(
 }
 
 async fn too_many(connection: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {
-    let recent: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM node_report WHERE node_id = $1 AND at > clock_timestamp() - interval '1 minute'",
-    )
-    .bind(node.0)
-    .fetch_one(connection)
-    .await?;
-    Ok(recent >= MOST_REPORTS)
+    let recent = node_report::Entity::find()
+        .filter(node_report::Column::NodeId.eq(node.0))
+        .filter(Expr::cust("node_report.at > clock_timestamp() - interval '1 minute'"))
+        .count(&orm(connection))
+        .await?;
+    Ok(recent >= MOST_REPORTS.unsigned_abs())
 }
 
 /// Makes a health check due. If the machine has restarted or shuts down, nothing new starts there

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{join, person, token};
+use crate::entity::{join, node, person, token};
 use crate::people::TokenHash;
 
 /// The maximum number of valid tokens per node.
@@ -44,6 +44,8 @@ pub struct NodeTokenRow {
 }
 
 const IS_VALID: &str = "token.revoked_at IS NULL AND token.expires_at > now()";
+const USE_IS_UNRECORDED: &str =
+    "token.last_used_at IS NULL OR token.last_used_at < now() - interval '1 minute'";
 
 /// Inserts a token of a node. `None`: the node has the maximum number. The caller has locked the
 /// node's row.
@@ -79,14 +81,15 @@ pub async fn revoke_node_token(
     node: NodeId,
     token: Uuid,
 ) -> Result<Option<String>, StoreError> {
-    let name = sqlx::query_scalar(
-        "UPDATE token SET revoked_at = now() WHERE id = $2 AND node_id = $1 AND kind = 'node' AND revoked_at IS NULL RETURNING name",
-    )
-    .bind(node.0)
-    .bind(token)
-    .fetch_optional(connection)
-    .await?;
-    Ok(name)
+    let mut revoked = token::Entity::update_many()
+        .col_expr(token::Column::RevokedAt, Expr::current_timestamp())
+        .filter(token::Column::Id.eq(token))
+        .filter(token::Column::NodeId.eq(node.0))
+        .filter(token::Column::Kind.eq("node"))
+        .filter(token::Column::RevokedAt.is_null())
+        .exec_with_returning(&orm(connection))
+        .await?;
+    Ok(revoked.pop().map(|token| token.name))
 }
 
 /// The node and the id of a valid token. Records its use at most once a minute.
@@ -94,14 +97,16 @@ pub async fn authenticate_node(
     connection: &mut PgConnection,
     hash: &TokenHash,
 ) -> Result<Option<(NodeId, Uuid)>, StoreError> {
-    let found: Option<(Uuid, Uuid, bool)> = sqlx::query_as(
-        "SELECT t.node_id, t.id, t.last_used_at IS NULL OR t.last_used_at < now() - interval '1 minute'
-         FROM token t JOIN node n ON n.id = t.node_id
-         WHERE t.hash = $1 AND t.kind = 'node' AND t.revoked_at IS NULL AND t.expires_at > now() AND n.removed_in IS NULL",
-    )
-    .bind(hash.as_slice())
-    .fetch_optional(&mut *connection)
-    .await?;
+    let query = token::Entity::find()
+        .join(JoinType::InnerJoin, join(token::Column::NodeId, node::Column::Id))
+        .filter(token::Column::Hash.eq(hash.as_slice()))
+        .filter(token::Column::Kind.eq("node"))
+        .filter(Expr::cust(IS_VALID))
+        .filter(node::Column::RemovedIn.is_null())
+        .select_only()
+        .columns([token::Column::NodeId, token::Column::Id])
+        .expr(Expr::cust(USE_IS_UNRECORDED));
+    let found: Option<(Uuid, Uuid, bool)> = query.into_tuple().one(&orm(connection)).await?;
     let Some((node, id, should_record_use)) = found else { return Ok(None) };
     if should_record_use {
         token::Entity::update_many()

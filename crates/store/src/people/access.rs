@@ -7,33 +7,41 @@ use std::sync::Arc;
 use engine::gate::access::{Access, AccessChange, AccessKind};
 use engine::ids::PersonId;
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{access_change, join, person};
+use crate::entity::{access_change, deployment, join, person};
 
 /// The maximum number of changes in a list.
 pub const MAX_LISTED: i64 = 20;
 
 /// A change of a person's access, for their page.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "access_change::Entity")]
 pub struct AccessChangeRow {
     /// The name of an [`AccessKind`].
     pub kind: String,
     pub permission: Option<String>,
     /// `None`: everywhere.
+    #[sea_orm(from_expr = "Expr::col((deployment::Entity, deployment::Column::Name))")]
     pub deployment: Option<String>,
     /// The admin's name. `None`: the owner of the installation.
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
     pub by: Option<String>,
     pub at: OffsetDateTime,
     /// The name of the admin who confirmed it.
+    #[sea_orm(from_expr = "Expr::col((CONFIRMER, person::Column::Name))")]
     pub confirmed_by: Option<String>,
     pub confirmed_at: Option<OffsetDateTime>,
 }
+
+const CONFIRMER: &str = "confirmer";
 
 /// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
 /// and the review.
@@ -42,17 +50,11 @@ pub async fn load_access(
     people: &[PersonId],
 ) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
-    let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> = sqlx::query_as(
-        "WITH RECURSIVE origin AS (
-           SELECT unnest($1::uuid[]) AS person_id
-           UNION
-           SELECT c.by FROM origin o JOIN access_change c ON c.person_id = o.person_id WHERE c.by IS NOT NULL)
-         SELECT c.person_id, c.by, p.name, c.kind, (extract(epoch FROM c.at) * 1000000)::bigint, c.confirmed_at IS NOT NULL
-         FROM origin o JOIN access_change c ON c.person_id = o.person_id JOIN person p ON p.id = c.by ORDER BY c.id",
-    )
-    .bind(people)
-    .fetch_all(&mut *connection)
-    .await?;
+    let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> =
+        sqlx::query_as(include_str!("statements/access.sql"))
+            .bind(people)
+            .fetch_all(&mut *connection)
+            .await?;
     let change =
         |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
             let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
@@ -78,16 +80,18 @@ pub async fn listed(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Vec<AccessChangeRow>, StoreError> {
-    let rows = sqlx::query_as(
-        "SELECT c.kind, c.permission, d.name AS deployment, b.name AS by, c.at, k.name AS confirmed_by, c.confirmed_at
-         FROM access_change c LEFT JOIN person b ON b.id = c.by LEFT JOIN person k ON k.id = c.confirmed_by
-         LEFT JOIN deployment d ON d.id = c.deployment_id
-         WHERE c.person_id = $1 ORDER BY c.id DESC LIMIT $2",
-    )
-    .bind(person.0)
-    .bind(MAX_LISTED)
-    .fetch_all(connection)
-    .await?;
+    let confirmer = join(access_change::Column::ConfirmedBy, person::Column::Id);
+    let scope = join(access_change::Column::DeploymentId, deployment::Column::Id);
+    let rows = access_change::Entity::find()
+        .join(JoinType::LeftJoin, join(access_change::Column::By, person::Column::Id))
+        .join_as(JoinType::LeftJoin, confirmer, CONFIRMER)
+        .join(JoinType::LeftJoin, scope)
+        .filter(access_change::Column::PersonId.eq(person.0))
+        .order_by_desc(access_change::Column::Id)
+        .limit(MAX_LISTED.unsigned_abs())
+        .into_partial_model()
+        .all(&orm(connection))
+        .await?;
     Ok(rows)
 }
 

@@ -9,14 +9,17 @@ use std::time::Duration;
 
 use engine::ids::{DeploymentId, PersonId};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{
+    ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QueryOrder, QuerySelect,
+    Select,
+};
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::token;
+use crate::entity::{deployment, join, person, token};
 use crate::people::person::{PERSON_COLUMNS, PersonRow, RawPerson, TokenHash};
 use crate::people::sessions::RECORD_VISIT;
 
@@ -143,60 +146,70 @@ pub async fn insert_token(
 }
 
 /// A token without its text.
-#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "token::Entity")]
 pub struct ApiTokenRow {
     pub id: Uuid,
     pub person_id: Uuid,
     /// The person's name.
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Name))")]
     pub person: String,
     /// The kind of the person.
+    #[sea_orm(from_expr = "Expr::col((person::Entity, person::Column::Kind))")]
     pub kind: String,
     pub name: String,
     /// Upper limit of its permissions.
     pub scopes: Vec<String>,
     /// The name of the only deployment where it is valid.
+    #[sea_orm(from_expr = "Expr::col((deployment::Entity, deployment::Column::Name))")]
     pub deployment: Option<String>,
     /// The name of its creator.
+    #[sea_orm(from_expr = "Expr::col((CREATOR, person::Column::Name))")]
     pub by: Option<String>,
     pub created_at: OffsetDateTime,
     pub expires_at: OffsetDateTime,
     pub last_used_at: Option<OffsetDateTime>,
     pub revoked_at: Option<OffsetDateTime>,
     /// Neither expired nor revoked, and its person is enabled.
+    #[sea_orm(from_expr = "Expr::cust(IS_VALID).and(person::Column::Disabled.into_expr().not())")]
     pub holds: bool,
 }
 
-const TOKEN: &str =
-    "t.id, t.person_id, p.name AS person, p.kind, t.name, t.scopes, d.name AS deployment, by.name AS by,
-    t.created_at, t.expires_at, t.last_used_at, t.revoked_at,
-    t.revoked_at IS NULL AND t.expires_at > now() AND NOT p.disabled AS holds";
-const TOKEN_TABLES: &str =
-    "token t JOIN person p ON p.id = t.person_id LEFT JOIN deployment d ON d.id = t.deployment_id
-    LEFT JOIN person by ON by.id = t.created_by";
+const CREATOR: &str = "creator";
+const IS_VALID: &str = "(token.revoked_at IS NULL AND token.expires_at > now())";
+
+/// API tokens with the tables of an [`ApiTokenRow`].
+fn tokens() -> Select<token::Entity> {
+    let scope = join(token::Column::DeploymentId, deployment::Column::Id);
+    let creator = join(token::Column::CreatedBy, person::Column::Id);
+    token::Entity::find()
+        .join(JoinType::InnerJoin, join(token::Column::PersonId, person::Column::Id))
+        .join(JoinType::LeftJoin, scope)
+        .join_as(JoinType::LeftJoin, creator, CREATOR)
+        .filter(token::Column::Kind.eq("api"))
+}
 
 /// A person's tokens, valid ones first, then the newest of the others.
 pub async fn list_tokens(
     connection: &mut PgConnection,
     person: PersonId,
-    limit: i64,
+    limit: u64,
 ) -> Result<Vec<ApiTokenRow>, StoreError> {
-    let sql = format!(
-        "SELECT {TOKEN} FROM {TOKEN_TABLES} WHERE t.person_id = $1 AND t.kind = 'api'
-         ORDER BY t.revoked_at IS NULL AND t.expires_at > now() DESC, t.created_at DESC, t.id LIMIT $2"
-    );
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
-        .bind(person.0)
-        .bind(limit)
-        .fetch_all(connection)
-        .await?)
+    let query = tokens()
+        .filter(token::Column::PersonId.eq(person.0))
+        .order_by_desc(Expr::cust(IS_VALID))
+        .order_by_desc(token::Column::CreatedAt)
+        .order_by_asc(token::Column::Id)
+        .limit(limit);
+    Ok(query.into_partial_model().all(&orm(connection)).await?)
 }
 
 pub async fn token(
     connection: &mut PgConnection,
     id: Uuid,
 ) -> Result<Option<ApiTokenRow>, StoreError> {
-    let sql = format!("SELECT {TOKEN} FROM {TOKEN_TABLES} WHERE t.id = $1 AND t.kind = 'api'");
-    Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(connection).await?)
+    let query = tokens().filter(token::Column::Id.eq(id));
+    Ok(query.into_partial_model().one(&orm(connection)).await?)
 }
 
 /// Revokes a token. `false`: it does not exist or was already revoked.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::Hash;
 use engine::gate::signature::{Assertion, Confirmation, Nonce, Passkey};
 use engine::ids::{PasskeyId, PersonId};
-use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::{ColumnTrait, EntityTrait, JoinType, QueryFilter, QuerySelect, Set, TryInsertResult};
 use serde_json::Value;
 use sqlx::{FromRow, PgConnection};
 use time::OffsetDateTime;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{passkey, session};
+use crate::entity::{join, passkey, passkey_confirmation, session};
 
 /// A passkey to register.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,20 +120,22 @@ pub async fn insert(
     connection: &mut PgConnection,
     new: &NewPasskey,
 ) -> Result<Option<PasskeyId>, StoreError> {
-    let id: Option<Uuid> = sqlx::query_scalar(
-        "INSERT INTO passkey (person_id, name, rp_id, origin, credential_id, credential, counter) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (credential_id) DO NOTHING RETURNING id",
-    )
-    .bind(new.person.0)
-    .bind(&new.name)
-    .bind(&new.rp_id)
-    .bind(&new.origin)
-    .bind(&new.credential_id)
-    .bind(&new.credential)
-    .bind(i64::from(new.counter))
-    .fetch_optional(connection)
-    .await?;
-    Ok(id.map(PasskeyId))
+    let row = passkey::ActiveModel {
+        person_id: Set(new.person.0),
+        name: Set(new.name.clone()),
+        rp_id: Set(new.rp_id.clone()),
+        origin: Set(new.origin.clone()),
+        credential_id: Set(new.credential_id.clone()),
+        credential: Set(new.credential.clone()),
+        counter: Set(i64::from(new.counter)),
+        ..Default::default()
+    };
+    let insert =
+        passkey::Entity::insert(row).on_conflict_do_nothing_on([passkey::Column::CredentialId]);
+    Ok(match insert.exec(&orm(connection)).await? {
+        TryInsertResult::Inserted(inserted) => Some(PasskeyId(inserted.last_insert_id)),
+        TryInsertResult::Conflicted | TryInsertResult::Empty => None,
+    })
 }
 
 /// The passkeys of a person that are not revoked, oldest first.
@@ -211,14 +213,17 @@ pub async fn able(
     connection: &mut PgConnection,
     people: &[PersonId],
 ) -> Result<BTreeSet<PersonId>, StoreError> {
-    let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
-    let able: Vec<Uuid> = sqlx::query_scalar(
-        "SELECT DISTINCT k.person_id FROM passkey k JOIN passkey_confirmation c ON c.passkey_id = k.id \
-         WHERE k.person_id = ANY($1) AND k.revoked_at IS NULL",
-    )
-    .bind(people)
-    .fetch_all(connection)
-    .await?;
+    let confirmed = join(passkey::Column::Id, passkey_confirmation::Column::PasskeyId);
+    let able: Vec<Uuid> = passkey::Entity::find()
+        .join(JoinType::InnerJoin, confirmed)
+        .filter(passkey::Column::PersonId.eq_any(people.iter().map(|person| person.0)))
+        .filter(passkey::Column::RevokedAt.is_null())
+        .select_only()
+        .column(passkey::Column::PersonId)
+        .distinct()
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     Ok(able.into_iter().map(PersonId).collect())
 }
 
@@ -227,8 +232,8 @@ pub async fn confirm_as_owner(
     connection: &mut PgConnection,
     id: PasskeyId,
 ) -> Result<bool, StoreError> {
-    let sql = "INSERT INTO passkey_confirmation (passkey_id) VALUES ($1) ON CONFLICT DO NOTHING";
-    Ok(sqlx::query(sql).bind(id.0).execute(connection).await?.rows_affected() > 0)
+    let row = passkey_confirmation::ActiveModel { passkey_id: Set(id.0), ..Default::default() };
+    insert_confirmation(connection, row).await
 }
 
 /// Confirms a passkey with another one. `false`: it is already confirmed.
@@ -239,19 +244,25 @@ pub async fn confirm(
     nonce: Nonce,
     assertion: &Assertion,
 ) -> Result<bool, StoreError> {
-    let done = sqlx::query(
-        "INSERT INTO passkey_confirmation (passkey_id, by_passkey, nonce, client_data, authenticator_data, signature) \
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-    )
-    .bind(id.0)
-    .bind(by.0)
-    .bind(nonce.0.as_slice())
-    .bind(&assertion.client_data)
-    .bind(&assertion.authenticator_data)
-    .bind(&assertion.signature)
-    .execute(connection)
-    .await?;
-    Ok(done.rows_affected() > 0)
+    let row = passkey_confirmation::ActiveModel {
+        passkey_id: Set(id.0),
+        by_passkey: Set(Some(by.0)),
+        nonce: Set(Some(nonce.0.to_vec())),
+        client_data: Set(Some(assertion.client_data.clone())),
+        authenticator_data: Set(Some(assertion.authenticator_data.clone())),
+        signature: Set(Some(assertion.signature.clone())),
+        ..Default::default()
+    };
+    insert_confirmation(connection, row).await
+}
+
+async fn insert_confirmation(
+    connection: &mut PgConnection,
+    row: passkey_confirmation::ActiveModel,
+) -> Result<bool, StoreError> {
+    let insert = passkey_confirmation::Entity::insert(row)
+        .on_conflict(OnConflict::new().do_nothing().to_owned());
+    Ok(insert.exec_without_returning(&orm(connection)).await? > 0)
 }
 
 /// Revokes a passkey. `false`: it does not exist or was already revoked.
@@ -277,15 +288,20 @@ pub async fn record_use(
     id: PasskeyId,
     counter: u32,
 ) -> Result<bool, StoreError> {
+    let counter = i64::from(counter);
     // Authenticators without a counter report 0.
-    let sql = "UPDATE passkey SET last_used_at = now(), counter = $2 WHERE id = $1 AND (counter < $2 OR counter = 0 AND $2 = 0)";
-    Ok(sqlx::query(sql)
-        .bind(id.0)
-        .bind(i64::from(counter))
-        .execute(connection)
-        .await?
-        .rows_affected()
-        > 0)
+    let is_plausible = match counter {
+        0 => passkey::Column::Counter.eq(0),
+        _ => passkey::Column::Counter.lt(counter),
+    };
+    let recorded = passkey::Entity::update_many()
+        .col_expr(passkey::Column::LastUsedAt, Expr::current_timestamp())
+        .col_expr(passkey::Column::Counter, Expr::value(counter))
+        .filter(passkey::Column::Id.eq(id.0))
+        .filter(is_plausible)
+        .exec(&orm(connection))
+        .await?;
+    Ok(recorded.rows_affected > 0)
 }
 
 /// Stores a WebAuthn registration or sign-in in progress in a session. It replaces an earlier one.

@@ -2,9 +2,9 @@
 
 use engine::ids::{DeploymentId, PersonId};
 use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, Set, TryInsertResult};
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
@@ -85,15 +85,17 @@ pub async fn insert_person(
     kind: &str,
     permissions: &[&str],
 ) -> Result<Option<PersonId>, StoreError> {
-    let id: Option<Uuid> = sqlx::query_scalar(
-        "INSERT INTO person (name, kind, permissions) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING RETURNING id",
-    )
-    .bind(name)
-    .bind(kind)
-    .bind(permissions)
-    .fetch_optional(db)
-    .await?;
-    Ok(id.map(PersonId))
+    let row = person::ActiveModel {
+        name: Set(name.to_owned()),
+        kind: Set(kind.to_owned()),
+        permissions: Set(permissions.iter().map(|&permission| permission.to_owned()).collect()),
+        ..Default::default()
+    };
+    let insert = person::Entity::insert(row).on_conflict_do_nothing_on([person::Column::Name]);
+    Ok(match insert.exec(&orm(db)).await? {
+        TryInsertResult::Inserted(inserted) => Some(PersonId(inserted.last_insert_id)),
+        TryInsertResult::Conflicted | TryInsertResult::Empty => None,
+    })
 }
 
 pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRow>, StoreError> {
@@ -103,10 +105,13 @@ pub async fn person_by_name(pool: &PgPool, name: &str) -> Result<Option<PersonRo
     Ok(row.map(PersonRow::from))
 }
 
-pub async fn person(pool: &PgPool, id: PersonId) -> Result<Option<PersonRow>, StoreError> {
+pub async fn person(
+    db: impl PgExecutor<'_>,
+    id: PersonId,
+) -> Result<Option<PersonRow>, StoreError> {
     let sql = format!("SELECT {PERSON_COLUMNS} FROM person p WHERE p.id = $1");
     let row: Option<RawPerson> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(pool).await?;
+        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
     Ok(row.map(PersonRow::from))
 }
 
@@ -137,8 +142,5 @@ pub async fn lock_person(
     }
     // A statement of its own, because scoped grants may have changed while the first one waited for
     // the lock.
-    let sql = format!("SELECT {PERSON_COLUMNS} FROM person p WHERE p.id = $1");
-    let row: Option<RawPerson> =
-        sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id.0).fetch_optional(db).await?;
-    Ok(row.map(PersonRow::from))
+    person(db, id).await
 }

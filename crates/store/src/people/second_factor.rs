@@ -7,8 +7,8 @@
 use std::fmt;
 
 use engine::ids::{PasskeyId, PersonId};
-use sea_orm::sea_query::Expr;
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::sea_query::{Expr, OnConflict};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect, Select, Set};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -59,9 +59,8 @@ pub async fn totp(
     connection: &mut PgConnection,
     person: PersonId,
 ) -> Result<Option<Totp>, StoreError> {
-    let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
-               WHERE person_id = $1 AND confirmed_at IS NOT NULL";
-    read(sqlx::query_as(sql).bind(person.0).fetch_optional(connection).await?)
+    let query = totp::Entity::find_by_id(person.0).filter(totp::Column::ConfirmedAt.is_not_null());
+    read(connection, query).await
 }
 
 /// The authenticator app that this session set up and has not confirmed yet.
@@ -70,12 +69,22 @@ pub async fn set_up(
     person: PersonId,
     session: Uuid,
 ) -> Result<Option<Totp>, StoreError> {
-    let sql = "SELECT secret, floor(extract(epoch FROM clock_timestamp()))::bigint FROM totp
-               WHERE person_id = $1 AND session_id = $2 AND confirmed_at IS NULL AND created_at > now() - totp_setup_time()";
-    read(sqlx::query_as(sql).bind(person.0).bind(session).fetch_optional(connection).await?)
+    let query = totp::Entity::find_by_id(person.0)
+        .filter(totp::Column::SessionId.eq(session))
+        .filter(totp::Column::ConfirmedAt.is_null())
+        .filter(Expr::cust("totp.created_at > now() - totp_setup_time()"));
+    read(connection, query).await
 }
 
-fn read(row: Option<(Vec<u8>, i64)>) -> Result<Option<Totp>, StoreError> {
+async fn read(
+    connection: &mut PgConnection,
+    query: Select<totp::Entity>,
+) -> Result<Option<Totp>, StoreError> {
+    let query = query
+        .select_only()
+        .column(totp::Column::Secret)
+        .expr(Expr::cust("floor(extract(epoch FROM clock_timestamp()))::bigint"));
+    let row: Option<(Vec<u8>, i64)> = query.into_tuple().one(&orm(connection)).await?;
     let totp = |(secret, now): (Vec<u8>, i64)| {
         let secret = secret
             .try_into()
@@ -97,14 +106,13 @@ pub async fn begin_totp(
         .filter(totp::Column::ConfirmedAt.is_null())
         .exec(&orm(connection))
         .await?;
-    let sql = "INSERT INTO totp (person_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    Ok(sqlx::query(sql)
-        .bind(person.0)
-        .bind(secret.as_slice())
-        .execute(connection)
-        .await?
-        .rows_affected()
-        > 0)
+    let row = totp::ActiveModel {
+        person_id: Set(person.0),
+        secret: Set(secret.to_vec()),
+        ..Default::default()
+    };
+    let insert = totp::Entity::insert(row).on_conflict(OnConflict::new().do_nothing().to_owned());
+    Ok(insert.exec_without_returning(&orm(connection)).await? > 0)
 }
 
 /// Confirms the set-up of this transaction's session with the time step of a verified code.

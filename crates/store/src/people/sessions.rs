@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use engine::ids::PersonId;
 use sea_orm::sea_query::{Expr, ExprTrait as _};
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, Condition, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    QueryTrait as _,
+};
 use sqlx::{PgConnection, PgPool};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -154,18 +157,28 @@ pub async fn insert_session(
 /// Removes a person's expired sessions, and the least recently used ones above [`MAX_SESSIONS`].
 /// So sessions elsewhere never prevent a sign-in.
 async fn end_old_sessions(db: &mut PgConnection, person: PersonId) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM session WHERE person_id = $1 AND (expires_at <= now() OR idle_expires_at <= now())")
-        .bind(person.0)
-        .execute(&mut *db)
+    let now = Expr::current_timestamp;
+    let is_expired = Condition::any()
+        .add(session::Column::ExpiresAt.into_expr().lte(now()))
+        .add(session::Column::IdleExpiresAt.into_expr().lte(now()));
+    session::Entity::delete_many()
+        .filter(session::Column::PersonId.eq(person.0))
+        .filter(is_expired)
+        .exec(&orm(db))
         .await?;
-    sqlx::query(
-        "DELETE FROM session WHERE token_hash IN (
-           SELECT token_hash FROM session WHERE person_id = $1 ORDER BY last_seen_at DESC, created_at DESC, id OFFSET $2)",
-    )
-    .bind(person.0)
-    .bind(MAX_SESSIONS)
-    .execute(db)
-    .await?;
+    let least_recent = session::Entity::find()
+        .filter(session::Column::PersonId.eq(person.0))
+        .order_by_desc(session::Column::LastSeenAt)
+        .order_by_desc(session::Column::CreatedAt)
+        .order_by_asc(session::Column::Id)
+        .offset(MAX_SESSIONS.unsigned_abs())
+        .select_only()
+        .column(session::Column::TokenHash)
+        .into_query();
+    session::Entity::delete_many()
+        .filter(session::Column::TokenHash.in_subquery(least_recent))
+        .exec(&orm(db))
+        .await?;
     Ok(())
 }
 
@@ -271,12 +284,9 @@ pub async fn end_session(
     db: &mut PgConnection,
     hash: &TokenHash,
 ) -> Result<Option<PersonId>, StoreError> {
-    let person: Option<Uuid> =
-        sqlx::query_scalar("DELETE FROM session WHERE token_hash = $1 RETURNING person_id")
-            .bind(hash.as_slice())
-            .fetch_optional(db)
-            .await?;
-    Ok(person.map(PersonId))
+    let session = session::Entity::delete_by_id(hash.to_vec());
+    let ended = session.exec_with_returning(&orm(db)).await?;
+    Ok(ended.map(|session| PersonId(session.person_id)))
 }
 
 /// Ends all sessions of a person except `but`, and revokes their unused sign-in links. Returns the

@@ -69,7 +69,7 @@ impl WorkerRow {
 }
 
 /// Whether the capacity of a worker counts.
-const ALIVE: &str = "worker.phase = 'confirmed' AND worker.lease_until > now()";
+pub(super) const ALIVE: &str = "worker.phase = 'confirmed' AND worker.lease_until > now()";
 const RUNS: &str = "FROM run r WHERE r.worker_id = worker.id AND r.ended_at IS NULL";
 
 /// Workers, each with up to `runs` of its runs.

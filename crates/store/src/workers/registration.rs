@@ -5,11 +5,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::data::secret::KnownSecret;
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::list::ALIVE;
 use crate::StoreError;
+use crate::connect::orm;
+use crate::entity::worker;
 use crate::events::CHANNEL_TODO;
 
 /// One start of a worker.
@@ -127,27 +133,37 @@ pub async fn report_secrets(
 pub async fn known_secrets(
     connection: &mut PgConnection,
 ) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
-    let reported: Vec<Json<Vec<KnownSecret>>> = sqlx::query_scalar(
-        "SELECT secrets FROM worker WHERE phase = 'confirmed' AND lease_until > now() AND secrets <> '[]'",
-    )
-    .fetch_all(connection)
-    .await?;
+    let reported: Vec<Value> = worker::Entity::find()
+        .filter(Expr::cust(ALIVE))
+        .filter(Expr::cust("worker.secrets <> '[]'"))
+        .select_only()
+        .column(worker::Column::Secrets)
+        .into_tuple()
+        .all(&orm(connection))
+        .await?;
     let mut known: BTreeMap<String, KnownSecret> = BTreeMap::new();
-    for secret in reported.iter().flat_map(|list| &list.0) {
-        let merged = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
-        merged.versions.extend(&secret.versions);
-        merged.descriptor =
-            merged.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+    for list in reported {
+        let secrets: Vec<KnownSecret> =
+            serde_json::from_value(list).map_err(|e| StoreError::corrupt("worker.secrets", e))?;
+        for secret in secrets {
+            let merged = known.entry(secret.name.clone()).or_insert_with(|| secret.clone());
+            merged.versions.extend(&secret.versions);
+            merged.descriptor =
+                merged.descriptor.take().filter(|one| Some(one) == secret.descriptor.as_ref());
+        }
     }
     Ok((!known.is_empty()).then_some(known))
 }
 
 /// Ends a worker, whose capacity no longer counts.
 pub async fn end_worker(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
-    sqlx::query("UPDATE worker SET phase = 'none', lease_until = now(), reason = $2 WHERE id = $1")
-        .bind(worker.0)
-        .bind(reason)
-        .execute(pool)
+    let mut connection = pool.acquire().await?;
+    worker::Entity::update_many()
+        .col_expr(worker::Column::Phase, Expr::value("none"))
+        .col_expr(worker::Column::LeaseUntil, Expr::current_timestamp())
+        .col_expr(worker::Column::Reason, Expr::value(reason))
+        .filter(worker::Column::Id.eq(worker.0))
+        .exec(&orm(&mut connection))
         .await?;
     Ok(())
 }
