@@ -33,9 +33,9 @@ MINUTES ?= 10
 
 run:
 	@scripts/setup run
-	@echo "gantry: building the program. The first build takes about 6 minutes."
+	@echo "gantry: building the program, then the browser files. The first build takes about 9 minutes."
 	@env -u DATABASE_URL cargo build --locked --package cli
-	@echo "gantry: building the browser files. The first build takes about 5 minutes."
+	@echo "gantry: building the browser files"
 	@cargo xtask site --dev
 	@echo 'gantry: to use the command line, run in another terminal: export PATH="$(CURDIR)/target/debug:$$PATH"'
 	@GANTRY_SITE="$(CURDIR)/target/site" exec target/debug/gantry up $(UP)

@@ -586,7 +586,7 @@ fn documented_limits_match_the_code() {
         ),
         format!("| a request's body | {} MiB |", limits::MAX_BODY_BYTES / mib),
         format!(
-            "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
+            "| an import of barclamps: over REST; in the console | {} MiB; {} MiB |",
             limits::MAX_IMPORT_BYTES / mib,
             limits::MAX_BODY_BYTES / mib
         ),
@@ -596,7 +596,7 @@ fn documented_limits_match_the_code() {
             api::limits::FACTS / kib
         ),
         format!(
-            "| nodes that one text adds; its size; wrong lines of it that a refusal names | {}; {} KiB; {} |",
+            "| a list of nodes to add: its nodes; its size; lines in its error | {}; {} KiB; {} |",
             api::limits::INVENTORY,
             api::limits::INVENTORY_BYTES / kib,
             api::limits::INVENTORY_ERRORS
@@ -604,17 +604,17 @@ fn documented_limits_match_the_code() {
         format!("| levels of a JSON body | {} |", limits::MAX_JSON_DEPTH),
         format!("| levels of a role's or noderole's data | {} |", engine::data::MAX_DEPTH),
         format!(
-            "| edits in one call; edits of a proposal; nodes that they name | {}; {}; {} |",
+            "| edits in a request; edits in a proposal; nodes in these edits | {}; {}; {} |",
             with_separator(control::MAX_EDITS_PER_CALL),
             with_separator(store::proposals::MAX_EDITS),
             with_separator(control::MAX_SINGLES)
         ),
         format!(
-            "| a word of a refusal that was sent; a refusal's text | {}; {} characters |",
+            "| a quoted value in an error; the text of an error | {}; {} characters |",
             api::limits::ERROR_WORD,
             with_separator(api::limits::ERROR_TEXT)
         ),
-        format!("| noderoles that a node's own page has | {},", store::nodes::MAX_CARRIED),
+        format!("| noderoles on the page of a node | {},", store::nodes::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::listing::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!(
@@ -636,24 +636,24 @@ fn documented_limits_match_the_code() {
             "| a passkey's answer to its options | {} minutes, once |",
             api::limits::PASSKEY_TIMEOUT_SECONDS / 60
         ),
-        format!("| requests by one token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
+        format!("| requests with a token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
         format!("| {} a minute | 429 |", control::people::SESSION_REQUESTS),
         format!(
-            "| passwords that are hashed at once; with those that wait | {}; {} |",
+            "| passwords hashed at once; with waiting ones | {}; {} |",
             control::people::HASH_CONCURRENCY,
             control::people::MAX_HASH_TASKS
         ),
         format!(
-            "| one statement in the database; a transaction that does nothing | {} seconds |",
+            "| a database statement; an idle transaction | {} seconds |",
             store::STATEMENT_TIME.trim_end_matches('s')
         ),
         format!(
-            "| live streams at once, by one server; of one person | {}; {} |",
+            "| live streams, per server; per person | {}; {} |",
             limits::MAX_STREAMS,
             limits::MAX_STREAMS_PER_PERSON
         ),
         format!(
-            "| downloads at once (logs of runs, exports of the audit), by one server; of one person | {}; {} |",
+            "| downloads (logs of runs, exports of the audit), per server; per person | {}; {} |",
             limits::MAX_DOWNLOADS,
             limits::MAX_DOWNLOADS_PER_PERSON
         ),
@@ -663,45 +663,45 @@ fn documented_limits_match_the_code() {
             shares.patience.as_secs()
         ),
         format!(
-            "| of that for one person: at once; including those that wait | all but one; one in {} | 503 |",
+            "| the same for one person: active; with waiting ones | all but one; one in {} | 503 |",
             shares.shares
         ),
         format!(
-            "for one person, including those that wait | 1; {}, each {} seconds; {} | 503 |",
+            "for one person, with waiting ones | 1; {}, each {} seconds; {} | 503 |",
             shares.waiting,
             shares.patience.as_secs(),
             shares.reviews_per_person
         ),
         format!(
-            "| {}; {} | the answer is how it is now",
+            "| {}; {} | the current state is returned",
             limits::MAX_WAITING,
             limits::MAX_WAITING_PER_PERSON
         ),
         format!("then the newest of the others) | {} |", api::limits::LISTED_TOKENS),
         format!("| sessions of a person at once | {} |", store::people::MAX_SESSIONS),
-        format!("| reports of a machine | {} a minute |", store::nodes::MOST_REPORTS),
+        format!("| reports of a node | {} a minute |", store::nodes::MOST_REPORTS),
         format!(
-            "| addresses that a person adds to node records: one record at a time; in all | {} a minute; {} an hour | 429 |",
+            "| addresses that a person adds to nodes: one node at a time; in total | {} a minute; {} an hour | 429 |",
             control::nodes::address_policy::ADDRESSES_PER_MINUTE,
             with_separator(control::nodes::address_policy::ADDRESSES_PER_HOUR as usize)
         ),
         format!("in the audit | 1 in {} seconds |", store::reviews::REFUSED_AGAIN.as_secs()),
         format!(
-            "| requests that are worked on at once, by one server | {} |",
+            "| active requests, per server | {} |",
             limits::MAX_REQUESTS
         ),
         format!(
-            "| connections at once, by one server | {} |",
+            "| connections, per server | {} |",
             with_separator(limits::MAX_CONNECTIONS)
         ),
-        format!("a connection that says nothing | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
+        format!("an idle connection | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
         format!(
-            "| until a request's body is there | {} seconds | 408;",
+            "| until the body of a request is complete | {} seconds | 408;",
             limits::BODY_TIMEOUT.as_secs()
         ),
-        format!("| until an answer begins | {} seconds |", limits::REQUEST_TIMEOUT.as_secs()),
+        format!("| until a response begins | {} seconds |", limits::REQUEST_TIMEOUT.as_secs()),
         format!(
-            "| open answers after the order to stop | {} seconds |",
+            "| open responses at shutdown | {} seconds |",
             limits::SHUTDOWN_GRACE.as_secs()
         ),
         format!(
@@ -709,11 +709,11 @@ fn documented_limits_match_the_code() {
             control::people::SESSION_IDLE.as_secs() / 3600
         ),
         format!(
-            "| a one-time link: by an admin; by a start | {} hours;",
+            "| a one-time link: from an admin; from a start | {} hours;",
             control::people::LINK_HOLDS.as_secs() / 3600
         ),
         format!(
-            "| a token of the API; of a machine | {} days; {} days |",
+            "| a token: for the API; for a node | {} days; {} days |",
             api::limits::API_TOKEN_DAYS,
             api::limits::NODE_TOKEN_DAYS
         ),

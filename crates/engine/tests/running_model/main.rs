@@ -103,7 +103,7 @@ fn bad_node() -> Protocol {
 fn claimers() -> Protocol {
     let steps = vec![PLAIN, StepSpec { node: 1, ..PLAIN }];
     let faults = Faults { stalls: 1, ..Faults::default() };
-    Protocol { lane: Some(1), ..protocol("two nodes, a lane of one", steps, faults) }
+    Protocol { lane: Some(1), ..protocol("two nodes, a group of one", steps, faults) }
 }
 
 fn tampered() -> Protocol {
