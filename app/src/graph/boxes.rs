@@ -1,7 +1,7 @@
 //! Boxes: one for each role or single noderole. It shows the name, and the states as a bar and as
 //! text.
 //!
-//! A box has no event listeners. The picture handles clicks and keys and looks up the box under
+//! A box has no event listeners. The picture handles clicks and keys and appearances up the box under
 //! them. Each cell of the picture updates its boxes in place when a state changes. Elements remain,
 //! and so does the focus.
 //!
@@ -16,8 +16,8 @@ use leptos::prelude::*;
 
 use super::address::Address;
 use super::colours::Scale;
-use super::picture::{Detail, Sight};
-use super::{MEASURES, Shown, named, state_style, worst_state};
+use super::picture::{Detail, VisiblePieces};
+use super::{GraphState, MEASURES, named, state_style, worst_state};
 
 /// Maximum number of characters of a name in a box.
 const MAX_NAME_CHARS: usize = 22;
@@ -36,7 +36,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(shown: Shown) -> Self {
+    fn of(shown: GraphState) -> Self {
         let at = Memo::new(move |_| shown.at());
         let first = Memo::new(move |_| {
             let layout = shown.layout.read();
@@ -64,7 +64,7 @@ impl Marks {
 
 /// All boxes in view.
 #[component]
-pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
+pub(super) fn Boxes(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
     let marks = Marks::of(shown);
     let cell = move |key: (u32, usize)| {
         move || {
@@ -77,7 +77,7 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
     };
     let in_hand = move || {
         (sight.detail.get() == Detail::Far).then(|| {
-            let places = [marks.at.get(), marks.first.get(), shown.held.get()];
+            let places = [marks.at.get(), marks.first.get(), shown.focused.get()];
             let places: BTreeSet<usize> = places.into_iter().flatten().collect();
             whole(shown, marks, &places.into_iter().collect::<Vec<_>>())
         })
@@ -89,7 +89,7 @@ pub(super) fn Boxes(shown: Shown, sight: Sight) -> impl IntoView {
     .into_any()
 }
 
-fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+fn whole(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale, base) =
         (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
     let of = |index: &usize| {
@@ -100,7 +100,7 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
 }
 
 /// The boxes as plain shapes: one path for each colour and class.
-fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+fn plain_boxes(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
     for index in places {
@@ -158,7 +158,7 @@ fn one(
     .into_any()
 }
 
-/// The title of a box. A single noderole shows its node first, because its neighbours mostly have
+/// The title of a box. A single noderole shows its node first, because its neighbors mostly have
 /// the same role.
 pub(super) fn box_title(vertex: &GraphVertex) -> String {
     match &vertex.noderole {

@@ -30,22 +30,22 @@ pub(crate) struct Scale {
     colour: ColourBy,
     waves: u32,
     owners: Vec<String>,
-    looks: BTreeMap<Appearance, usize>,
+    appearances: BTreeMap<Appearance, usize>,
 }
 
 impl Scale {
     pub(crate) fn of(view: &GraphView, colour: ColourBy) -> Self {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
-        let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
-        for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
-            *looks.entry(*look).or_default() += count;
+        let mut appearances: BTreeMap<Appearance, usize> = BTreeMap::new();
+        for (appearance, count) in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
+            *appearances.entry(*appearance).or_default() += count;
         }
         Self {
             colour,
             waves: view.waves,
             owners: owners.into_iter().map(str::to_owned).collect(),
-            looks,
+            appearances,
         }
     }
 
@@ -55,7 +55,7 @@ impl Scale {
             ColourBy::State => vertex
                 .appearances
                 .iter()
-                .map(|(look, count)| (state_style(*look).0, *count))
+                .map(|(appearance, count)| (state_style(*appearance).0, *count))
                 .collect(),
             ColourBy::Wave => {
                 vec![(vertex.waves.map_or("", |(first, _)| self.wave_tone(first)), vertex.members)]
@@ -68,7 +68,9 @@ impl Scale {
     /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
-            ColourBy::State => worst_state(vertex).map_or("", |look| state_style(look).0),
+            ColourBy::State => {
+                worst_state(vertex).map_or("", |appearance| state_style(appearance).0)
+            }
             ColourBy::Wave | ColourBy::Owner => {
                 self.parts(vertex).first().map_or("", |(tone, _)| *tone)
             }
@@ -88,9 +90,11 @@ impl Scale {
 
     pub(crate) fn legend(&self) -> Vec<Entry> {
         match self.colour {
-            ColourBy::State => {
-                self.looks.iter().map(|(look, count)| state(*look, *count)).collect()
-            }
+            ColourBy::State => self
+                .appearances
+                .iter()
+                .map(|(appearance, count)| state(*appearance, *count))
+                .collect(),
             ColourBy::Wave => self.ranges(),
             ColourBy::Owner => self.names(),
         }
@@ -137,8 +141,8 @@ impl Scale {
     }
 }
 
-fn state(look: Appearance, count: usize) -> Entry {
-    let (tone, shape, word) = state_style(look);
+fn state(appearance: Appearance, count: usize) -> Entry {
+    let (tone, shape, word) = state_style(appearance);
     Entry { tone, shape, words: format!("{count} {word}") }
 }
 

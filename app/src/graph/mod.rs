@@ -8,7 +8,7 @@
 //!
 //! * Folding keeps the picture small.
 //! * Edges share one path per strand.
-//! * A large picture contains only the pieces near the reader's window ([`sight`]).
+//! * A large picture contains only the pieces near the reader's window ([`viewport`]).
 //! * When zoomed out, boxes and edges are plain shapes.
 //! * A new state moves nothing, because the layout depends only on the graph's structure.
 //!
@@ -21,9 +21,9 @@ pub mod file;
 pub mod layout;
 mod minimap;
 mod picture;
-mod sight;
 mod table;
 mod tools;
+mod viewport;
 mod wires;
 
 use std::collections::BTreeSet;
@@ -50,8 +50,8 @@ pub(crate) const MEASURES: layout::Dimensions =
     layout::Dimensions { width: 188.0, height: 62.0, layer_gap: 76.0, between: 18.0, margin: 20.0 };
 
 /// The colour, shape and word of a vertex's state.
-pub(crate) fn state_style(look: Appearance) -> (&'static str, Icon, &'static str) {
-    match look {
+pub(crate) fn state_style(appearance: Appearance) -> (&'static str, Icon, &'static str) {
+    match appearance {
         Appearance::State(state) => (state.as_str(), shape(state), lower(state)),
         Appearance::Added => ("proposed", Icon::Proposed, "added"),
         Appearance::Removed => ("error", Icon::Delete, "removed"),
@@ -67,7 +67,7 @@ fn lower(state: StepState) -> &'static str {
 
 /// The state of a vertex that needs attention most.
 pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
-    let weight = |look: &Appearance| match look {
+    let weight = |appearance: &Appearance| match appearance {
         Appearance::State(StepState::Error) | Appearance::Removed => 0,
         Appearance::Added | Appearance::Changed => 1,
         Appearance::State(StepState::Transition) => 2,
@@ -78,21 +78,21 @@ pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
         Appearance::Downstream => 7,
         Appearance::Around => 8,
     };
-    vertex.appearances.iter().map(|(look, _)| *look).min_by_key(weight)
+    vertex.appearances.iter().map(|(appearance, _)| *appearance).min_by_key(weight)
 }
 
 /// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
 pub(crate) fn said(vertex: &GraphVertex) -> String {
-    let looks = vertex
+    let appearances = vertex
         .appearances
         .iter()
-        .map(|(look, n)| format!("{n} {}", state_style(*look).2))
+        .map(|(appearance, n)| format!("{n} {}", state_style(*appearance).2))
         .collect::<Vec<_>>()
         .join(", ");
     match (&vertex.noderole, vertex.appearances.first()) {
-        (Some(_), Some((look, _))) => state_style(*look).2.to_owned(),
+        (Some(_), Some((appearance, _))) => state_style(*appearance).2.to_owned(),
         (Some(_), None) => String::new(),
-        (None, _) => looks,
+        (None, _) => appearances,
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
 
 /// The state of a displayed graph.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct GraphState {
     pub view: RwSignal<GraphView>,
     pub address: Memo<Address>,
     pub layout: Memo<Layout>,
@@ -135,13 +135,13 @@ pub(crate) struct Shown {
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
     /// The visible part of the picture with a margin, rounded to coarse steps.
-    pub window: RwSignal<sight::Rect>,
+    pub window: RwSignal<viewport::Rect>,
     /// The box that the keyboard moved to.
-    pub held: RwSignal<Option<usize>>,
+    pub focused: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
 }
 
-impl Shown {
+impl GraphState {
     /// The two ends of each edge.
     pub fn ends(self) -> Vec<(usize, usize)> {
         self.view.read().edges.iter().map(|edge| (edge.from, edge.to)).collect()
@@ -198,7 +198,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
             view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>(),
         )
     });
-    let shown = Shown {
+    let shown = GraphState {
         view,
         address,
         layout: Memo::new(move |_| {
@@ -208,8 +208,13 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
         // The window of a large screen, for the server and for browsers without JavaScript.
-        window: RwSignal::new(sight::Rect { left: 0.0, top: 0.0, right: 2_000.0, bottom: 1_400.0 }),
-        held: RwSignal::new(None),
+        window: RwSignal::new(viewport::Rect {
+            left: 0.0,
+            top: 0.0,
+            right: 2_000.0,
+            bottom: 1_400.0,
+        }),
+        focused: RwSignal::new(None),
         room: NodeRef::new(),
     };
     let wish = Memo::new(move |_| address.read().wish.clone());
@@ -253,7 +258,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
 
 /// The details of the selected vertex, with links.
 #[component]
-fn About(shown: Shown) -> impl IntoView {
+fn About(shown: GraphState) -> impl IntoView {
     let body = move || {
         let Some(at) = shown.at() else {
             let way = shown.view.read().trail.clone().filter(|trail| !trail.path.is_empty());
@@ -272,8 +277,8 @@ fn About(shown: Shown) -> impl IntoView {
         let view = shown.view.read();
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
-        let looks = vertex.appearances.iter().map(|(look, n)| {
-            let (colour, shape, word) = state_style(*look);
+        let appearances = vertex.appearances.iter().map(|(appearance, n)| {
+            let (colour, shape, word) = state_style(*appearance);
             view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> }
         });
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
@@ -327,7 +332,7 @@ fn About(shown: Shown) -> impl IntoView {
         });
         view! {
             <div class="inside">
-                <div class="buttons">{looks.collect_view()}</div>
+                <div class="buttons">{appearances.collect_view()}</div>
                 <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
                 {trail}
                 <div class="buttons">

@@ -13,11 +13,11 @@ use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
 use super::boxes::Boxes;
-use super::layout::{Layout, Neighbours, neighbours};
+use super::layout::{Layout, Neighbors, neighbors};
 use super::minimap::Minimap;
-use super::sight::{Pieces, Rect};
+use super::viewport::{Pieces, Rect};
 use super::wires::Edges;
-use super::{MEASURES, Shown};
+use super::{GraphState, MEASURES};
 use api::views::graph::GraphDirection;
 
 /// The step in which the window's position is recorded, in pixels of the page.
@@ -43,21 +43,21 @@ type NumberedPieces = (u32, Pieces);
 
 /// The visible pieces, and their level of detail.
 #[derive(Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct VisiblePieces {
     pub detail: Memo<Detail>,
     cut: Memo<NumberedPieces>,
     cells: Memo<Vec<usize>>,
     strands: Memo<Vec<usize>>,
 }
 
-impl Sight {
-    fn of(shown: Shown) -> Self {
+impl VisiblePieces {
+    fn of(shown: GraphState) -> Self {
         let cut = Memo::new(move |last: Option<&NumberedPieces>| {
             (last.map_or(0, |(number, _)| number + 1), Pieces::of(&shown.layout.read()))
         });
         let near = Memo::new(move |_| {
             let (cut, window) = (cut.read(), shown.window.get());
-            (cut.1.in_sight(&cut.1.boxes, window), cut.1.in_sight(&cut.1.wires, window))
+            (cut.1.in_viewport(&cut.1.boxes, window), cut.1.in_viewport(&cut.1.wires, window))
         });
         Self {
             detail: Memo::new(
@@ -95,7 +95,7 @@ impl Sight {
     fn members(
         self,
         (number, at): (u32, usize),
-        of: impl Fn(&Pieces) -> &Vec<super::sight::Piece>,
+        of: impl Fn(&Pieces) -> &Vec<super::viewport::Piece>,
     ) -> Vec<usize> {
         let cut = self.cut.read_untracked();
         let piece = (cut.0 == number).then(|| of(&cut.1).get(at)).flatten();
@@ -104,8 +104,8 @@ impl Sight {
 }
 
 #[component]
-pub(super) fn Picture(shown: Shown) -> impl IntoView {
-    let sight = Sight::of(shown);
+pub(super) fn Picture(shown: GraphState) -> impl IntoView {
+    let sight = VisiblePieces::of(shown);
     let width = move || (shown.layout.read().width * shown.zoom.get()).round().to_string();
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box =
@@ -122,7 +122,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         note();
     });
     // Computed on the first key press and not on each scroll.
-    let near = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
+    let near = Memo::new(move |_| neighbors(&shown.layout.read(), &shown.ends()));
     let navigate = use_navigate();
     let click = {
         let navigate = navigate.clone();
@@ -161,7 +161,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
 }
 
 /// Records the visible part: exact for the minimap, in steps for the picture.
-fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
+fn note(shown: GraphState, seen: RwSignal<(f64, f64, f64, f64)>) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
     let real = [room.scroll_left(), room.scroll_top(), room.client_width(), room.client_height()];
@@ -182,7 +182,7 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
 }
 
 /// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the centre.
-pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
+pub(super) fn zoom_by(shown: GraphState, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
     let after = (before * factor).clamp(ZOOM_RANGE.0, ZOOM_RANGE.1);
     if after == before {
@@ -204,7 +204,7 @@ pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
 }
 
 /// Zooms at the pointer on Ctrl + wheel. Browsers report a pinch on a touchpad as this event.
-fn turned(shown: Shown, event: &WheelEvent) {
+fn turned(shown: GraphState, event: &WheelEvent) {
     if !event.ctrl_key() {
         return;
     }
@@ -227,7 +227,7 @@ fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
 }
 
 /// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
-fn under(shown: Shown, sight: Sight, event: &MouseEvent) -> Option<usize> {
+fn under(shown: GraphState, sight: VisiblePieces, event: &MouseEvent) -> Option<usize> {
     if sight.detail.get_untracked() == Detail::Near {
         return place_of(event.target());
     }
@@ -247,8 +247,8 @@ fn box_at_point(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
 }
 
 fn on_click(
-    shown: Shown,
-    sight: Sight,
+    shown: GraphState,
+    sight: VisiblePieces,
     navigate: &impl Fn(&str, NavigateOptions),
     event: &MouseEvent,
 ) {
@@ -263,14 +263,14 @@ fn on_click(
     navigate(&link, without_scroll());
 }
 
-fn link_to(shown: Shown, index: usize) -> Option<String> {
+fn link_to(shown: GraphState, index: usize) -> Option<String> {
     let view = shown.view.read_untracked();
     Some(shown.address.read_untracked().at(&view.vertices.get(index)?.key).link())
 }
 
 /// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
 /// value in which boxes record their key on focus.
-fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
+fn keep_focus(shown: GraphState) -> StoredValue<Option<String>> {
     let focused = StoredValue::new(None::<String>);
     Effect::new(move |_| {
         shown.address.track();
@@ -293,7 +293,7 @@ type BoxPositions = (Vec<String>, Vec<(f64, f64)>);
 
 /// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
 /// the page. Without a selection, the box nearest to the centre of the window does.
-fn keep_position(shown: Shown) {
+fn keep_position(shown: GraphState) {
     Effect::new(move |last: Option<BoxPositions>| {
         let places = shown.layout.read().places.clone();
         let keys: Vec<String> =
@@ -344,8 +344,8 @@ fn without_scroll() -> NavigateOptions {
 }
 
 fn pressed(
-    shown: Shown,
-    near: Memo<Neighbours>,
+    shown: GraphState,
+    near: Memo<Neighbors>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
 ) {
@@ -405,10 +405,10 @@ fn beside(layout: &Layout, index: usize, step: isize) -> Option<usize> {
 }
 
 /// Scrolls to a box and focuses it.
-pub(super) fn scroll_to_box(shown: Shown, index: usize) {
+pub(super) fn scroll_to_box(shown: GraphState, index: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
-    shown.held.set(Some(index));
+    shown.focused.set(Some(index));
     let Some((x, y)) = shown.layout.read_untracked().places.get(index).copied() else { return };
     let (left, top) = (f64::from(room.scroll_left()), f64::from(room.scroll_top()));
     let (width, height) = (f64::from(room.client_width()), f64::from(room.client_height()));

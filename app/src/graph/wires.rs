@@ -12,8 +12,8 @@ use engine::cluster::EdgeKind;
 use leptos::prelude::*;
 
 use super::layout::Layout;
-use super::picture::{Detail, Sight};
-use super::{Shown, rewired};
+use super::picture::{Detail, VisiblePieces};
+use super::{GraphState, rewired};
 
 /// A line with its arrows, as path data.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Drawn {
 
 /// All edges in view.
 #[component]
-pub(super) fn Edges(shown: Shown, sight: Sight) -> impl IntoView {
+pub(super) fn Edges(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
     let marked = Memo::new(move |_| {
         let marks: Vec<bool> =
             shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
@@ -121,7 +121,7 @@ fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
 }
 
 /// The edges of the selected box.
-fn selected_edges(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
+fn selected_edges(shown: GraphState, detail: Detail) -> Option<impl IntoView + use<>> {
     let at = shown.at()?;
     let (view, layout) = (shown.view.read(), shown.layout.read());
     let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();

@@ -31,13 +31,13 @@
 //! stale.
 
 #[cfg(not(feature = "ssr"))]
-mod line;
+mod connection;
 #[cfg(not(feature = "ssr"))]
 mod share;
 #[cfg(not(feature = "ssr"))]
 mod stream;
 #[cfg(any(test, not(feature = "ssr")))]
-mod wants;
+mod subscriptions;
 
 use std::collections::HashSet;
 

@@ -13,16 +13,16 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BroadcastChannel, MessageEvent};
 
-use super::wants::Place;
+use super::subscriptions::Place;
 
-/// The name of the lock and the channel. Increment its number when [`Word`] changes, so that tabs
+/// The name of the lock and the channel. Increment its number when [`TabMessage`] changes, so that tabs
 /// of two versions ignore each other.
 const CHANNEL_NAME: &str = "gantry-live-1";
 
 /// A message between tabs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
+pub(super) enum TabMessage {
     /// A tab subscribes to topics from a position. `asked` is the number of this request.
     Want { tab: String, asked: u64, topics: Vec<String>, after: Place },
     /// A tab is still alive.
@@ -52,23 +52,23 @@ pub(super) struct Channel {
 
 impl Channel {
     /// Returns `None` if the browser or the page has no broadcast channel or no locks.
-    pub(super) fn open(hear: impl Fn(Word) + 'static) -> Option<Self> {
+    pub(super) fn open(hear: impl Fn(TabMessage) + 'static) -> Option<Self> {
         locks()?;
         let channel = BroadcastChannel::new(CHANNEL_NAME).ok()?;
         let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
             // A message that cannot be parsed is of another version.
-            if let Some(word) =
+            if let Some(message) =
                 message.data().as_string().and_then(|text| serde_json::from_str(&text).ok())
             {
-                hear(word);
+                hear(message);
             }
         });
         channel.set_onmessage(Some(hear.as_ref().unchecked_ref()));
         Some(Self { channel, _listener: hear })
     }
 
-    pub(super) fn say(&self, word: &Word) {
-        if let Ok(text) = serde_json::to_string(word) {
+    pub(super) fn say(&self, message: &TabMessage) {
+        if let Ok(text) = serde_json::to_string(message) {
             // If the channel is closed, it has no listeners either.
             let _ = self.channel.post_message(&JsValue::from_str(&text));
         }

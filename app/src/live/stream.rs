@@ -11,9 +11,9 @@ use leptos::prelude::*;
 use uuid::Uuid;
 use web_sys::MessageEvent;
 
-use super::line::{ConnectionHandler, Line, SILENCE_TIMEOUT_MS};
-use super::share::{Channel, Word, request_lead};
-use super::wants::{Place, Wants, place};
+use super::connection::{ConnectionHandler, Line, SILENCE_TIMEOUT_MS};
+use super::share::{Channel, TabMessage, request_lead};
+use super::subscriptions::{Place, Subscriptions, place};
 use super::{Event, Status, Topic, coalesce};
 
 /// Subscriptions within this time share one reconnect.
@@ -54,14 +54,14 @@ pub(super) struct Stream {
     next: u64,
     handlers: BTreeMap<u64, EventHandler>,
     /// The subscriptions of the page's parts.
-    page: Wants<u64>,
+    page: Subscriptions<u64>,
     /// The topics of the last request.
     asked: Option<BTreeSet<Topic>>,
     request_number: u64,
     /// The leader has not confirmed the last request yet.
     pending: bool,
     /// The subscriptions of all tabs, while this tab has the connection.
-    tabs: Wants<String>,
+    tabs: Subscriptions<String>,
     seen: BTreeMap<String, f64>,
     /// Tabs whose requests are not confirmed yet.
     unconfirmed: BTreeMap<String, u64>,
@@ -81,11 +81,11 @@ impl Stream {
             role: Role::Idle,
             next: 0,
             handlers: BTreeMap::new(),
-            page: Wants::default(),
+            page: Subscriptions::default(),
             asked: None,
             request_number: 0,
             pending: false,
-            tabs: Wants::default(),
+            tabs: Subscriptions::default(),
             seen: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             line: None,
@@ -97,9 +97,9 @@ impl Stream {
         }
     }
 
-    fn say(&self, word: &Word) {
+    fn say(&self, message: &TabMessage) {
         if let Role::Follower { channel, .. } | Role::Leader { channel } = &self.role {
-            channel.say(word);
+            channel.say(message);
         }
     }
 
@@ -112,7 +112,7 @@ impl Stream {
         let status = lost.map_or(Status::Live, |since| Status::Lost { since: At(since) });
         self.status.try_set(status);
         if matches!(self.role, Role::Leader { .. }) {
-            self.say(&Word::Line { lost });
+            self.say(&TabMessage::Line { lost });
         }
     }
 
@@ -139,7 +139,7 @@ impl Stream {
                     for other in self.tabs.make_room(&tab, &wanted, MAX_TOPICS) {
                         self.seen.remove(&other);
                         self.unconfirmed.remove(&other);
-                        self.say(&Word::Full { tab: other });
+                        self.say(&TabMessage::Full { tab: other });
                     }
                     self.tabs.join(tab, topics, after);
                 }
@@ -147,16 +147,16 @@ impl Stream {
             return;
         }
         self.pending = !topics.is_empty();
-        let word = match topics.is_empty() {
-            true => Word::Gone { tab: self.tab.clone() },
-            false => Word::Want {
+        let message = match topics.is_empty() {
+            true => TabMessage::Gone { tab: self.tab.clone() },
+            false => TabMessage::Want {
                 tab: self.tab.clone(),
                 asked: self.request_number,
                 topics: topics.iter().map(ToString::to_string).collect(),
                 after,
             },
         };
-        self.say(&word);
+        self.say(&message);
     }
 
     /// Repeats all subscriptions, because the connection's owner changed.
@@ -198,16 +198,17 @@ pub(super) fn leave(shared: Shared, id: u64) {
 
 /// Determines the tab's role among the others.
 fn begin(shared: Shared) {
-    if let Some(channel) = Channel::open(move |word| heard(shared, word)) {
+    if let Some(channel) = Channel::open(move |message| heard(shared, message)) {
         let leader_heard = js_sys::Date::now();
         shared.update_value(|stream| stream.role = Role::Follower { channel, leader_heard });
         request_lead(false, move || lead(shared), move || on_lead_lost(shared));
     }
     let goes = window_event_listener(leptos::ev::pagehide, move |_| {
-        shared.try_update_value(|stream| stream.say(&Word::Gone { tab: stream.tab.clone() }));
+        shared.try_update_value(|stream| stream.say(&TabMessage::Gone { tab: stream.tab.clone() }));
     });
-    let on_visible = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
-    let _ = set_interval_with_handle(move || look(shared), CHECK_INTERVAL);
+    let on_visible =
+        window_event_listener(leptos::ev::visibilitychange, move |_| check_connection(shared));
+    let _ = set_interval_with_handle(move || check_connection(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
     std::mem::forget((goes, on_visible));
 }
@@ -216,7 +217,7 @@ fn begin(shared: Shared) {
 fn lead(shared: Shared) {
     shared.try_update_value(|stream| {
         if let Role::Follower { channel, .. } = std::mem::replace(&mut stream.role, Role::Alone) {
-            channel.say(&Word::Lead);
+            channel.say(&TabMessage::Lead);
             stream.role = Role::Leader { channel };
             stream.pending = false;
             stream.request_again();
@@ -233,7 +234,7 @@ fn on_lead_lost(shared: Shared) {
         };
         stream.role = Role::Follower { channel, leader_heard: js_sys::Date::now() };
         stream.line = None;
-        stream.tabs = Wants::default();
+        stream.tabs = Subscriptions::default();
         stream.seen.clear();
         stream.request_again();
         true
@@ -273,7 +274,7 @@ fn adjust(shared: Shared) {
     // The new connection covers all requests up to now.
     shared.try_update_value(|stream| {
         for (tab, asked) in std::mem::take(&mut stream.unconfirmed) {
-            stream.say(&Word::Taken { tab, asked });
+            stream.say(&TabMessage::Taken { tab, asked });
         }
     });
 }
@@ -301,7 +302,7 @@ impl ConnectionHandler for Shared {
                 Some(place) => stream.tabs.told(place),
                 None => {}
             }
-            stream.say(&Word::News { place, event: event.clone() });
+            stream.say(&TabMessage::News { place, event: event.clone() });
         });
         receive(*self, place, event);
     }
@@ -314,7 +315,7 @@ impl ConnectionHandler for Shared {
                 stream.tabs.told(place);
                 stream.page.told(place);
             }
-            stream.say(&Word::Beat { place });
+            stream.say(&TabMessage::Beat { place });
         });
     }
 
@@ -390,36 +391,38 @@ fn broken(shared: Shared, silent: bool) {
 }
 
 /// Handles a message of another tab.
-fn heard(shared: Shared, word: Word) {
-    match word {
-        Word::News { place, event } => {
+fn heard(shared: Shared, message: TabMessage) {
+    match message {
+        TabMessage::News { place, event } => {
             if follow(shared, |_| ()) {
                 receive(shared, place, event);
             }
         }
-        Word::Beat { place } => {
+        TabMessage::Beat { place } => {
             follow(shared, |stream| {
                 if let Some(place) = place.filter(|_| !stream.pending) {
                     stream.page.told(place);
                 }
-                stream.say(&Word::Here { tab: stream.tab.clone() });
+                stream.say(&TabMessage::Here { tab: stream.tab.clone() });
             });
         }
-        Word::Line { lost } => {
+        TabMessage::Line { lost } => {
             follow(shared, |stream| stream.set_connection_state(lost));
         }
-        Word::Lead => {
+        TabMessage::Lead => {
             follow(shared, Stream::request_again);
         }
-        Word::Taken { tab, asked } => {
+        TabMessage::Taken { tab, asked } => {
             follow(shared, |stream| {
                 if tab == stream.tab && asked == stream.request_number {
                     stream.pending = false;
                 }
             });
         }
-        Word::Full { tab } => connect_alone(shared, &tab),
-        Word::Want { .. } | Word::Here { .. } | Word::Gone { .. } => serve(shared, word),
+        TabMessage::Full { tab } => connect_alone(shared, &tab),
+        TabMessage::Want { .. } | TabMessage::Here { .. } | TabMessage::Gone { .. } => {
+            serve(shared, message)
+        }
     }
 }
 
@@ -435,34 +438,34 @@ fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
 }
 
 /// Handles messages to the leader.
-fn serve(shared: Shared, word: Word) {
+fn serve(shared: Shared, message: TabMessage) {
     let changed = shared.try_update_value(|stream| {
         if !matches!(stream.role, Role::Leader { .. }) {
             return false;
         }
         let now = js_sys::Date::now();
-        match word {
-            Word::Want { tab, asked, topics, after } => {
+        match message {
+            TabMessage::Want { tab, asked, topics, after } => {
                 let topics: Vec<Topic> =
                     topics.iter().filter_map(|topic| topic.parse().ok()).collect();
                 if !stream.tabs.has_room(&tab, &topics, MAX_TOPICS) {
-                    stream.say(&Word::Full { tab });
+                    stream.say(&TabMessage::Full { tab });
                     return false;
                 }
                 stream.tabs.join(tab.clone(), topics, after);
                 stream.seen.insert(tab.clone(), now);
                 stream.unconfirmed.insert(tab, asked);
                 if let Some(lost) = stream.lost_since() {
-                    stream.say(&Word::Line { lost: Some(lost) });
+                    stream.say(&TabMessage::Line { lost: Some(lost) });
                 } else if stream.line.is_some() {
-                    stream.say(&Word::Line { lost: None });
+                    stream.say(&TabMessage::Line { lost: None });
                 }
             }
-            Word::Here { tab } => {
+            TabMessage::Here { tab } => {
                 stream.seen.entry(tab).and_modify(|seen| *seen = now);
                 return false;
             }
-            Word::Gone { tab } => {
+            TabMessage::Gone { tab } => {
                 stream.tabs.leave(&tab);
                 stream.seen.remove(&tab);
                 stream.unconfirmed.remove(&tab);
@@ -493,7 +496,7 @@ fn connect_alone(shared: Shared, tab: &str) {
 }
 
 /// Checks whether the connection is alive.
-fn look(shared: Shared) {
+fn check_connection(shared: Shared) {
     let now = js_sys::Date::now();
     let hidden = document().hidden();
     enum Do {
@@ -533,7 +536,7 @@ fn look(shared: Shared) {
                 };
                 stream.tabs.retain(is_there);
                 let lost = stream.lost_since();
-                stream.say(&Word::Line { lost });
+                stream.say(&TabMessage::Line { lost });
                 Do::Settle
             }
         }

@@ -30,8 +30,8 @@ use crate::pages::nodes::calls::DeleteNode;
 use crate::parts::act::{last_of, on_success, problem_of};
 use crate::parts::json::DataView;
 use crate::parts::{
-    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, anew, escape_textarea, icon,
-    load_one, mark,
+    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, escape_textarea, icon, load_one,
+    mark, reset_on_success,
 };
 use crate::places;
 use calls::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
@@ -201,12 +201,12 @@ fn whys(node: &NodeView) -> Vec<String> {
         ));
     }
     let last = node.health_checks.first();
-    match (node.status.alive, last.filter(|look| !look.message.is_empty())) {
-        (false, Some(look)) => whys.push(format!("Not reached: {}.", look.message)),
+    match (node.status.alive, last.filter(|check| !check.message.is_empty())) {
+        (false, Some(check)) => whys.push(format!("Not reached: {}.", check.message)),
         (false, None) if node.connection.ssh.is_some() => {
             whys.push("No health check yet. Workers check every ten seconds.".into())
         }
-        (true, Some(look)) if look.reached => whys.push(format!("{}.", look.message)),
+        (true, Some(check)) if check.reached => whys.push(format!("{}.", check.message)),
         (true, Some(_)) => whys
             .push(dead_after_text(node.status.threshold.saturating_sub(node.status.contradicting))),
         _ => {}
@@ -257,7 +257,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                 true => ("Reason for the end of maintenance", "New runs can start again.", "End maintenance", "true"),
                 false => ("Reason for maintenance", "No new runs start. Steps keep their states, and current runs finish.", "Start maintenance", "false"),
             };
-            let reason = anew(set, |refused| {
+            let reason = reset_on_success(set, |refused| {
                 view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
             });
             view! {
@@ -526,37 +526,37 @@ fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
 }
 
 /// Each address that a health check tried, with its result, and further output.
-fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
+fn check_details(check: &HealthCheckView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
     // Older health checks stored only one address.
-    if look.tried.is_empty() {
-        return line(look.address.clone(), look.message.clone()).into_any();
+    if check.tried.is_empty() {
+        return line(check.address.clone(), check.message.clone()).into_any();
     }
-    let several = look.tried.len() > 1;
-    let tried = look.tried.iter().map(|tried| {
+    let several = check.tried.len() > 1;
+    let tried = check.tried.iter().map(|tried| {
         let said =
             if tried.reached && several { "reached".to_owned() } else { tried.error.clone() };
         line(tried.address.clone(), said)
     });
-    let entered = look.tried.iter().any(|tried| tried.reached);
-    let beyond = (entered && !look.message.is_empty())
-        .then(|| view! { <small class="why">{look.message.clone()}</small> });
+    let entered = check.tried.iter().any(|tried| tried.reached);
+    let beyond = (entered && !check.message.is_empty())
+        .then(|| view! { <small class="why">{check.message.clone()}</small> });
     view! { {tried.collect_view()} {beyond} }.into_any()
 }
 
 #[component]
 fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let looks = Memo::new(move |_| node.read().health_checks.clone());
+    let checks = Memo::new(move |_| node.read().health_checks.clone());
     let all = places::node_health_checks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Health checks">
             <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
-            {move || match looks.read().is_empty() {
+            {move || match checks.read().is_empty() {
                 true => view! { <p class="inside muted">"No health checks yet."</p> }.into_any(),
-                false => health_check_table(looks.get()).into_any(),
+                false => health_check_table(checks.get()).into_any(),
             }}
         </section>
     }
@@ -564,7 +564,7 @@ fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
 }
 
 /// The result of a health check, in a word.
-fn came(reached: bool) -> impl IntoView {
+fn outcome(reached: bool) -> impl IntoView {
     let (colour, shape, word) = match reached {
         true => ("active", Icon::Active, "reached"),
         false => ("error", Icon::Dead, "not reached"),
@@ -573,15 +573,15 @@ fn came(reached: bool) -> impl IntoView {
 }
 
 /// Health checks, newest first.
-fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
-    let row = |look: HealthCheckView| {
+fn health_check_table(checks: Vec<HealthCheckView>) -> impl IntoView {
+    let row = |check: HealthCheckView| {
         view! {
             <tr>
-                <td><Moment at=look.at/></td>
-                <td data-label="Result">{came(look.reached)}</td>
-                <td data-label="Address and error">{check_details(&look)}</td>
-                <td data-label="Duration" class="num">{look.took_ms} " ms"</td>
-                <td data-label="Worker" class="muted">{look.by}</td>
+                <td><Moment at=check.at/></td>
+                <td data-label="Result">{outcome(check.reached)}</td>
+                <td data-label="Address and error">{check_details(&check)}</td>
+                <td data-label="Duration" class="num">{check.took_ms} " ms"</td>
+                <td data-label="Worker" class="muted">{check.by}</td>
             </tr>
         }
     };
@@ -596,7 +596,7 @@ fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
                     <th scope="col">"Worker"</th>
                 </tr>
             </thead>
-            <tbody>{looks.into_iter().map(row).collect_view()}</tbody>
+            <tbody>{checks.into_iter().map(row).collect_view()}</tbody>
         </table>
     }
     .into_any()
@@ -819,7 +819,7 @@ fn CreateTokenForm(feed: Feed<NodeView>) -> impl IntoView {
             }
         })
     };
-    let fields = anew(mint, move |refused| {
+    let fields = reset_on_success(mint, move |refused| {
         view! {
             <div class="field">
                 <label for="token-name">"New token"</label>

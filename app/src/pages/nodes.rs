@@ -20,7 +20,7 @@ use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
 use crate::parts::{
     Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused,
-    Same, Typed, anew, escape_textarea, icon,
+    Same, Typed, escape_textarea, icon, reset_on_success,
 };
 use crate::places;
 use crate::reader::OPERATOR;
@@ -375,7 +375,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
             .flatten()
             .map(|error| error.to_string())
     });
-    let fields = anew(add, move |refused| {
+    let fields = reset_on_success(add, move |refused| {
         let before = |field: &str| refused.typed(field);
         let is_far = ["address", "port", "user", "key", "host_key"]
             .iter()
@@ -470,7 +470,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
 fn AddNodesDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
     let add = ServerAction::<AddNodes>::new();
     on_success(add, move |_| added.run(()));
-    let fields = anew(add, |refused| {
+    let fields = reset_on_success(add, |refused| {
         view! {
             <div class="field">
                 <label for="nodes-text">"Nodes, one per line"</label>

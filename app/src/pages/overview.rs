@@ -21,7 +21,7 @@ use leptos_meta::Title;
 use crate::clock::{Elapsed, Moment};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::parts::pulse::pulse;
+use crate::parts::polling::poll;
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, mark, rows};
 use crate::places;
 #[cfg(feature = "ssr")]
@@ -48,7 +48,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
     let feed = Feed::new(first, overview);
     let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Blueprints];
     use_live().hear(topics, NOW, move |_| feed.eventually());
-    pulse(feed);
+    poll(feed);
     let overview = Memo::new(move |_| feed.value().read().0.clone());
     let first_steps = Memo::new(move |_| feed.value().read().0.first_steps.clone());
     let away = Memo::new(move |_| feed.value().read().1);

@@ -16,7 +16,7 @@ use crate::graph::layout::{Dimensions, lay_out};
 use crate::graph::{arrow, curve};
 use crate::pages::catalog::tabs;
 use crate::parts::list::text_field;
-use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_one};
+use crate::parts::{Empty, Icon, QueryForm, Same, Typed, icon, load_one};
 use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
@@ -52,12 +52,12 @@ pub fn RoleGraphPage() -> impl IntoView {
         <Title text="Dependencies of roles"/>
         <div class="head"><h1>"Dependencies of roles"</h1></div>
         {tabs(places::ROLE_GRAPH)}
-        <Ask place=places::ROLE_GRAPH>
+        <QueryForm place=places::ROLE_GRAPH>
             {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
             {text_field("graph-role", "role", "Connected to role", Signal::derive(move || wanted.read().role.clone()))}
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
-        </Ask>
+        </QueryForm>
         {load_one(graph, (places::ROLES, "All roles"), move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
         <Same of=move |_: Typed| {
             let wanted = wanted.read();

@@ -10,7 +10,7 @@ use leptos_router::hooks::use_query_map;
 use crate::failure::ServerResult;
 use crate::finding::{Act, Choice, asked, heading, offers, pages};
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Icon, Same, Typed, icon, load_with_error};
+use crate::parts::{Empty, Icon, QueryForm, Same, Typed, icon, load_with_error};
 use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
@@ -32,13 +32,13 @@ pub fn Search() -> impl IntoView {
     view! {
         <Title text="Search"/>
         <div class="head"><h1>"Search"</h1></div>
-        <Ask place=places::SEARCH>
+        <QueryForm place=places::SEARCH>
             <div class="field">
                 <label for="search-text">"Part of a name or title, or a number"</label>
                 <input class="input" id="search-text" name="q" autocomplete="off" maxlength=MAX_QUERY_CHARS.to_string() value=move || text.get() prop:value=move || text.get()/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Search"</button>
-        </Ask>
+        </QueryForm>
         {load_with_error(
             found,
             move |found| results(&text.get_untracked(), &found),

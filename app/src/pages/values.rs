@@ -18,7 +18,9 @@ use crate::live::{Event, NOW, use_live};
 use crate::parts::json::DataView;
 use crate::parts::list::one_of;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Feed, Icon, ProblemNotice, Same, Typed, icon, load_with_error};
+use crate::parts::{
+    Empty, Feed, Icon, ProblemNotice, QueryForm, Same, Typed, icon, load_with_error,
+};
 use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
@@ -148,14 +150,14 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
     };
     let find = move || asked.read().find.clone();
     view! {
-        <Ask place=of.place()>
+        <QueryForm place=of.place()>
             {own}
             <div class="field">
                 <label for="find-values">"Path, value or source contains"</label>
                 <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=MAX_VALUE_CHARS value=find prop:value=find/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
-        </Ask>
+        </QueryForm>
     }
     .into_any()
 }

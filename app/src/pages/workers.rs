@@ -17,7 +17,7 @@ use crate::live::{NOW, use_live};
 use crate::parts::icon::drawn;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::pulse::pulse;
+use crate::parts::polling::poll;
 use crate::parts::{Empty, Feed, Icon, ProblemNotice, load_one};
 use crate::places;
 #[cfg(feature = "ssr")]
@@ -132,7 +132,7 @@ impl ListPage for AllWorkers {
 
     fn follow(self, feed: Feed<Self::Page>) {
         use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
-        pulse(feed);
+        poll(feed);
     }
 
     fn none(self) -> AnyView {
@@ -205,7 +205,7 @@ fn One(first: WorkerView) -> impl IntoView {
     let (id, name) = (first.id, first.name.clone());
     let feed = Feed::new(first, move || worker(id));
     use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
-    pulse(feed);
+    poll(feed);
     let worker = feed.value();
     let title = format!("Worker {name}");
     let pid = move || worker.read().pid.map(|pid| format!(", process {pid}"));

@@ -4,9 +4,9 @@
 use leptos::prelude::*;
 use serde_json::Value;
 
-use super::area::escape_textarea;
 use super::form::Fields;
 use super::icon::{Icon, icon};
+use super::textarea::escape_textarea;
 use crate::check::{self, Fault, Purpose};
 
 /// A document that is being edited.

@@ -18,7 +18,7 @@ use leptos_router::params::ParamsMap;
 use crate::clock::{field, moment_of};
 use crate::failure::Failure;
 use crate::parts::notice::problem_in_page;
-use crate::parts::{Ask, Empty, Icon, TYPED, icon};
+use crate::parts::{Empty, Icon, QueryForm, TYPED, icon};
 use crate::places;
 
 /// The parameter of the sort order.
@@ -358,26 +358,26 @@ macro_rules! columns_of {
 pub(crate) use columns_of;
 
 /// The set of visible columns.
-pub struct Shown<C> {
+pub struct VisibleColumns<C> {
     /// One bit per column. `None`: all.
     some: Option<u32>,
     columns: PhantomData<C>,
 }
 
-impl<C> Clone for Shown<C> {
+impl<C> Clone for VisibleColumns<C> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<C> Copy for Shown<C> {}
+impl<C> Copy for VisibleColumns<C> {}
 
-impl<C> fmt::Debug for Shown<C> {
+impl<C> fmt::Debug for VisibleColumns<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shown({:?})", self.some)
+        write!(f, "VisibleColumns({:?})", self.some)
     }
 }
 
-impl<C: Column> Shown<C> {
+impl<C: Column> VisibleColumns<C> {
     /// The columns that an address selects. Ignores unknown columns, and shows all columns if none
     /// is left.
     pub fn of<S>(listed: &ListAddress<S>) -> Self {
@@ -484,7 +484,7 @@ fn form(
         )
     };
     view! {
-        <Ask place=path>
+        <QueryForm place=path>
             {fields}
             <div class="field sorting">
                 <label for="list-sort">"Sort by"</label>
@@ -493,7 +493,7 @@ fn form(
             {kept}
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
             {clear}
-        </Ask>
+        </QueryForm>
     }
     .into_any()
 }
@@ -593,7 +593,7 @@ pub fn choice_field(
 
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
-    let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
+    let shown = Memo::new(move |_| VisibleColumns::<C>::of(&listed.read()).some);
     let kept = move || {
         let listed = listed.read();
         let keep = |(name, value): (&str, &str)| {
@@ -607,8 +607,9 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
         .map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
     let choice = |column: &C| {
         let column = *column;
-        let is_shown =
-            Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
+        let is_shown = Memo::new(move |_| {
+            VisibleColumns::<C> { some: shown.get(), columns: PhantomData }.has(column)
+        });
         view! {
             <label class="choice">
                 <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
@@ -621,7 +622,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
     view! {
         <details class="more choose">
             <summary>{icon(Icon::Right)} "Columns"</summary>
-            <Ask place=path class="fields" role="form">
+            <QueryForm place=path class="fields" role="form">
                 {kept}
                 {first}
                 <fieldset class="choices">
@@ -629,7 +630,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
                     {choices}
                 </fieldset>
                 <button class="button small" type="submit">"Show columns"</button>
-            </Ask>
+            </QueryForm>
         </details>
     }
     .into_any()
@@ -812,7 +813,7 @@ mod tests {
     #[test]
     fn first_column_is_always_shown() {
         let has = |words: &[(&str, &str)]| {
-            let shown = Shown::<Part>::of(&listed(words));
+            let shown = VisibleColumns::<Part>::of(&listed(words));
             [Part::Name, Part::State, Part::Steps].map(|part| shown.has(part))
         };
         assert_eq!(has(&[]), [true; 3]);

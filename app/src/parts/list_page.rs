@@ -32,8 +32,8 @@ use serde::de::DeserializeOwned;
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::parts::list::{
-    Column, ListAddress, Shown, choice_field, columns, example_field, filters, head, header,
-    hidden, pager, time_field, trouble,
+    Column, ListAddress, VisibleColumns, choice_field, columns, example_field, filters, head,
+    header, hidden, pager, time_field, trouble,
 };
 use crate::parts::{Feed, ProblemNotice, Same, Typed, load_with_error, rows};
 use crate::reader::with_permission;
@@ -218,7 +218,7 @@ pub fn asked<S: Sort>(
 
 /// The context of a row.
 pub struct With<P: ListPage> {
-    shown: Shown<P::Part>,
+    shown: VisibleColumns<P::Part>,
     /// Whether the reader has the list's [permission](ListPage::RIGHT).
     pub may: bool,
     pub listed: StoredValue<ListAddress<P::Sort>>,
@@ -332,7 +332,8 @@ impl<P: ListPage> ListOf<P> {
 }
 
 fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::Sort>) -> AnyView {
-    let context = With { shown: Shown::of(&listed), may, listed: StoredValue::new(listed.clone()) };
+    let context =
+        With { shown: VisibleColumns::of(&listed), may, listed: StoredValue::new(listed.clone()) };
     let feed = Feed::new(first, move || of.fetch(listed.clone()));
     of.follow(feed);
     let page = feed.value();

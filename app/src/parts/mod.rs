@@ -1,9 +1,6 @@
 //! Shared components of the pages.
 
 pub mod act;
-mod anew;
-mod area;
-mod ask;
 pub mod badge;
 mod deployment_field;
 pub mod dialog;
@@ -16,18 +13,18 @@ pub mod list;
 pub mod list_page;
 pub mod load;
 pub mod notice;
+pub mod polling;
 pub mod preview;
 pub mod provenance;
-pub mod pulse;
+mod query_form;
 mod refused;
+mod reset_on_success;
 pub mod rows;
 pub mod same;
+mod textarea;
 pub mod warnings;
 
 pub use act::act;
-pub use anew::anew;
-pub use area::escape_textarea;
-pub use ask::Ask;
 pub use badge::{Counts, RunPill, StatePill, mark};
 pub use deployment_field::DeploymentField;
 pub use dialog::{Dialog, DialogHandle};
@@ -36,6 +33,9 @@ pub use feed::Feed;
 pub use icon::{Icon, icon};
 pub use load::{load, load_one, load_with_error};
 pub use notice::{Empty, ProblemNotice, object_problem_page, problem_page, problem_page_with};
+pub use query_form::QueryForm;
 pub use refused::{Refused, TYPED};
+pub use reset_on_success::reset_on_success;
 pub use rows::rows;
 pub use same::{Same, SameList, Typed};
+pub use textarea::escape_textarea;

@@ -2,15 +2,15 @@
 //! returns fixtures.
 
 mod accounts;
-mod differing;
 mod edits;
 pub(crate) mod fake;
-mod heeding;
 mod lists;
+mod monitoring;
 mod nodes;
-mod oversight;
 mod pending;
 mod policy;
+mod review_changes;
+mod review_warnings;
 mod same;
 mod serve;
 mod values;
@@ -968,7 +968,7 @@ fn replanned(after: Option<i64>) -> Replanned {
 #[tokio::test]
 async fn review_shows_effect_of_changed_base() {
     let anew = Fake::new(|world| world.review.replaces = Some(replanned(Some(128))));
-    let page = get(&anew, "/reviews/128").await;
+    let page = get(&reset_on_success, "/reviews/128").await;
     page.says(&[
         "The base changed: <!>the effect is the same",
         "/reviews/127",

@@ -15,7 +15,7 @@
 mod edits;
 mod graphs;
 mod lists;
-mod machines;
+mod nodes;
 mod people;
 mod samples;
 pub mod shell;
@@ -24,7 +24,7 @@ mod work;
 pub use edits::{bind, discard, edit, propose, propose_on_node, put, redo, submit, unbind, undo};
 pub use graphs::{graph, review_graph};
 pub use lists::{List, list, list_of, noderole_data, run_data, search};
-pub use machines::{
+pub use nodes::{
     NewNode, add_node, add_nodes, change_node, mint_node_token, propose_change, revoke_node_token,
     set_available, show_node, take_out_node,
 };

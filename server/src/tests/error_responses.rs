@@ -18,8 +18,9 @@ async fn cross_site_request_changes_nothing() {
     ];
     for path in paths {
         for headers in headers {
-            let mut request =
-                Request::post(path).header(header::HOST, NEAR).header(header::COOKIE, &cookie);
+            let mut request = Request::post(path)
+                .header(header::HOST, LOCAL_HOST)
+                .header(header::COOKIE, &cookie);
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }
@@ -34,7 +35,7 @@ async fn cross_site_request_changes_nothing() {
     );
 
     let program =
-        Request::post("/sign-out").header(header::HOST, NEAR).header(header::COOKIE, &cookie);
+        Request::post("/sign-out").header(header::HOST, LOCAL_HOST).header(header::COOKIE, &cookie);
     let answer =
         house.ask(program.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
@@ -100,14 +101,14 @@ fn statuses(answers: &str) -> Vec<&str> {
 async fn ambiguous_request_head_is_rejected() {
     let house = TestServer::new().await;
     let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\n{more}\r\n");
-    let near = format!("Host: {NEAR}\r\n");
+    let near = format!("Host: {LOCAL_HOST}\r\n");
     for (what, head, status) in [
         ("one host", get("/healthz", &near), "200"),
-        ("the same host in both", get(&format!("http://{NEAR}/healthz"), &near), "200"),
+        ("the same host in both", get(&format!("http://{LOCAL_HOST}/healthz"), &near), "200"),
         ("two hosts", get("/healthz", &format!("{near}Host: evil.example\r\n")), "400"),
-        ("the same host twice", get("/healthz", &format!("{near}hOST: {NEAR}\r\n")), "400"),
+        ("the same host twice", get("/healthz", &format!("{near}hOST: {LOCAL_HOST}\r\n")), "400"),
         ("another host in the target", get("http://evil.example/healthz", &near), "400"),
-        ("a person in the target", get(&format!("http://a@{NEAR}/healthz"), &near), "400"),
+        ("a person in the target", get(&format!("http://a@{LOCAL_HOST}/healthz"), &near), "400"),
     ] {
         let answer = raw(&house.router, head.as_bytes()).await;
         assert_eq!(statuses(&answer), [status], "{what}: {answer}");
@@ -126,7 +127,7 @@ async fn request_head_above_its_limit_is_rejected() {
         // Many headers, because each one grows the read buffer.
         let headers: String =
             (0..8).map(|n| format!("X-{n}: {}\r\n", "a".repeat(more / 8))).collect();
-        format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n{headers}\r\n")
+        format!("GET /healthz HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n{headers}\r\n")
     };
     for (size, status) in [
         (limits::MAX_HEAD_BYTES - 1024, "200"),
@@ -138,7 +139,7 @@ async fn request_head_above_its_limit_is_rejected() {
         assert_eq!(statuses(&answer), [status], "{size}: {answer}");
     }
     let one = format!(
-        "GET /healthz?{} HTTP/1.1\r\nHost: {NEAR}\r\n\r\n",
+        "GET /healthz?{} HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n",
         "a".repeat(limits::MAX_HEAD_BYTES)
     );
     let answer = raw(&house.router, one.as_bytes()).await;
@@ -148,9 +149,11 @@ async fn request_head_above_its_limit_is_rejected() {
 #[tokio::test]
 async fn request_body_with_two_lengths_is_never_two_requests() {
     let house = TestServer::new().await;
-    let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n\r\n");
+    let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n");
     let post = |headers: &str, body: &str| {
-        format!("POST /sign-out HTTP/1.1\r\nHost: {NEAR}\r\nX-Gantry: 1\r\n{headers}\r\n{body}")
+        format!(
+            "POST /sign-out HTTP/1.1\r\nHost: {LOCAL_HOST}\r\nX-Gantry: 1\r\n{headers}\r\n{body}"
+        )
     };
     let length = format!("Content-Length: {}\r\n", 5 + smuggled.len());
     let chunked = "Transfer-Encoding: chunked\r\n";
@@ -266,7 +269,7 @@ async fn wrong_method_lists_allowed_ones() {
 
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.streams = permits::Permits::new(0, 1);
     })
     .await;
@@ -318,7 +321,8 @@ async fn server_with_limits(
 ) -> (TestServer, AppState, Router, String) {
     let mut known = None;
     let house =
-        TestServer::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
+        TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| known = Some(state.clone()))
+            .await;
     let cookie = house.cookie().await;
     let mut state = known.expect("a state");
     change(&mut state);
@@ -371,7 +375,7 @@ async fn requests_beyond_limit_get_503() {
 /// A server at its limits still answers health checks and metrics.
 #[tokio::test]
 async fn full_server_answers_health_and_metrics() {
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     })
     .await;
@@ -384,7 +388,7 @@ async fn full_server_answers_health_and_metrics() {
         let answer = house.send_get(path, "").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
     }
-    let metrics = house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
+    let metrics = house.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
     assert_eq!(metrics.status, StatusCode::OK, "{}", metrics.text());
     let refused = "gantry_http_requests_total{method=\"GET\",route=\"none\",status=\"503\"} 1";
     assert!(metrics.text().contains(refused), "{}", metrics.text());
@@ -686,24 +690,15 @@ fn documented_limits_match_the_code() {
             with_separator(control::nodes::address_policy::ADDRESSES_PER_HOUR as usize)
         ),
         format!("in the audit | 1 in {} seconds |", store::reviews::REFUSED_AGAIN.as_secs()),
-        format!(
-            "| active requests, per server | {} |",
-            limits::MAX_REQUESTS
-        ),
-        format!(
-            "| connections, per server | {} |",
-            with_separator(limits::MAX_CONNECTIONS)
-        ),
+        format!("| active requests, per server | {} |", limits::MAX_REQUESTS),
+        format!("| connections, per server | {} |", with_separator(limits::MAX_CONNECTIONS)),
         format!("an idle connection | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
         format!(
             "| until the body of a request is complete | {} seconds | 408;",
             limits::BODY_TIMEOUT.as_secs()
         ),
         format!("| until a response begins | {} seconds |", limits::REQUEST_TIMEOUT.as_secs()),
-        format!(
-            "| open responses at shutdown | {} seconds |",
-            limits::SHUTDOWN_GRACE.as_secs()
-        ),
+        format!("| open responses at shutdown | {} seconds |", limits::SHUTDOWN_GRACE.as_secs()),
         format!(
             "| {} hours; 7 days | sign in again |",
             control::people::SESSION_IDLE.as_secs() / 3600

@@ -175,7 +175,7 @@ fn More(desk: Desk) -> impl IntoView {
                 {line(Icon::Bind, "Move nodes here", "From other deployments.", to(Act::MoveHere(String::new())))}
                 {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(Act::Version))}
                 {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(Act::Child))}
-                {line(Icon::Run, "Switch jigs", "Enable or disable jigs in all deployments.", to(Act::Jigs))}
+                {line(Icon::Run, "Switch jigs", "Switch jigs on or off in all deployments.", to(Act::Jigs))}
                 {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(Act::Policy))}
                 {line(Icon::Delete, "Remove deployment", "Only if it is empty.", to(Act::RemoveDeployment))}
             </ul>

@@ -7,12 +7,12 @@ use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecks
 use leptos::prelude::*;
 
 use super::stored::{self, Whose};
-use super::{calls, came, check_details};
+use super::{calls, check_details, outcome};
 use crate::clock::Moment;
 use crate::failure::ServerResult;
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::pulse::pulse;
+use crate::parts::polling::poll;
 use crate::parts::{Empty, Feed, Icon};
 use crate::places;
 
@@ -34,7 +34,7 @@ impl ListPage for LooksAt {
     // Two workers may check in the same millisecond.
     type Key = (At, String);
 
-    const ID: &'static str = "look";
+    const ID: &'static str = "health-check";
     const NAMES: (&'static str, &'static str) = ("health check", "health checks");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
@@ -76,7 +76,7 @@ impl ListPage for LooksAt {
     }
 
     fn follow(self, feed: Feed<HealthCheckPage>) {
-        pulse(feed);
+        poll(feed);
     }
 
     fn none(self) -> AnyView {
@@ -90,7 +90,7 @@ impl ListPage for LooksAt {
         view! {
             <tr>
                 <td data-label="When"><Moment at=check.at/></td>
-                {with.cell(Part::Result, "", came(check.reached))}
+                {with.cell(Part::Result, "", outcome(check.reached))}
                 {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
                 {with.cell(Part::Duration, "", format!("{} ms", check.took_ms))}
                 {with.cell(Part::Worker, "muted", check.by)}

@@ -14,11 +14,11 @@ use crate::places;
 /// Notices at the top of the review. Empty if its base never changed.
 #[component]
 pub(super) fn Moved(review: RwSignal<ReviewView>) -> impl IntoView {
-    let came = Memo::new(move |_| review.read().replaces.clone());
+    let replaced = Memo::new(move |_| review.read().replaces.clone());
     let became = Memo::new(move |_| review.read().replaced_by.clone());
     view! {
         {move || became.get().map(|became| gone(&became))}
-        {move || came.get().map(|came| anew(review, came))}
+        {move || replaced.get().map(|replaced| replacement(review, replaced))}
     }
     .into_any()
 }
@@ -73,7 +73,7 @@ pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
 }
 
 /// The notice on the new review: whether its effect is the same.
-fn anew(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
+fn replacement(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
     let dropped = (!replanned.dropped.is_empty())
         .then(|| format!(" Verdicts that do not count here: {}.", replanned.dropped.join(", ")));
     let what =

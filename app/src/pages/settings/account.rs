@@ -13,7 +13,7 @@ use super::tokens::Tokens;
 use super::{ADMIN, SettingsTabs, in_words};
 use crate::clock::Moment;
 use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, anew, icon, load};
+use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, reset_on_success};
 use crate::places;
 
 type AccountData = (MyAccount, Vec<TokenView>);
@@ -129,7 +129,7 @@ fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
             </div>
         })
     };
-    let fields = anew(set, move |_| {
+    let fields = reset_on_success(set, move |_| {
         view! {
             {old}
             <div class="field">

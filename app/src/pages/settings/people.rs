@@ -15,7 +15,7 @@ use crate::failure::ServerResult;
 use crate::parts::act::{on_success, problem_of};
 use crate::parts::list::{ListAddress, columns_of};
 use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, anew, icon};
+use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, icon, reset_on_success};
 use crate::places;
 
 #[component]
@@ -175,7 +175,7 @@ fn AddForm(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
         Some(view! { {link} {nothing} <p><a href=page>"Open the new account"</a></p> })
     };
-    let fields = anew(add, move |refused| {
+    let fields = reset_on_success(add, move |refused| {
         view! {
             <div class="field">
                 <label for="person-name">"Name"</label>

@@ -12,7 +12,7 @@ use leptos::prelude::*;
 use super::calls::{CreateToken, RevokeToken};
 use crate::clock::Moment;
 use crate::parts::act::{last_of, on_success, problem_of};
-use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, anew, icon};
+use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, icon, reset_on_success};
 
 /// The card. `person` is a service account. `None`: the reader.
 #[component]
@@ -116,7 +116,7 @@ fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> i
             }
         })
     };
-    let fields = anew(make, move |refused| {
+    let fields = reset_on_success(make, move |refused| {
         view! {
             {wished(&refused, admin)}
             <ProblemNotice problem=problem_of(make)/>

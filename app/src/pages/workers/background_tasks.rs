@@ -8,7 +8,7 @@ use leptos::prelude::*;
 use super::pill;
 use crate::clock::{Moment, exact, use_clock};
 use crate::failure::ServerResult;
-use crate::parts::pulse::pulse;
+use crate::parts::polling::poll;
 use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, load, rows};
 use crate::places;
 #[cfg(feature = "ssr")]
@@ -31,7 +31,7 @@ pub(super) fn Section() -> impl IntoView {
 #[component]
 fn List(first: BackgroundTasks) -> impl IntoView {
     let feed = Feed::new(first, background_tasks);
-    pulse(feed);
+    poll(feed);
     let list = feed.value();
     let tasks = Signal::derive(move || list.read().background_tasks.clone());
     let none = move || {

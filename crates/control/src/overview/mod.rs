@@ -123,7 +123,7 @@ impl Control {
         let row = store::blueprints::target(&mut view, number).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
-                "Blueprint {number} does not exist. See the list of targets."
+                "Blueprint {number} does not exist. See the list of blueprints."
             ))
         })?;
         let (steps, applied) =

@@ -18,7 +18,7 @@ pub(super) fn place(id: &str) -> Option<Place> {
 }
 
 #[derive(Debug)]
-struct Want {
+struct Subscription {
     topics: BTreeSet<Topic>,
     /// The start position. `None` once a connection covers it.
     after: Option<Place>,
@@ -26,19 +26,19 @@ struct Want {
 
 /// All subscriptions that share one connection.
 #[derive(Debug)]
-pub(super) struct Wants<K: Ord> {
-    of: BTreeMap<K, Want>,
+pub(super) struct Subscriptions<K: Ord> {
+    of: BTreeMap<K, Subscription>,
     /// The position of the last event, or the start of the connection before the first event.
     last: Option<Place>,
 }
 
-impl<K: Ord> Default for Wants<K> {
+impl<K: Ord> Default for Subscriptions<K> {
     fn default() -> Self {
         Self { of: BTreeMap::new(), last: None }
     }
 }
 
-impl<K: Ord> Wants<K> {
+impl<K: Ord> Subscriptions<K> {
     /// Adds or replaces a subscription.
     pub(super) fn join(
         &mut self,
@@ -46,8 +46,10 @@ impl<K: Ord> Wants<K> {
         topics: impl IntoIterator<Item = Topic>,
         after: Place,
     ) {
-        self.of
-            .insert(subscriber, Want { topics: topics.into_iter().collect(), after: Some(after) });
+        self.of.insert(
+            subscriber,
+            Subscription { topics: topics.into_iter().collect(), after: Some(after) },
+        );
     }
 
     /// Removes a subscription.
@@ -137,67 +139,68 @@ mod tests {
 
     #[test]
     fn connection_covers_all_topics_from_earliest_position() {
-        let mut wants = Wants::default();
-        wants.join(1, [Topic::Nodes], (20, 0));
-        wants.join(2, [Topic::Runs], (10, 0));
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.join(1, [Topic::Nodes], (20, 0));
+        subscriptions.join(2, [Topic::Runs], (10, 0));
         let both = topics(&[Topic::Nodes, Topic::Runs]);
-        assert_eq!(wants.lacking(None), Some((both.clone(), (10, 0))));
-        assert_eq!(wants.lacking(Some(&both)), None);
-        wants.leave(&2);
-        wants.told((30, 4));
+        assert_eq!(subscriptions.lacking(None), Some((both.clone(), (10, 0))));
+        assert_eq!(subscriptions.lacking(Some(&both)), None);
+        subscriptions.leave(&2);
+        subscriptions.told((30, 4));
         assert_eq!(
-            wants.lacking(Some(&both)),
+            subscriptions.lacking(Some(&both)),
             Some((topics(&[Topic::Nodes]), (30, 4))),
             "after the last event"
         );
-        wants.restart((5, 1));
-        assert!(!wants.has_passed((6, 0)), "a restored journal starts over");
-        wants.retain(|subscriber| *subscriber == 2);
-        assert!(wants.topics().is_empty());
+        subscriptions.restart((5, 1));
+        assert!(!subscriptions.has_passed((6, 0)), "a restored journal starts over");
+        subscriptions.retain(|subscriber| *subscriber == 2);
+        assert!(subscriptions.topics().is_empty());
     }
 
     #[test]
     fn subscriber_with_older_data_reopens_connection() {
-        let mut wants = Wants::default();
-        wants.join(1, [Topic::Nodes], (10, 0));
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.join(1, [Topic::Nodes], (10, 0));
         let open = topics(&[Topic::Nodes]);
-        wants.lacking(None);
-        wants.told((30, 1));
-        wants.join(2, [Topic::Nodes], (30, 1));
-        assert_eq!(wants.lacking(Some(&open)), None, "no new events");
-        wants.join(3, [Topic::Nodes], (30, 0));
-        assert_eq!(wants.lacking(Some(&open)), Some((open.clone(), (30, 0))));
-        assert!(!wants.has_passed((30, 1)), "repeated for new subscribers");
-        wants.told((30, 1));
-        wants.told((29, 1));
-        assert!(wants.has_passed((30, 0)) && !wants.has_passed((30, 1)));
+        subscriptions.lacking(None);
+        subscriptions.told((30, 1));
+        subscriptions.join(2, [Topic::Nodes], (30, 1));
+        assert_eq!(subscriptions.lacking(Some(&open)), None, "no new events");
+        subscriptions.join(3, [Topic::Nodes], (30, 0));
+        assert_eq!(subscriptions.lacking(Some(&open)), Some((open.clone(), (30, 0))));
+        assert!(!subscriptions.has_passed((30, 1)), "repeated for new subscribers");
+        subscriptions.told((30, 1));
+        subscriptions.told((29, 1));
+        assert!(subscriptions.has_passed((30, 0)) && !subscriptions.has_passed((30, 1)));
     }
 
     #[test]
     fn lost_connection_resumes_at_last_position() {
-        let mut wants = Wants::default();
-        wants.join(1, [Topic::Nodes], (10, 0));
-        wants.lacking(None);
-        wants.told((12, 3));
-        assert_eq!(wants.lacking(None).map(|(_, begin)| begin), Some((12, 3)));
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.join(1, [Topic::Nodes], (10, 0));
+        subscriptions.lacking(None);
+        subscriptions.told((12, 3));
+        assert_eq!(subscriptions.lacking(None).map(|(_, begin)| begin), Some((12, 3)));
     }
 
     #[test]
     fn topics_are_limited() {
-        let mut wants = Wants::default();
-        wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
+        let mut subscriptions = Subscriptions::default();
+        subscriptions.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(
-            wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Blueprints], 2)
+            subscriptions.has_room(&2, &[Topic::Runs], 2)
+                && !subscriptions.has_room(&2, &[Topic::Blueprints], 2)
         );
         assert!(
-            wants.has_room(&1, &[Topic::Blueprints, Topic::Reviews], 2),
+            subscriptions.has_room(&1, &[Topic::Blueprints, Topic::Reviews], 2),
             "replaced topics do not count"
         );
-        wants.join(2, [Topic::Runs], (1, 0));
-        wants.join(3, [Topic::Blueprints], (1, 0));
-        assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
-        assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [0; 0]);
-        assert_eq!(wants.topics(), topics(&[Topic::Nodes, Topic::Runs]));
+        subscriptions.join(2, [Topic::Runs], (1, 0));
+        subscriptions.join(3, [Topic::Blueprints], (1, 0));
+        assert_eq!(subscriptions.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
+        assert_eq!(subscriptions.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [0; 0]);
+        assert_eq!(subscriptions.topics(), topics(&[Topic::Nodes, Topic::Runs]));
     }
 
     #[test]

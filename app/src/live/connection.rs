@@ -7,7 +7,7 @@ use wasm_bindgen::closure::Closure;
 use web_sys::{EventSource, MessageEvent};
 
 use super::Topic;
-use super::wants::Place;
+use super::subscriptions::Place;
 
 /// The timeout for a silent connection, in milliseconds. The server sends a heartbeat every 15
 /// seconds. Two missed heartbeats mean that the connection is dead.

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Builds the fields of an action's form: first with the input of a refused submission, then empty
 /// after each success.
-pub fn anew<S>(
+pub fn reset_on_success<S>(
     action: ServerAction<S>,
     fields: impl Fn(Refused) -> AnyView + Send + Sync + 'static,
 ) -> AnyView

@@ -13,7 +13,7 @@ use web_sys::{FormData, HtmlFormElement, UrlSearchParams};
 
 /// A GET form for the page at `place`.
 #[component]
-pub fn Ask(
+pub fn QueryForm(
     #[prop(into)] place: String,
     /// The CSS class, which determines the layout.
     #[prop(default = "filters")]
