@@ -8,7 +8,7 @@ use api::Problem;
 use leptos::server_fn::error::{FromServerFnError, ServerFnErrorErr};
 use serde::{Deserialize, Serialize};
 
-use crate::wire::JsonText;
+use crate::codec::JsonText;
 
 /// A problem as the error of a server function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,29 +28,29 @@ compile_error!(
     "the flag `--cfg erase_components` is missing. Unset RUSTFLAGS, so that .cargo/config.toml applies."
 );
 
-pub mod check;
+pub mod addresses;
 pub mod clock;
+mod codec;
+pub mod components;
 pub mod failure;
 #[cfg(feature = "ssr")]
 mod fields;
-pub mod finding;
 pub mod frame;
 pub mod graph;
 pub mod live;
 pub mod pages;
-pub mod parts;
 pub mod passkey;
-pub mod places;
-pub mod reader;
+pub mod permissions;
 #[cfg(feature = "ssr")]
 pub mod request;
 #[cfg(feature = "ssr")]
 mod respond;
+pub mod search_results;
 #[cfg(feature = "ssr")]
 pub mod session_cookie;
 #[cfg(all(test, feature = "ssr"))]
 mod tests;
-mod wire;
+pub mod validation;
 
 use leptos::prelude::*;
 use leptos_meta::{MetaTags, Title, provide_meta_context};

@@ -7,9 +7,9 @@ use leptos::prelude::*;
 
 use super::calls::SignOut;
 use super::theme::ThemeChoice;
-use crate::parts::act::problem_of;
-use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::action::problem_of;
+use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
 
 #[component]
 pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
@@ -17,7 +17,7 @@ pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
     let session = me.session;
     let may = if me.permissions.is_empty() { "none".to_owned() } else { me.permissions.join(", ") };
     let reset = reset.map(|notice| {
-        view! { <a class="pill" data-state="warn" href=places::ACCOUNT>{icon(Icon::Warn)} {notice.by} " reset your sign-in"</a> }
+        view! { <a class="pill" data-state="warn" href=addresses::ACCOUNT>{icon(Icon::Warn)} {notice.by} " reset your sign-in"</a> }
     });
     view! {
         {reset}
@@ -36,7 +36,7 @@ pub(super) fn Account(me: Me, reset: Option<AccessNotice>) -> impl IntoView {
                 <ThemeChoice/>
                 <ProblemNotice problem=problem_of(sign_out)/>
                 <ActionForm action=sign_out>
-                    <Same of=move |_: Typed| { session.into_iter().map(api::calls::end_session).collect::<Vec<_>>() }/>
+                    <EquivalentCommands of=move |_: FormValues| { session.into_iter().map(api::calls::end_session).collect::<Vec<_>>() }/>
                     <button class="button wide" type="submit">{icon(Icon::Leave)} "Sign out"</button>
                 </ActionForm>
             </div>

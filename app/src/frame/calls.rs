@@ -4,12 +4,12 @@ use api::views::frame::Frame;
 use engine::ids::BlueprintNumber;
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, request, signed_in};
 #[cfg(feature = "ssr")]
 use crate::respond;
-use crate::wire::AsJson;
 
 #[server(name = ReadFrame, prefix = "/call", endpoint = "frame", input = AsJson, output = AsJson)]
 pub async fn frame() -> ServerResult<Option<Frame>> {
@@ -31,6 +31,6 @@ pub async fn sign_out() -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     answer(request.people.sign_out(&actor).await).await?;
     respond::append_cookie(&request.session_cookie.end());
-    leptos_axum::redirect(crate::places::SIGN_IN);
+    leptos_axum::redirect(crate::addresses::SIGN_IN);
     Ok(())
 }

@@ -5,8 +5,10 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::calls::SetExecution;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
+use crate::components::action::{on_success, problem_of};
+use crate::components::{
+    Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
+};
 
 #[component]
 pub(super) fn ExecutionSwitch(on: Memo<bool>, changed: Callback<()>) -> impl IntoView {
@@ -55,7 +57,7 @@ pub(super) fn ExecutionSwitch(on: Memo<bool>, changed: Callback<()>) -> impl Int
                         <span class="hint">"Stored with the switch and visible to everyone."</span>
                     </div>
                     <ProblemNotice problem=problem_of(switch)/>
-                    <Same of=move |typed: Typed| vec![api::calls::execution(!on.get(), &typed.or("reason", "WHY"))]/>
+                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::execution(!on.get(), &typed.or("reason", "WHY"))]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || switch.pending().get()>

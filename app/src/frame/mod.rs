@@ -16,12 +16,12 @@ use leptos::prelude::*;
 use leptos_router::components::Outlet;
 use leptos_router::hooks::use_location;
 
+use crate::addresses;
 use crate::clock::{time_of_day, use_clock};
-use crate::finding::{NAVIGATION, PRIMARY_COUNT};
+use crate::components::icon::drawn;
+use crate::components::{Feed, Icon, icon};
 use crate::live::{Status, use_live};
-use crate::parts::icon::drawn;
-use crate::parts::{Feed, Icon, icon};
-use crate::places;
+use crate::search_results::{NAVIGATION, PRIMARY_COUNT};
 
 /// Seconds without a connection before the page is marked as stale.
 const STALE_AFTER: i64 = 15;
@@ -71,7 +71,7 @@ pub fn Frame() -> impl IntoView {
         <a class="button skip" href="#main">"Skip to content"</a>
         <div class="frame">
             <header>
-                <a class="brand" href=places::OVERVIEW>
+                <a class="brand" href=addresses::OVERVIEW>
                     {drawn(Icon::Gantry, "icon large")}
                     <span>"Gantry"</span>
                 </a>
@@ -163,7 +163,7 @@ fn SignInRedirect() -> impl IntoView {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let here = if search.is_empty() { path } else { format!("{path}?{search}") };
-    let sign_in = places::sign_in_with_next(&here);
+    let sign_in = addresses::sign_in_with_next(&here);
     #[cfg(feature = "ssr")]
     leptos_axum::redirect(&sign_in);
     let there = sign_in.clone();
@@ -201,7 +201,7 @@ fn Navigation(children: Children) -> impl IntoView {
     let mut shown: Vec<AnyView> = NAVIGATION
         .into_iter()
         .map(|(to, shape, word)| {
-            let beside = if to == places::REVIEWS { children.take() } else { None };
+            let beside = if to == addresses::REVIEWS { children.take() } else { None };
             place(to, shape, word, beside).into_any()
         })
         .collect();
@@ -332,9 +332,9 @@ fn name_of(first: &str) -> Option<&'static str> {
 fn list_of(first: &str) -> String {
     match first {
         // Noderoles have no list page. They are shown on boards.
-        "noderoles" => places::DEPLOYMENTS.to_owned(),
+        "noderoles" => addresses::DEPLOYMENTS.to_owned(),
         // Only proposals on a node have pages. Proposals on a deployment are shown on its board.
-        "proposals" => places::DRAFTS.to_owned(),
+        "proposals" => addresses::DRAFTS.to_owned(),
         first => format!("/{first}"),
     }
 }
@@ -420,6 +420,6 @@ mod tests {
             links("/noderoles/0123456789ab/data"),
             [to("/deployments"), to("/noderoles/0123456789ab"), None]
         );
-        assert_eq!(links("/proposals/17"), [to(places::DRAFTS), None]);
+        assert_eq!(links("/proposals/17"), [to(addresses::DRAFTS), None]);
     }
 }

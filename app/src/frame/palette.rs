@@ -15,10 +15,10 @@ use leptos::task::spawn_local;
 use leptos_router::hooks::use_navigate;
 
 use super::{calls, theme};
-use crate::finding::{Act, Choice, asked, commands, offers, pages};
+use crate::addresses;
+use crate::components::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::pages::{board, search};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
-use crate::places;
+use crate::search_results::{Act, Choice, asked, commands, offers, pages};
 
 /// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
@@ -152,7 +152,7 @@ pub(super) fn Palette() -> impl IntoView {
         open();
     };
     view! {
-        <a class="button quiet small finder" href=places::SEARCH aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" on:click=come_in>
+        <a class="button quiet small finder" href=addresses::SEARCH aria-haspopup="dialog" aria-keyshortcuts="Control+K Meta+K" on:click=come_in>
             {icon(Icon::Search)}
             <span class="word">"Search"</span>
             <kbd class="needs-scripts" aria-hidden="true">"Ctrl K"</kbd>
@@ -249,13 +249,13 @@ fn runner(
         }
         Act::Propose(id, name) => spawn_local(async move {
             match board::calls::propose(id).await {
-                Ok(_) => go(&places::deployment(&name)),
+                Ok(_) => go(&addresses::deployment(&name)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
         }),
         Act::SignOut => spawn_local(async move {
             match calls::sign_out().await {
-                Ok(()) => drop(window().location().set_href(places::SIGN_IN)),
+                Ok(()) => drop(window().location().set_href(addresses::SIGN_IN)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
         }),

@@ -6,7 +6,7 @@
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
-use crate::parts::{Icon, icon};
+use crate::components::{Icon, icon};
 
 pub const COOKIE: &str = "gantry_theme";
 const YEAR: u32 = 31_536_000;

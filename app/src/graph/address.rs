@@ -4,7 +4,7 @@ use api::views::graph::{GraphDirection, GraphOptions, Length, TrailOptions};
 use engine::ids::{BlueprintNumber, RoleName};
 use leptos_router::params::ParamsMap;
 
-use crate::places;
+use crate::addresses;
 
 /// The property that a graph's colours show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Address {
     pub fn link(&self) -> String {
         let page = [
             self.fixed.map(|(name, value)| format!("{name}={value}")),
-            self.at.as_deref().map(|at| format!("at={}", places::encoded(at))),
+            self.at.as_deref().map(|at| format!("at={}", addresses::encoded(at))),
             self.table.then(|| "as=table".to_owned()),
         ];
         let [fixed, at, table] = page;
@@ -114,14 +114,14 @@ impl Address {
 
     /// The link to the same view as an SVG file.
     pub fn file(&self) -> String {
-        build(&places::graph_file(&self.path), self.query())
+        build(&addresses::graph_file(&self.path), self.query())
     }
 
     /// The parameters that affect the picture.
     fn query(&self) -> Vec<String> {
         // A comma separates list items and stays readable.
         let pair = |(word, said): (&str, String)| {
-            format!("{word}={}", places::encoded(&said).replace("%2C", ","))
+            format!("{word}={}", addresses::encoded(&said).replace("%2C", ","))
         };
         let colour =
             (self.colour != ColourBy::State).then(|| ("colour", self.colour.word().to_owned()));

@@ -1,7 +1,7 @@
 //! Boxes: one for each role or single noderole. It shows the name, and the states as a bar and as
 //! text.
 //!
-//! A box has no event listeners. The picture handles clicks and keys and appearances up the box under
+//! A box has no event listeners. The picture handles clicks and keys and looks up the box under
 //! them. Each cell of the picture updates its boxes in place when a state changes. Elements remain,
 //! and so does the focus.
 //!
@@ -16,8 +16,8 @@ use leptos::prelude::*;
 
 use super::address::Address;
 use super::colours::Scale;
-use super::picture::{Detail, VisiblePieces};
-use super::{GraphState, MEASURES, named, state_style, worst_state};
+use super::picture::{Detail, Viewport};
+use super::{MEASURES, Shown, named, state_style, worst_state};
 
 /// Maximum number of characters of a name in a box.
 const MAX_NAME_CHARS: usize = 22;
@@ -36,7 +36,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(shown: GraphState) -> Self {
+    fn of(shown: Shown) -> Self {
         let at = Memo::new(move |_| shown.at());
         let first = Memo::new(move |_| {
             let layout = shown.layout.read();
@@ -64,32 +64,32 @@ impl Marks {
 
 /// All boxes in view.
 #[component]
-pub(super) fn Boxes(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
+pub(super) fn Boxes(shown: Shown, viewport: Viewport) -> impl IntoView {
     let marks = Marks::of(shown);
     let cell = move |key: (u32, usize)| {
         move || {
-            let members = sight.boxes_of(key);
-            match sight.detail.get() {
+            let members = viewport.boxes_of(key);
+            match viewport.detail.get() {
                 Detail::Near => whole(shown, marks, &members),
                 Detail::Far => plain_boxes(shown, marks, &members),
             }
         }
     };
     let in_hand = move || {
-        (sight.detail.get() == Detail::Far).then(|| {
-            let places = [marks.at.get(), marks.first.get(), shown.focused.get()];
+        (viewport.detail.get() == Detail::Far).then(|| {
+            let places = [marks.at.get(), marks.first.get(), shown.held.get()];
             let places: BTreeSet<usize> = places.into_iter().flatten().collect();
             whole(shown, marks, &places.into_iter().collect::<Vec<_>>())
         })
     };
     view! {
-        <For each=move || sight.cells() key=|key| *key children=cell/>
+        <For each=move || viewport.cells() key=|key| *key children=cell/>
         {move || in_hand()}
     }
     .into_any()
 }
 
-fn whole(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
+fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale, base) =
         (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
     let of = |index: &usize| {
@@ -100,7 +100,7 @@ fn whole(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
 }
 
 /// The boxes as plain shapes: one path for each colour and class.
-fn plain_boxes(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
+fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
     for index in places {
@@ -127,7 +127,8 @@ fn one(
     scale: &Scale,
     base: &Address,
 ) -> impl IntoView + use<> {
-    let (colour, _, _) = worst_state(vertex).map_or(("", crate::parts::Icon::Dot, ""), state_style);
+    let (colour, _, _) =
+        worst_state(vertex).map_or(("", crate::components::Icon::Dot, ""), state_style);
     let class = match marks.class(index, vertex) {
         "" => "box".to_owned(),
         mark => format!("box {mark}"),

@@ -8,7 +8,7 @@ use engine::counting::many;
 
 use super::address::ColourBy;
 use super::{said, state_style, worst_state};
-use crate::parts::Icon;
+use crate::components::Icon;
 
 /// Colours that people can distinguish at a glance. Further values share the last one or are
 /// grouped into ranges.
@@ -30,22 +30,22 @@ pub(crate) struct Scale {
     colour: ColourBy,
     waves: u32,
     owners: Vec<String>,
-    appearances: BTreeMap<Appearance, usize>,
+    looks: BTreeMap<Appearance, usize>,
 }
 
 impl Scale {
     pub(crate) fn of(view: &GraphView, colour: ColourBy) -> Self {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
-        let mut appearances: BTreeMap<Appearance, usize> = BTreeMap::new();
-        for (appearance, count) in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
-            *appearances.entry(*appearance).or_default() += count;
+        let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
+        for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
+            *looks.entry(*look).or_default() += count;
         }
         Self {
             colour,
             waves: view.waves,
             owners: owners.into_iter().map(str::to_owned).collect(),
-            appearances,
+            looks,
         }
     }
 
@@ -55,7 +55,7 @@ impl Scale {
             ColourBy::State => vertex
                 .appearances
                 .iter()
-                .map(|(appearance, count)| (state_style(*appearance).0, *count))
+                .map(|(look, count)| (state_style(*look).0, *count))
                 .collect(),
             ColourBy::Wave => {
                 vec![(vertex.waves.map_or("", |(first, _)| self.wave_tone(first)), vertex.members)]
@@ -68,9 +68,7 @@ impl Scale {
     /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
         match self.colour {
-            ColourBy::State => {
-                worst_state(vertex).map_or("", |appearance| state_style(appearance).0)
-            }
+            ColourBy::State => worst_state(vertex).map_or("", |look| state_style(look).0),
             ColourBy::Wave | ColourBy::Owner => {
                 self.parts(vertex).first().map_or("", |(tone, _)| *tone)
             }
@@ -90,11 +88,9 @@ impl Scale {
 
     pub(crate) fn legend(&self) -> Vec<Entry> {
         match self.colour {
-            ColourBy::State => self
-                .appearances
-                .iter()
-                .map(|(appearance, count)| state(*appearance, *count))
-                .collect(),
+            ColourBy::State => {
+                self.looks.iter().map(|(look, count)| state(*look, *count)).collect()
+            }
             ColourBy::Wave => self.ranges(),
             ColourBy::Owner => self.names(),
         }
@@ -141,8 +137,8 @@ impl Scale {
     }
 }
 
-fn state(appearance: Appearance, count: usize) -> Entry {
-    let (tone, shape, word) = state_style(appearance);
+fn state(look: Appearance, count: usize) -> Entry {
+    let (tone, shape, word) = state_style(look);
     Entry { tone, shape, words: format!("{count} {word}") }
 }
 

@@ -15,8 +15,8 @@ use engine::counting::many;
 use super::address::ColourBy;
 use super::boxes::{bar, box_title, members, short};
 use super::colours::Scale;
+use super::edges::{arrow, curve};
 use super::layout::{Layout, lay_out};
-use super::wires::{arrow, curve};
 use super::{MEASURES, worst_state};
 
 const TEXT: &str = "#141920";
@@ -142,12 +142,11 @@ fn drawn(class: &str) -> (&'static str, &'static str) {
 fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, scale: &Scale) {
     let (x, y) = layout.places.get(at).copied().unwrap_or_default();
     let (width, height) = (MEASURES.width, MEASURES.height);
-    let (frame, thick) =
-        match worst_state(vertex).map(|appearance| super::state_style(appearance).0) {
-            _ if vertex.on_trail > 0 => (TEXT, "3"),
-            Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
-            _ => (FRAME, "1"),
-        };
+    let (frame, thick) = match worst_state(vertex).map(|look| super::state_style(look).0) {
+        _ if vertex.on_trail > 0 => (TEXT, "3"),
+        Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
+        _ => (FRAME, "1"),
+    };
     let said = scale.said(vertex);
     let _ = write!(
         out,

@@ -26,7 +26,7 @@
 //! new one may move to later layers. A folded picture, whose vertices are roles, stays identical to
 //! the pixel while no role is added.
 //!
-//! This is why step 3 appearances only to the left, and uses the median and not the mean. The proof is by
+//! This is why step 3 looks only to the left, and uses the median and not the mean. The proof is by
 //! induction from the left. A vertex that does not depend on the new one has the same parents as
 //! before, in the same order. So its median is the same parent, and sorting by parents in the same
 //! order gives the same order. Sweeps from the right would cross slightly fewer edges, and the mean

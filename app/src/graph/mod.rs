@@ -17,14 +17,14 @@
 pub mod address;
 mod boxes;
 mod colours;
+mod edges;
 pub mod file;
 pub mod layout;
 mod minimap;
 mod picture;
 mod table;
 mod tools;
-mod viewport;
-mod wires;
+mod visible_pieces;
 
 use std::collections::BTreeSet;
 
@@ -36,22 +36,22 @@ use engine::counting::many;
 use leptos::html;
 use leptos::prelude::*;
 
-use crate::parts::badge::shape;
-use crate::parts::{Feed, Icon, ProblemNotice, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::badge::shape;
+use crate::components::{Feed, Icon, ProblemNotice, icon};
 use address::Address;
 use colours::Scale;
+pub(crate) use edges::{arrow, curve};
 use layout::Layout;
 use tools::Tools;
-pub(crate) use wires::{arrow, curve};
 
 /// Sizes of vertices and gaps, in pixels.
 pub(crate) const MEASURES: layout::Dimensions =
     layout::Dimensions { width: 188.0, height: 62.0, layer_gap: 76.0, between: 18.0, margin: 20.0 };
 
 /// The colour, shape and word of a vertex's state.
-pub(crate) fn state_style(appearance: Appearance) -> (&'static str, Icon, &'static str) {
-    match appearance {
+pub(crate) fn state_style(look: Appearance) -> (&'static str, Icon, &'static str) {
+    match look {
         Appearance::State(state) => (state.as_str(), shape(state), lower(state)),
         Appearance::Added => ("proposed", Icon::Proposed, "added"),
         Appearance::Removed => ("error", Icon::Delete, "removed"),
@@ -67,7 +67,7 @@ fn lower(state: StepState) -> &'static str {
 
 /// The state of a vertex that needs attention most.
 pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
-    let weight = |appearance: &Appearance| match appearance {
+    let weight = |look: &Appearance| match look {
         Appearance::State(StepState::Error) | Appearance::Removed => 0,
         Appearance::Added | Appearance::Changed => 1,
         Appearance::State(StepState::Transition) => 2,
@@ -78,21 +78,21 @@ pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
         Appearance::Downstream => 7,
         Appearance::Around => 8,
     };
-    vertex.appearances.iter().map(|(appearance, _)| *appearance).min_by_key(weight)
+    vertex.appearances.iter().map(|(look, _)| *look).min_by_key(weight)
 }
 
 /// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
 pub(crate) fn said(vertex: &GraphVertex) -> String {
-    let appearances = vertex
+    let looks = vertex
         .appearances
         .iter()
-        .map(|(appearance, n)| format!("{n} {}", state_style(*appearance).2))
+        .map(|(look, n)| format!("{n} {}", state_style(*look).2))
         .collect::<Vec<_>>()
         .join(", ");
     match (&vertex.noderole, vertex.appearances.first()) {
-        (Some(_), Some((appearance, _))) => state_style(*appearance).2.to_owned(),
+        (Some(_), Some((look, _))) => state_style(*look).2.to_owned(),
         (Some(_), None) => String::new(),
-        (None, _) => appearances,
+        (None, _) => looks,
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
 
 /// The state of a displayed graph.
 #[derive(Clone, Copy)]
-pub(crate) struct GraphState {
+pub(crate) struct Shown {
     pub view: RwSignal<GraphView>,
     pub address: Memo<Address>,
     pub layout: Memo<Layout>,
@@ -135,13 +135,13 @@ pub(crate) struct GraphState {
     pub find: RwSignal<String>,
     pub zoom: RwSignal<f64>,
     /// The visible part of the picture with a margin, rounded to coarse steps.
-    pub window: RwSignal<viewport::Rect>,
+    pub window: RwSignal<visible_pieces::Rect>,
     /// The box that the keyboard moved to.
-    pub focused: RwSignal<Option<usize>>,
+    pub held: RwSignal<Option<usize>>,
     pub room: NodeRef<html::Div>,
 }
 
-impl GraphState {
+impl Shown {
     /// The two ends of each edge.
     pub fn ends(self) -> Vec<(usize, usize)> {
         self.view.read().edges.iter().map(|edge| (edge.from, edge.to)).collect()
@@ -198,7 +198,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
             view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>(),
         )
     });
-    let shown = GraphState {
+    let shown = Shown {
         view,
         address,
         layout: Memo::new(move |_| {
@@ -208,13 +208,13 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
         // The window of a large screen, for the server and for browsers without JavaScript.
-        window: RwSignal::new(viewport::Rect {
+        window: RwSignal::new(visible_pieces::Rect {
             left: 0.0,
             top: 0.0,
             right: 2_000.0,
             bottom: 1_400.0,
         }),
-        focused: RwSignal::new(None),
+        held: RwSignal::new(None),
         room: NodeRef::new(),
     };
     let wish = Memo::new(move |_| address.read().wish.clone());
@@ -258,7 +258,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
 
 /// The details of the selected vertex, with links.
 #[component]
-fn About(shown: GraphState) -> impl IntoView {
+fn About(shown: Shown) -> impl IntoView {
     let body = move || {
         let Some(at) = shown.at() else {
             let way = shown.view.read().trail.clone().filter(|trail| !trail.path.is_empty());
@@ -277,8 +277,8 @@ fn About(shown: GraphState) -> impl IntoView {
         let view = shown.view.read();
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
-        let appearances = vertex.appearances.iter().map(|(appearance, n)| {
-            let (colour, shape, word) = state_style(*appearance);
+        let looks = vertex.appearances.iter().map(|(look, n)| {
+            let (colour, shape, word) = state_style(*look);
             view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> }
         });
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
@@ -328,12 +328,12 @@ fn About(shown: GraphState) -> impl IntoView {
         let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
         let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.noderole.as_ref().filter(|one| one.has_page).map(|one| {
-            view! { <a class="button small" href=places::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
+            view! { <a class="button small" href=addresses::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }
         });
         view! {
             <div class="inside">
-                <div class="buttons">{appearances.collect_view()}</div>
-                <p class="muted">"in " <a href=places::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
+                <div class="buttons">{looks.collect_view()}</div>
+                <p class="muted">"in " <a href=addresses::deployment(&vertex.deployment)>{vertex.deployment.to_string()}</a> {waves}</p>
                 {trail}
                 <div class="buttons">
                     <a class="button small" href=address.focused(&vertex.key, GraphDirection::Both).link() data-noscroll>"Show only dependencies and dependents"</a>
@@ -370,7 +370,7 @@ fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
         let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
         view! {
             <li>
-                <a href=places::noderole(point.id)>
+                <a href=addresses::noderole(point.id)>
                     <span>{point.name.clone()} " "</span>
                     <span class="muted">{took}</span>
                 </a>

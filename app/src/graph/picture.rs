@@ -1,7 +1,7 @@
 //! The picture: boxes and edges as SVG in a scrollable window.
 //!
 //! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
-//! the window piece by piece, in coarse steps ([`super::sight`]). The picture has one listener for
+//! the window piece by piece, in coarse steps ([`super::viewport`]). The picture has one listener for
 //! clicks and keys instead of one per box.
 
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use leptos_router::hooks::use_navigate;
 use wasm_bindgen::JsCast;
 
 use super::boxes::Boxes;
+use super::edges::Edges;
 use super::layout::{Layout, Neighbors, neighbors};
 use super::minimap::Minimap;
-use super::viewport::{Pieces, Rect};
-use super::wires::Edges;
-use super::{GraphState, MEASURES};
+use super::visible_pieces::{Pieces, Rect};
+use super::{MEASURES, Shown};
 use api::views::graph::GraphDirection;
 
 /// The step in which the window's position is recorded, in pixels of the page.
@@ -43,21 +43,21 @@ type NumberedPieces = (u32, Pieces);
 
 /// The visible pieces, and their level of detail.
 #[derive(Clone, Copy)]
-pub(super) struct VisiblePieces {
+pub(super) struct Viewport {
     pub detail: Memo<Detail>,
     cut: Memo<NumberedPieces>,
     cells: Memo<Vec<usize>>,
     strands: Memo<Vec<usize>>,
 }
 
-impl VisiblePieces {
-    fn of(shown: GraphState) -> Self {
+impl Viewport {
+    fn of(shown: Shown) -> Self {
         let cut = Memo::new(move |last: Option<&NumberedPieces>| {
             (last.map_or(0, |(number, _)| number + 1), Pieces::of(&shown.layout.read()))
         });
         let near = Memo::new(move |_| {
             let (cut, window) = (cut.read(), shown.window.get());
-            (cut.1.in_viewport(&cut.1.boxes, window), cut.1.in_viewport(&cut.1.wires, window))
+            (cut.1.in_sight(&cut.1.boxes, window), cut.1.in_sight(&cut.1.wires, window))
         });
         Self {
             detail: Memo::new(
@@ -95,7 +95,7 @@ impl VisiblePieces {
     fn members(
         self,
         (number, at): (u32, usize),
-        of: impl Fn(&Pieces) -> &Vec<super::viewport::Piece>,
+        of: impl Fn(&Pieces) -> &Vec<super::visible_pieces::Piece>,
     ) -> Vec<usize> {
         let cut = self.cut.read_untracked();
         let piece = (cut.0 == number).then(|| of(&cut.1).get(at)).flatten();
@@ -104,14 +104,14 @@ impl VisiblePieces {
 }
 
 #[component]
-pub(super) fn Picture(shown: GraphState) -> impl IntoView {
-    let sight = VisiblePieces::of(shown);
+pub(super) fn Picture(shown: Shown) -> impl IntoView {
+    let viewport = Viewport::of(shown);
     let width = move || (shown.layout.read().width * shown.zoom.get()).round().to_string();
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
     let view_box =
         move || format!("0 0 {} {}", shown.layout.read().width, shown.layout.read().height);
     let class =
-        move || if sight.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
+        move || if viewport.detail.get() == Detail::Far { "graph-svg far" } else { "graph-svg" };
     let seen = RwSignal::new((0.0, 0.0, 0.0, 0.0));
     let note = move || note(shown, seen);
     let focused = keep_focus(shown);
@@ -126,7 +126,7 @@ pub(super) fn Picture(shown: GraphState) -> impl IntoView {
     let navigate = use_navigate();
     let click = {
         let navigate = navigate.clone();
-        move |event: MouseEvent| on_click(shown, sight, &navigate, &event)
+        move |event: MouseEvent| on_click(shown, viewport, &navigate, &event)
     };
     let on_key = move |event: KeyboardEvent| pressed(shown, near, &navigate, &event);
     let focus = move |event: FocusEvent| {
@@ -150,8 +150,8 @@ pub(super) fn Picture(shown: GraphState) -> impl IntoView {
                 on:keydown=on_key
                 on:focusin=focus
             >
-                <Edges shown sight/>
-                <Boxes shown sight/>
+                <Edges shown viewport/>
+                <Boxes shown viewport/>
             </svg>
         </div>
         <Minimap shown seen=seen.into()/>
@@ -161,7 +161,7 @@ pub(super) fn Picture(shown: GraphState) -> impl IntoView {
 }
 
 /// Records the visible part: exact for the minimap, in steps for the picture.
-fn note(shown: GraphState, seen: RwSignal<(f64, f64, f64, f64)>) {
+fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
     let real = [room.scroll_left(), room.scroll_top(), room.client_width(), room.client_height()];
@@ -182,7 +182,7 @@ fn note(shown: GraphState, seen: RwSignal<(f64, f64, f64, f64)>) {
 }
 
 /// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the centre.
-pub(super) fn zoom_by(shown: GraphState, factor: f64, fixed: Option<(f64, f64)>) {
+pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
     let after = (before * factor).clamp(ZOOM_RANGE.0, ZOOM_RANGE.1);
     if after == before {
@@ -204,7 +204,7 @@ pub(super) fn zoom_by(shown: GraphState, factor: f64, fixed: Option<(f64, f64)>)
 }
 
 /// Zooms at the pointer on Ctrl + wheel. Browsers report a pinch on a touchpad as this event.
-fn turned(shown: GraphState, event: &WheelEvent) {
+fn turned(shown: Shown, event: &WheelEvent) {
     if !event.ctrl_key() {
         return;
     }
@@ -227,8 +227,8 @@ fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
 }
 
 /// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
-fn under(shown: GraphState, sight: VisiblePieces, event: &MouseEvent) -> Option<usize> {
-    if sight.detail.get_untracked() == Detail::Near {
+fn under(shown: Shown, viewport: Viewport, event: &MouseEvent) -> Option<usize> {
+    if viewport.detail.get_untracked() == Detail::Near {
         return place_of(event.target());
     }
     let room = shown.room.get_untracked()?;
@@ -247,15 +247,15 @@ fn box_at_point(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
 }
 
 fn on_click(
-    shown: GraphState,
-    sight: VisiblePieces,
+    shown: Shown,
+    viewport: Viewport,
     navigate: &impl Fn(&str, NavigateOptions),
     event: &MouseEvent,
 ) {
     if event.ctrl_key() || event.meta_key() || event.shift_key() || event.button() != 0 {
         return;
     }
-    let Some(link) = under(shown, sight, event).and_then(|index| link_to(shown, index)) else {
+    let Some(link) = under(shown, viewport, event).and_then(|index| link_to(shown, index)) else {
         return;
     };
     event.prevent_default();
@@ -263,14 +263,14 @@ fn on_click(
     navigate(&link, without_scroll());
 }
 
-fn link_to(shown: GraphState, index: usize) -> Option<String> {
+fn link_to(shown: Shown, index: usize) -> Option<String> {
     let view = shown.view.read_untracked();
     Some(shown.address.read_untracked().at(&view.vertices.get(index)?.key).link())
 }
 
 /// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
 /// value in which boxes record their key on focus.
-fn keep_focus(shown: GraphState) -> StoredValue<Option<String>> {
+fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
     let focused = StoredValue::new(None::<String>);
     Effect::new(move |_| {
         shown.address.track();
@@ -293,7 +293,7 @@ type BoxPositions = (Vec<String>, Vec<(f64, f64)>);
 
 /// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
 /// the page. Without a selection, the box nearest to the centre of the window does.
-fn keep_position(shown: GraphState) {
+fn keep_position(shown: Shown) {
     Effect::new(move |last: Option<BoxPositions>| {
         let places = shown.layout.read().places.clone();
         let keys: Vec<String> =
@@ -344,7 +344,7 @@ fn without_scroll() -> NavigateOptions {
 }
 
 fn pressed(
-    shown: GraphState,
+    shown: Shown,
     near: Memo<Neighbors>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
@@ -405,10 +405,10 @@ fn beside(layout: &Layout, index: usize, step: isize) -> Option<usize> {
 }
 
 /// Scrolls to a box and focuses it.
-pub(super) fn scroll_to_box(shown: GraphState, index: usize) {
+pub(super) fn scroll_to_box(shown: Shown, index: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
-    shown.focused.set(Some(index));
+    shown.held.set(Some(index));
     let Some((x, y)) = shown.layout.read_untracked().places.get(index).copied() else { return };
     let (left, top) = (f64::from(room.scroll_left()), f64::from(room.scroll_top()));
     let (width, height) = (f64::from(room.client_width()), f64::from(room.client_height()));

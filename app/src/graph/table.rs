@@ -3,8 +3,8 @@
 use api::views::graph::GraphView;
 use leptos::prelude::*;
 
-use super::{GraphState, boxes, colours, named, rewired, state_style};
-use crate::parts::icon;
+use super::{Shown, boxes, colours, named, rewired, state_style};
+use crate::components::icon;
 
 /// Maximum number of neighbors that a cell names. The rest is a count. Otherwise a barrier before
 /// a thousand noderoles would fill the page.
@@ -12,10 +12,10 @@ const MAX_NAMED: usize = 12;
 
 /// The dependencies and dependents of each vertex: the other end of the edge, and a note about the
 /// edge.
-type Neighbors = Vec<[Vec<(usize, Option<String>)>; 2]>;
+type Near = Vec<[Vec<(usize, Option<String>)>; 2]>;
 
-fn near(view: &GraphView) -> Neighbors {
-    let mut near: Neighbors = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
+fn near(view: &GraphView) -> Near {
+    let mut near: Near = vec![[Vec::new(), Vec::new()]; view.vertices.len()];
     for edge in &view.edges {
         let path = (edge.on_trail > 0).then(|| "path".to_owned());
         let text: Vec<String> =
@@ -52,7 +52,7 @@ fn told(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl IntoV
 }
 
 #[component]
-pub(super) fn Table(shown: GraphState) -> impl IntoView {
+pub(super) fn Table(shown: Shown) -> impl IntoView {
     let marks = move || shown.view.read().trail.is_some();
     let rows = move || {
         let (view, address) = (shown.view.read(), shown.address.get());
@@ -66,11 +66,11 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
         order.retain(|at| found.as_ref().is_none_or(|found| found.contains(at)));
         let row = |at: usize| {
             let vertex = &view.vertices[at];
-            let appearances = vertex.appearances.iter().map(|(appearance, n)| {
-                let (colour, shape, word) = state_style(*appearance);
+            let looks = vertex.appearances.iter().map(|(look, n)| {
+                let (colour, shape, word) = state_style(*look);
                 view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> " " }
             });
-            let appearances = appearances.collect_view();
+            let looks = looks.collect_view();
             let [before, behind] = &near[at];
             let (before, behind) = (told(&view, before), told(&view, behind));
             let path = marks()
@@ -80,7 +80,7 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
                     <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>
                     <td data-label="Name"><a class="main" href=address.at(&vertex.key).link() data-noscroll>{named(vertex)}</a></td>
                     <td data-label="Deployment">{vertex.deployment.to_string()}</td>
-                    <td data-label="State"><span class="buttons">{appearances}</span></td>
+                    <td data-label="State"><span class="buttons">{looks}</span></td>
                     {path}
                     <td data-label="Dependencies">{before}</td>
                     <td data-label="Dependents">{behind}</td>

@@ -6,14 +6,14 @@ use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
 use super::address::{Address, ColourBy};
-use super::{GraphState, changes, picture};
-use crate::parts::{Icon, icon};
+use super::{Shown, changes, picture};
+use crate::components::{Icon, icon};
 
 /// The distances from the focus that the reader can choose, in edges.
 const DISTANCES: [u32; 3] = [1, 2, 3];
 
 #[component]
-pub(super) fn Tools(shown: GraphState) -> impl IntoView {
+pub(super) fn Tools(shown: Shown) -> impl IntoView {
     let counts = move || {
         let view = shown.view.read();
         let boxes = view.vertices.len();
@@ -92,7 +92,7 @@ fn colours(address: &Address) -> impl IntoView + use<> {
     }
 }
 
-fn legend(shown: GraphState) -> impl IntoView + use<> {
+fn legend(shown: Shown) -> impl IntoView + use<> {
     let entry = |entry: super::colours::Entry| {
         view! { <li><span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}</li> }
     };
@@ -126,7 +126,7 @@ fn longest(address: &Address) -> impl IntoView + use<> {
 }
 
 /// The highlighted part, or the next step to choose one.
-fn trail(shown: GraphState) -> Option<impl IntoView + use<>> {
+fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
     let address = shown.address.read();
     let wish = address.wish.trail.clone()?;
     let said = match (&wish, &shown.view.read().trail) {
@@ -155,7 +155,7 @@ fn trail(shown: GraphState) -> Option<impl IntoView + use<>> {
 }
 
 #[component]
-fn Zoom(shown: GraphState) -> impl IntoView {
+fn Zoom(shown: Shown) -> impl IntoView {
     let by = move |factor: f64| picture::zoom_by(shown, factor, None);
     let fit = move || {
         let Some(room) = shown.room.get_untracked() else { return };
@@ -179,7 +179,7 @@ fn Zoom(shown: GraphState) -> impl IntoView {
 /// Searches by role or node. Enter moves to the next match. If no visible vertex matches, Enter
 /// expands the node with that name.
 #[component]
-fn Find(shown: GraphState) -> impl IntoView {
+fn Find(shown: Shown) -> impl IntoView {
     let turn = StoredValue::new(0_usize);
     let navigate = use_navigate();
     let found = Memo::new(move |_| shown.found());

@@ -7,7 +7,7 @@ use wasm_bindgen::closure::Closure;
 use web_sys::{EventSource, MessageEvent};
 
 use super::Topic;
-use super::subscriptions::Place;
+use super::subscriptions::JournalPosition;
 
 /// The timeout for a silent connection, in milliseconds. The server sends a heartbeat every 15
 /// seconds. Two missed heartbeats mean that the connection is dead.
@@ -24,7 +24,7 @@ pub(super) trait ConnectionHandler {
 }
 
 /// An open connection. It owns the closures of its event listeners.
-pub(super) struct Line {
+pub(super) struct Connection {
     source: EventSource,
     pub(super) topics: BTreeSet<Topic>,
     /// The time of the last message, in milliseconds since 1970.
@@ -35,10 +35,10 @@ pub(super) struct Line {
     _failed: Closure<dyn FnMut()>,
 }
 
-impl Line {
+impl Connection {
     pub(super) fn open<E: ConnectionHandler + Clone + 'static>(
         topics: BTreeSet<Topic>,
-        (transaction, event): Place,
+        (transaction, event): JournalPosition,
         handler: &E,
     ) -> Option<Self> {
         let names: Vec<String> = topics.iter().map(ToString::to_string).collect();
@@ -80,7 +80,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Connection {
     fn drop(&mut self) {
         self.source.set_onmessage(None);
         self.source.set_onopen(None);

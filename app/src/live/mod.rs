@@ -33,11 +33,11 @@
 #[cfg(not(feature = "ssr"))]
 mod connection;
 #[cfg(not(feature = "ssr"))]
-mod share;
-#[cfg(not(feature = "ssr"))]
 mod stream;
 #[cfg(any(test, not(feature = "ssr")))]
 mod subscriptions;
+#[cfg(not(feature = "ssr"))]
+mod tabs;
 
 use std::collections::HashSet;
 

@@ -11,9 +11,9 @@ use leptos::prelude::*;
 use uuid::Uuid;
 use web_sys::MessageEvent;
 
-use super::connection::{ConnectionHandler, Line, SILENCE_TIMEOUT_MS};
-use super::share::{Channel, TabMessage, request_lead};
-use super::subscriptions::{Place, Subscriptions, place};
+use super::connection::{Connection, ConnectionHandler, SILENCE_TIMEOUT_MS};
+use super::subscriptions::{JournalPosition, Subscriptions, place};
+use super::tabs::{Channel, TabMessage, request_lead};
 use super::{Event, Status, Topic, coalesce};
 
 /// Subscriptions within this time share one reconnect.
@@ -65,7 +65,7 @@ pub(super) struct Stream {
     seen: BTreeMap<String, f64>,
     /// Tabs whose requests are not confirmed yet.
     unconfirmed: BTreeMap<String, u64>,
-    line: Option<Line>,
+    line: Option<Connection>,
     waiting: Vec<Event>,
     frame_requested: bool,
     settling: bool,
@@ -97,9 +97,9 @@ impl Stream {
         }
     }
 
-    fn say(&self, message: &TabMessage) {
+    fn say(&self, word: &TabMessage) {
         if let Role::Follower { channel, .. } | Role::Leader { channel } = &self.role {
-            channel.say(message);
+            channel.say(word);
         }
     }
 
@@ -112,7 +112,7 @@ impl Stream {
         let status = lost.map_or(Status::Live, |since| Status::Lost { since: At(since) });
         self.status.try_set(status);
         if matches!(self.role, Role::Leader { .. }) {
-            self.say(&TabMessage::Line { lost });
+            self.say(&TabMessage::Connection { lost });
         }
     }
 
@@ -147,7 +147,7 @@ impl Stream {
             return;
         }
         self.pending = !topics.is_empty();
-        let message = match topics.is_empty() {
+        let word = match topics.is_empty() {
             true => TabMessage::Gone { tab: self.tab.clone() },
             false => TabMessage::Want {
                 tab: self.tab.clone(),
@@ -156,7 +156,7 @@ impl Stream {
                 after,
             },
         };
-        self.say(&message);
+        self.say(&word);
     }
 
     /// Repeats all subscriptions, because the connection's owner changed.
@@ -198,7 +198,7 @@ pub(super) fn leave(shared: Shared, id: u64) {
 
 /// Determines the tab's role among the others.
 fn begin(shared: Shared) {
-    if let Some(channel) = Channel::open(move |message| heard(shared, message)) {
+    if let Some(channel) = Channel::open(move |word| heard(shared, word)) {
         let leader_heard = js_sys::Date::now();
         shared.update_value(|stream| stream.role = Role::Follower { channel, leader_heard });
         request_lead(false, move || lead(shared), move || on_lead_lost(shared));
@@ -206,9 +206,8 @@ fn begin(shared: Shared) {
     let goes = window_event_listener(leptos::ev::pagehide, move |_| {
         shared.try_update_value(|stream| stream.say(&TabMessage::Gone { tab: stream.tab.clone() }));
     });
-    let on_visible =
-        window_event_listener(leptos::ev::visibilitychange, move |_| check_connection(shared));
-    let _ = set_interval_with_handle(move || check_connection(shared), CHECK_INTERVAL);
+    let on_visible = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
+    let _ = set_interval_with_handle(move || look(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
     std::mem::forget((goes, on_visible));
 }
@@ -268,7 +267,7 @@ fn adjust(shared: Shared) {
         Some((topics, after))
     });
     if let Some(Some((topics, after))) = connect {
-        let line = Line::open(topics, after, &shared);
+        let line = Connection::open(topics, after, &shared);
         shared.try_update_value(|stream| stream.line = line);
     }
     // The new connection covers all requests up to now.
@@ -333,7 +332,7 @@ impl Stream {
 }
 
 /// Queues an event for the page, unless the page received it before.
-fn receive(shared: Shared, place: Option<Place>, event: Event) {
+fn receive(shared: Shared, place: Option<JournalPosition>, event: Event) {
     let ask = shared.try_update_value(|stream| {
         // Lengths of logs are not in the journal. Such events have the position of the event before
         // them.
@@ -378,7 +377,7 @@ fn broken(shared: Shared, silent: bool) {
     let again = shared.try_update_value(|stream| {
         let since = stream.lost_since().unwrap_or(js_sys::Date::now() as i64);
         stream.set_connection_state(Some(since));
-        let over = silent || stream.line.as_ref().is_some_and(Line::is_closed);
+        let over = silent || stream.line.as_ref().is_some_and(Connection::is_closed);
         over.then(|| {
             stream.line = None;
             stream.failures += 1;
@@ -391,8 +390,8 @@ fn broken(shared: Shared, silent: bool) {
 }
 
 /// Handles a message of another tab.
-fn heard(shared: Shared, message: TabMessage) {
-    match message {
+fn heard(shared: Shared, word: TabMessage) {
+    match word {
         TabMessage::News { place, event } => {
             if follow(shared, |_| ()) {
                 receive(shared, place, event);
@@ -406,7 +405,7 @@ fn heard(shared: Shared, message: TabMessage) {
                 stream.say(&TabMessage::Here { tab: stream.tab.clone() });
             });
         }
-        TabMessage::Line { lost } => {
+        TabMessage::Connection { lost } => {
             follow(shared, |stream| stream.set_connection_state(lost));
         }
         TabMessage::Lead => {
@@ -421,7 +420,7 @@ fn heard(shared: Shared, message: TabMessage) {
         }
         TabMessage::Full { tab } => connect_alone(shared, &tab),
         TabMessage::Want { .. } | TabMessage::Here { .. } | TabMessage::Gone { .. } => {
-            serve(shared, message)
+            serve(shared, word)
         }
     }
 }
@@ -438,13 +437,13 @@ fn follow(shared: Shared, act: impl FnOnce(&mut Stream)) -> bool {
 }
 
 /// Handles messages to the leader.
-fn serve(shared: Shared, message: TabMessage) {
+fn serve(shared: Shared, word: TabMessage) {
     let changed = shared.try_update_value(|stream| {
         if !matches!(stream.role, Role::Leader { .. }) {
             return false;
         }
         let now = js_sys::Date::now();
-        match message {
+        match word {
             TabMessage::Want { tab, asked, topics, after } => {
                 let topics: Vec<Topic> =
                     topics.iter().filter_map(|topic| topic.parse().ok()).collect();
@@ -456,9 +455,9 @@ fn serve(shared: Shared, message: TabMessage) {
                 stream.seen.insert(tab.clone(), now);
                 stream.unconfirmed.insert(tab, asked);
                 if let Some(lost) = stream.lost_since() {
-                    stream.say(&TabMessage::Line { lost: Some(lost) });
+                    stream.say(&TabMessage::Connection { lost: Some(lost) });
                 } else if stream.line.is_some() {
-                    stream.say(&TabMessage::Line { lost: None });
+                    stream.say(&TabMessage::Connection { lost: None });
                 }
             }
             TabMessage::Here { tab } => {
@@ -496,7 +495,7 @@ fn connect_alone(shared: Shared, tab: &str) {
 }
 
 /// Checks whether the connection is alive.
-fn check_connection(shared: Shared) {
+fn look(shared: Shared) {
     let now = js_sys::Date::now();
     let hidden = document().hidden();
     enum Do {
@@ -509,7 +508,7 @@ fn check_connection(shared: Shared) {
         if !hidden {
             stream.last_visible_at = now;
         }
-        let silent = stream.line.as_ref().is_some_and(Line::is_silent);
+        let silent = stream.line.as_ref().is_some_and(Connection::is_silent);
         match &stream.role {
             Role::Idle => Do::Nothing,
             Role::Follower { leader_heard, .. } => {
@@ -536,7 +535,7 @@ fn check_connection(shared: Shared) {
                 };
                 stream.tabs.retain(is_there);
                 let lost = stream.lost_since();
-                stream.say(&TabMessage::Line { lost });
+                stream.say(&TabMessage::Connection { lost });
                 Do::Settle
             }
         }

@@ -9,27 +9,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Topic;
 
 /// A position in the journal: transaction and event. A page's cursor has no event.
-pub(super) type Place = (i64, i64);
+pub(super) type JournalPosition = (i64, i64);
 
 /// Parses the id of an event, `transaction-event`.
-pub(super) fn place(id: &str) -> Option<Place> {
+pub(super) fn place(id: &str) -> Option<JournalPosition> {
     let (transaction, event) = id.split_once('-')?;
     Some((transaction.parse().ok()?, event.parse().ok()?))
 }
 
 #[derive(Debug)]
-struct Subscription {
+struct Want {
     topics: BTreeSet<Topic>,
     /// The start position. `None` once a connection covers it.
-    after: Option<Place>,
+    after: Option<JournalPosition>,
 }
 
 /// All subscriptions that share one connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions<K: Ord> {
-    of: BTreeMap<K, Subscription>,
+    of: BTreeMap<K, Want>,
     /// The position of the last event, or the start of the connection before the first event.
-    last: Option<Place>,
+    last: Option<JournalPosition>,
 }
 
 impl<K: Ord> Default for Subscriptions<K> {
@@ -44,12 +44,10 @@ impl<K: Ord> Subscriptions<K> {
         &mut self,
         subscriber: K,
         topics: impl IntoIterator<Item = Topic>,
-        after: Place,
+        after: JournalPosition,
     ) {
-        self.of.insert(
-            subscriber,
-            Subscription { topics: topics.into_iter().collect(), after: Some(after) },
-        );
+        self.of
+            .insert(subscriber, Want { topics: topics.into_iter().collect(), after: Some(after) });
     }
 
     /// Removes a subscription.
@@ -99,7 +97,7 @@ impl<K: Ord> Subscriptions<K> {
     pub(super) fn lacking(
         &mut self,
         open: Option<&BTreeSet<Topic>>,
-    ) -> Option<(BTreeSet<Topic>, Place)> {
+    ) -> Option<(BTreeSet<Topic>, JournalPosition)> {
         let topics = self.topics();
         let last = self.last.unwrap_or_default();
         let afters = self.of.values_mut().filter_map(|want| want.after.take());
@@ -114,17 +112,17 @@ impl<K: Ord> Subscriptions<K> {
 
     /// Whether this position was passed. Several events may share a position, so only a later event
     /// passes it.
-    pub(super) fn has_passed(&self, place: Place) -> bool {
+    pub(super) fn has_passed(&self, place: JournalPosition) -> bool {
         self.last.is_some_and(|last| place < last)
     }
 
     /// Sets the position after a reset, even backwards.
-    pub(super) fn restart(&mut self, place: Place) {
+    pub(super) fn restart(&mut self, place: JournalPosition) {
         self.last = Some(place);
     }
 
     /// Advances to a position up to which all events were received.
-    pub(super) fn told(&mut self, place: Place) {
+    pub(super) fn told(&mut self, place: JournalPosition) {
         self.last = self.last.max(Some(place));
     }
 }
@@ -139,68 +137,67 @@ mod tests {
 
     #[test]
     fn connection_covers_all_topics_from_earliest_position() {
-        let mut subscriptions = Subscriptions::default();
-        subscriptions.join(1, [Topic::Nodes], (20, 0));
-        subscriptions.join(2, [Topic::Runs], (10, 0));
+        let mut wants = Subscriptions::default();
+        wants.join(1, [Topic::Nodes], (20, 0));
+        wants.join(2, [Topic::Runs], (10, 0));
         let both = topics(&[Topic::Nodes, Topic::Runs]);
-        assert_eq!(subscriptions.lacking(None), Some((both.clone(), (10, 0))));
-        assert_eq!(subscriptions.lacking(Some(&both)), None);
-        subscriptions.leave(&2);
-        subscriptions.told((30, 4));
+        assert_eq!(wants.lacking(None), Some((both.clone(), (10, 0))));
+        assert_eq!(wants.lacking(Some(&both)), None);
+        wants.leave(&2);
+        wants.told((30, 4));
         assert_eq!(
-            subscriptions.lacking(Some(&both)),
+            wants.lacking(Some(&both)),
             Some((topics(&[Topic::Nodes]), (30, 4))),
             "after the last event"
         );
-        subscriptions.restart((5, 1));
-        assert!(!subscriptions.has_passed((6, 0)), "a restored journal starts over");
-        subscriptions.retain(|subscriber| *subscriber == 2);
-        assert!(subscriptions.topics().is_empty());
+        wants.restart((5, 1));
+        assert!(!wants.has_passed((6, 0)), "a restored journal starts over");
+        wants.retain(|subscriber| *subscriber == 2);
+        assert!(wants.topics().is_empty());
     }
 
     #[test]
     fn subscriber_with_older_data_reopens_connection() {
-        let mut subscriptions = Subscriptions::default();
-        subscriptions.join(1, [Topic::Nodes], (10, 0));
+        let mut wants = Subscriptions::default();
+        wants.join(1, [Topic::Nodes], (10, 0));
         let open = topics(&[Topic::Nodes]);
-        subscriptions.lacking(None);
-        subscriptions.told((30, 1));
-        subscriptions.join(2, [Topic::Nodes], (30, 1));
-        assert_eq!(subscriptions.lacking(Some(&open)), None, "no new events");
-        subscriptions.join(3, [Topic::Nodes], (30, 0));
-        assert_eq!(subscriptions.lacking(Some(&open)), Some((open.clone(), (30, 0))));
-        assert!(!subscriptions.has_passed((30, 1)), "repeated for new subscribers");
-        subscriptions.told((30, 1));
-        subscriptions.told((29, 1));
-        assert!(subscriptions.has_passed((30, 0)) && !subscriptions.has_passed((30, 1)));
+        wants.lacking(None);
+        wants.told((30, 1));
+        wants.join(2, [Topic::Nodes], (30, 1));
+        assert_eq!(wants.lacking(Some(&open)), None, "no new events");
+        wants.join(3, [Topic::Nodes], (30, 0));
+        assert_eq!(wants.lacking(Some(&open)), Some((open.clone(), (30, 0))));
+        assert!(!wants.has_passed((30, 1)), "repeated for new subscribers");
+        wants.told((30, 1));
+        wants.told((29, 1));
+        assert!(wants.has_passed((30, 0)) && !wants.has_passed((30, 1)));
     }
 
     #[test]
     fn lost_connection_resumes_at_last_position() {
-        let mut subscriptions = Subscriptions::default();
-        subscriptions.join(1, [Topic::Nodes], (10, 0));
-        subscriptions.lacking(None);
-        subscriptions.told((12, 3));
-        assert_eq!(subscriptions.lacking(None).map(|(_, begin)| begin), Some((12, 3)));
+        let mut wants = Subscriptions::default();
+        wants.join(1, [Topic::Nodes], (10, 0));
+        wants.lacking(None);
+        wants.told((12, 3));
+        assert_eq!(wants.lacking(None).map(|(_, begin)| begin), Some((12, 3)));
     }
 
     #[test]
     fn topics_are_limited() {
-        let mut subscriptions = Subscriptions::default();
-        subscriptions.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
+        let mut wants = Subscriptions::default();
+        wants.join(1, [Topic::Nodes, Topic::Runs], (1, 0));
         assert!(
-            subscriptions.has_room(&2, &[Topic::Runs], 2)
-                && !subscriptions.has_room(&2, &[Topic::Blueprints], 2)
+            wants.has_room(&2, &[Topic::Runs], 2) && !wants.has_room(&2, &[Topic::Blueprints], 2)
         );
         assert!(
-            subscriptions.has_room(&1, &[Topic::Blueprints, Topic::Reviews], 2),
+            wants.has_room(&1, &[Topic::Blueprints, Topic::Reviews], 2),
             "replaced topics do not count"
         );
-        subscriptions.join(2, [Topic::Runs], (1, 0));
-        subscriptions.join(3, [Topic::Blueprints], (1, 0));
-        assert_eq!(subscriptions.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
-        assert_eq!(subscriptions.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [0; 0]);
-        assert_eq!(subscriptions.topics(), topics(&[Topic::Nodes, Topic::Runs]));
+        wants.join(2, [Topic::Runs], (1, 0));
+        wants.join(3, [Topic::Blueprints], (1, 0));
+        assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [3]);
+        assert_eq!(wants.make_room(&1, &[Topic::Nodes, Topic::Runs], 2), [0; 0]);
+        assert_eq!(wants.topics(), topics(&[Topic::Nodes, Topic::Runs]));
     }
 
     #[test]

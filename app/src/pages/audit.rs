@@ -14,18 +14,18 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use crate::check::pretty;
+use crate::addresses;
 use crate::clock::{Moment, moment_of};
+use crate::codec::AsJson;
+use crate::components::list::{ListAddress, columns_of, refused};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::notice::problem_in_page;
+use crate::components::{Empty, EquivalentCommands, Feed, FormValues, Icon, icon, load_with_error};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{NOW, use_live};
-use crate::parts::list::{ListAddress, columns_of, refused};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Feed, Icon, Same, Typed, icon, load_with_error};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
+use crate::validation::pretty;
 
 columns_of!(Part {
     Time "time" "Time",
@@ -68,7 +68,7 @@ impl ListPage for Entries {
     const SAME: List = List::Audit;
 
     fn path(self) -> String {
-        places::AUDIT.to_owned()
+        addresses::AUDIT.to_owned()
     }
 
     async fn fetch(self, listed: ListAddress<AuditSort>) -> ServerResult<AuditPage> {
@@ -161,11 +161,11 @@ impl ListPage for Entries {
                     <p>"Each sealed entry contains a hash of the entry before it. If an entry is changed or removed later, the chain breaks at that entry."</p>
                     <div class="buttons">
                         <a class="button" href=verify>{icon(Icon::Check)} "Verify the chain"</a>
-                        <a class="button" href=places::AUDIT_EXPORT rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export sealed entries"</a>
+                        <a class="button" href=addresses::AUDIT_EXPORT rel="external" download="gantry-audit.jsonl">{icon(Icon::Download)} "Export sealed entries"</a>
                     </div>
                     <p class="muted">"Verify an export without a server:"</p>
                     <p><code>"gantry audit verify gantry-audit.jsonl"</code></p>
-                    <Same of=move |_: Typed| vec![api::calls::verify_audit(), api::calls::export_audit()]/>
+                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::verify_audit(), api::calls::export_audit()]/>
                 </div>
             </section>
         }
@@ -199,7 +199,7 @@ impl Check {
 fn checking(list: &str, after: u64, link: &str) -> String {
     let sign = if list.contains('?') { '&' } else { '?' };
     let link =
-        if link.is_empty() { String::new() } else { format!("&link={}", places::encoded(link)) };
+        if link.is_empty() { String::new() } else { format!("&link={}", addresses::encoded(link)) };
     format!("{list}{sign}check={after}{link}")
 }
 

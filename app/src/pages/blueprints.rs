@@ -16,14 +16,14 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::list::{ListAddress, SORT, example_field, filters, hidden, pager, trouble};
+use crate::components::{
+    DeploymentField, Empty, Feed, Icon, ListCommands, ProblemNotice, icon, load_with_error, rows,
+};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{ListAddress, SORT, example_field, filters, hidden, pager, trouble};
-use crate::parts::{
-    DeploymentField, Empty, Feed, Icon, ProblemNotice, SameList, icon, load_with_error, rows,
-};
-use crate::places;
 
 /// The name of the cursor parameter.
 const PLACE: &str = "before";
@@ -67,12 +67,12 @@ impl Wanted {
         let query: Vec<String> = all
             .into_iter()
             .filter_map(|(name, value)| {
-                value.as_ref().map(|value| format!("{name}={}", places::encoded(value)))
+                value.as_ref().map(|value| format!("{name}={}", addresses::encoded(value)))
             })
             .collect();
         match query.is_empty() {
-            true => places::BLUEPRINTS.into(),
-            false => format!("{}?{}", places::BLUEPRINTS, query.join("&")),
+            true => addresses::BLUEPRINTS.into(),
+            false => format!("{}?{}", addresses::BLUEPRINTS, query.join("&")),
         }
     }
 
@@ -96,7 +96,7 @@ impl Wanted {
 fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
     let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
-    let line = ListAddress::read(places::BLUEPRINTS, query, PLACE);
+    let line = ListAddress::read(addresses::BLUEPRINTS, query, PLACE);
     line.asked("deployment", "deployment is", &deployment)
         .beside("from", &from)
         .beside("to", &to)
@@ -134,7 +134,7 @@ pub fn Blueprints() -> impl IntoView {
         {filters(listed, SORTS, fields(listed))}
         <comparison::ComparisonSection compared line=targets wanted/>
         {load_with_error(targets, move |first| view! { <Line first wanted listed/> }.into_any(), say)}
-        <SameList of=api::calls::List::Blueprints/>
+        <ListCommands of=api::calls::List::Blueprints/>
     }
     .into_any()
 }
@@ -249,7 +249,7 @@ fn row(
     let number = target.number;
     let about = match target.review {
         Some(submission) => {
-            view! { <a class="main" href=places::review(submission)><bdi>{target.title.clone()}</bdi></a> }.into_any()
+            view! { <a class="main" href=addresses::review(submission)><bdi>{target.title.clone()}</bdi></a> }.into_any()
         }
         None => view! { <bdi>{target.title.clone()}</bdi> }.into_any(),
     };

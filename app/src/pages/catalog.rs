@@ -9,20 +9,20 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
 use crate::clock::Moment;
-use crate::failure::ServerResult;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{
-    Dialog, DialogHandle, Empty, Icon, ProblemNotice, Refused, Same, Typed, escape_textarea, icon,
-    warnings,
+use crate::codec::AsJson;
+use crate::components::action::{on_success, problem_of};
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{
+    Dialog, DialogHandle, Empty, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused,
+    escape_textarea, icon, warnings,
 };
-use crate::places;
-use crate::reader::OPERATOR;
+use crate::failure::ServerResult;
+use crate::permissions::OPERATOR;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// Longer descriptions, in characters, are collapsed.
 const LONG_DESCRIPTION: usize = 240;
@@ -30,10 +30,10 @@ const LONG_DESCRIPTION: usize = 240;
 /// The tabs of the catalog. `here` is the current one.
 pub(crate) fn tabs(here: &'static str) -> AnyView {
     let all = [
-        (places::CATALOG, "Versions"),
-        (places::ROLES, "Roles"),
-        (places::ROLE_GRAPH, "Dependencies"),
-        (places::IMPORTS, "Imports"),
+        (addresses::CATALOG, "Versions"),
+        (addresses::ROLES, "Roles"),
+        (addresses::ROLE_GRAPH, "Dependencies"),
+        (addresses::IMPORTS, "Imports"),
     ];
     let link = |(place, word): (&'static str, &'static str)| {
         let is_here = (place == here).then_some("page");
@@ -78,7 +78,7 @@ impl ListPage for Versions {
     const RIGHT: Option<&'static str> = Some(OPERATOR);
 
     fn path(self) -> String {
-        places::CATALOG.to_owned()
+        addresses::CATALOG.to_owned()
     }
 
     async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
@@ -112,9 +112,9 @@ impl ListPage for Versions {
         let short = move || version.read().hash.chars().take(8).collect::<String>();
         let used = move || {
             let names = version.read().used_by.clone();
-            let links = names
-                .into_iter()
-                .map(|name| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " });
+            let links = names.into_iter().map(
+                |name| view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> " " },
+            );
             links.collect_view()
         };
         let by = move || version.read().by.clone().unwrap_or_else(|| "shipped with Gantry".into());
@@ -152,7 +152,7 @@ pub fn Catalog() -> impl IntoView {
             <h1>"Catalog"</h1>
             <div class="buttons">{list.beside(move |may_import| import_button(may_import, dialog))}</div>
         </div>
-        {tabs(places::CATALOG)}
+        {tabs(addresses::CATALOG)}
         {list.view()}
     }
     .into_any()
@@ -236,7 +236,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
                     </div>
                     {result}
                     <ProblemNotice problem=problem_of(import)/>
-                    <Same of=move |_: Typed| vec![api::calls::import()]/>
+                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::import()]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || import.pending().get()>"Import"</button>

@@ -12,15 +12,15 @@ use engine::ids::DeploymentId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::list::{ListAddress, SORT, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{Counts, Empty, Feed, Icon, icon};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{ListAddress, SORT, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Counts, Empty, Feed, Icon, icon};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// The maximum number of indented levels. Deeper deployments show their level as a number.
 const MAX_INDENT: u32 = 8;
@@ -100,8 +100,8 @@ impl ListPage for AllDeployments {
 
     fn path(self) -> String {
         let path = match self {
-            Self::Boards => places::DEPLOYMENTS,
-            Self::Graphs => places::GRAPH,
+            Self::Boards => addresses::DEPLOYMENTS,
+            Self::Graphs => addresses::GRAPH,
         };
         path.to_owned()
     }
@@ -146,10 +146,10 @@ impl ListPage for AllDeployments {
 
     fn row(self, deployment: Memo<DeploymentSummary>, with: With<Self>) -> AnyView {
         let is_tree = with.listed.with_value(Self::is_tree);
-        let board = move || places::deployment(&deployment.read().name);
+        let board = move || addresses::deployment(&deployment.read().name);
         let page = move || match self {
             Self::Boards => board(),
-            Self::Graphs => places::graph(&deployment.read().name),
+            Self::Graphs => addresses::graph(&deployment.read().name),
         };
         let depth = move || if is_tree { deployment.read().depth } else { 0 };
         let under_way = move || {
@@ -158,7 +158,7 @@ impl ListPage for AllDeployments {
                 |_| view! { <a class="pill" data-state="proposed" href=board>{icon(Icon::Proposed)} "PROPOSED"</a> },
             );
             let submitted = submission.map(|id| {
-                view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> }
+                view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> }
             });
             (proposed, submitted)
         };

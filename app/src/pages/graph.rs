@@ -10,16 +10,16 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 
 use super::deployments::{AllDeployments, tree_link};
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::list_page::ListOf;
+use crate::components::{EquivalentCommands, Feed, FormValues, Icon, icon, load_one};
 use crate::failure::ServerResult;
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::use_live;
-use crate::parts::list_page::ListOf;
-use crate::parts::{Feed, Icon, Same, Typed, icon, load_one};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// All deployments, with links to their graphs.
 #[component]
@@ -40,7 +40,7 @@ pub fn GraphPage() -> impl IntoView {
     let query = use_query_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let address =
-        Memo::new(move |_| Address::of(places::graph_of(&name.get()), None, &query.read()));
+        Memo::new(move |_| Address::of(addresses::graph_of(&name.get()), None, &query.read()));
     // The page loads once per deployment and target. Other options of the same graph are fetched in
     // place.
     let target = Memo::new(move |_| address.read().wish.blueprint);
@@ -51,7 +51,11 @@ pub fn GraphPage() -> impl IntoView {
             graph(name, wish)
         },
     );
-    load_one(graph, (places::GRAPH, "All graphs"), move |first| view! { <Loaded first address/> })
+    load_one(
+        graph,
+        (addresses::GRAPH, "All graphs"),
+        move |first| view! { <Loaded first address/> },
+    )
 }
 
 #[component]
@@ -79,13 +83,13 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
             </div>
             <div class="buttons">
                 {match then {
-                    Some(_) => view! { <a class="button small" href=format!("{}?deployment={name}", places::BLUEPRINTS)>{icon(Icon::Blueprint)} "Blueprints"</a> }.into_any(),
-                    None => view! { <a class="button small" href=places::deployment(&name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
+                    Some(_) => view! { <a class="button small" href=format!("{}?deployment={name}", addresses::BLUEPRINTS)>{icon(Icon::Blueprint)} "Blueprints"</a> }.into_any(),
+                    None => view! { <a class="button small" href=addresses::deployment(&name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
                 }}
             </div>
         </div>
         <Graph feed address/>
-        <Same of=move |_: Typed| vec![api::calls::graph(&name, &address.read().wish)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::graph(&name, &address.read().wish)]/>
     }
     .into_any()
 }

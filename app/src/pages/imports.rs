@@ -7,16 +7,16 @@ use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
 use crate::clock::Moment;
+use crate::codec::AsJson;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{Empty, Icon, icon};
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, icon};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// The number of lines that are visible without expanding.
 const FIRST: usize = 5;
@@ -46,7 +46,7 @@ impl ListPage for AllImports {
     const SAME: List = List::Imports;
 
     fn path(self) -> String {
-        places::IMPORTS.to_owned()
+        addresses::IMPORTS.to_owned()
     }
 
     async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
@@ -66,7 +66,7 @@ impl ListPage for AllImports {
         view! {
             <Empty icon=Icon::Catalog title="No imports yet">
                 <p>"An import adds barclamp versions to the catalog. It does not change any deployment."</p>
-                <a class="button" href=places::CATALOG>"Open the catalog"</a>
+                <a class="button" href=addresses::CATALOG>"Open the catalog"</a>
             </Empty>
         }
         .into_any()
@@ -105,14 +105,14 @@ pub fn Imports() -> impl IntoView {
     view! {
         <Title text="Imports"/>
         <div class="head"><h1>"Imports"</h1></div>
-        {tabs(places::IMPORTS)}
+        {tabs(addresses::IMPORTS)}
         {list.view()}
     }
     .into_any()
 }
 
 fn version(one: ImportedVersion) -> AnyView {
-    let of = places::roles_of(&one.name);
+    let of = addresses::roles_of(&one.name);
     let (shape, word) =
         if one.new { (Icon::Plus, "new") } else { (Icon::Check, "already in the catalog") };
     view! {

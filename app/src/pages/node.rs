@@ -22,18 +22,18 @@ use leptos_router::NavigateOptions;
 use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
-use crate::check;
+use crate::addresses;
 use crate::clock::{Elapsed, Moment};
+use crate::components::action::{last_of, on_success, problem_of};
+use crate::components::json::DataView;
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused, RunPill, escape_textarea,
+    icon, load_one, mark, reset_on_success,
+};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
 use crate::pages::nodes::calls::DeleteNode;
-use crate::parts::act::{last_of, on_success, problem_of};
-use crate::parts::json::DataView;
-use crate::parts::{
-    Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, escape_textarea, icon, load_one,
-    mark, reset_on_success,
-};
-use crate::places;
+use crate::validation;
 use calls::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
 
 /// The maximum number of topics for the deployments of the node's noderoles.
@@ -44,7 +44,7 @@ pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let node = Resource::new(move || name.get(), calls::node);
-    load_one(node, (places::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
+    load_one(node, (addresses::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
 }
 
 #[component]
@@ -66,7 +66,7 @@ fn Whole(first: NodeView) -> impl IntoView {
         <Title text=fqdn.clone()/>
         <div class="head">
             <div>
-                <div class="muted"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
+                <div class="muted"><a href=addresses::deployment(&deployment)>{deployment.to_string()}</a></div>
                 <h1>{fqdn}</h1>
                 <p class="muted">{move || node.read().description.clone()}</p>
             </div>
@@ -75,7 +75,7 @@ fn Whole(first: NodeView) -> impl IntoView {
             </div>
         </div>
         <ProblemNotice problem=feed.problem()/>
-        <Same of=move |_: Typed| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
         <div class="columns">
             <div class="stack">
                 <Life feed/>
@@ -201,12 +201,12 @@ fn whys(node: &NodeView) -> Vec<String> {
         ));
     }
     let last = node.health_checks.first();
-    match (node.status.alive, last.filter(|check| !check.message.is_empty())) {
-        (false, Some(check)) => whys.push(format!("Not reached: {}.", check.message)),
+    match (node.status.alive, last.filter(|look| !look.message.is_empty())) {
+        (false, Some(look)) => whys.push(format!("Not reached: {}.", look.message)),
         (false, None) if node.connection.ssh.is_some() => {
             whys.push("No health check yet. Workers check every ten seconds.".into())
         }
-        (true, Some(check)) if check.reached => whys.push(format!("{}.", check.message)),
+        (true, Some(look)) if look.reached => whys.push(format!("{}.", look.message)),
         (true, Some(_)) => whys
             .push(dead_after_text(node.status.threshold.saturating_sub(node.status.contradicting))),
         _ => {}
@@ -270,7 +270,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                         <span class="hint">{hint}</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
-                    <Same of=move |typed: Typed| {
+                    <EquivalentCommands of=move |typed: FormValues| {
                         let version = node.read().version;
                         vec![api::calls::set_available(id, version, is_out.get(), &typed.or("reason", "WHY"))]
                     }/>
@@ -378,7 +378,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
                     {hints}
                     {way}
                     <ProblemNotice problem=problem_of(change)/>
-                    <Same of=move |typed: Typed| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
+                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::change_node(id, version.get(), changed(typed, &before))]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || change.pending().get()>{icon(Icon::Check)} "Save"</button>
                         <span role="status" aria-live="polite" class="muted">{move || change.value().read().as_ref().is_some_and(|done| done.is_ok()).then_some("Saved.")}</span>
@@ -393,7 +393,7 @@ fn Change(feed: Feed<NodeView>) -> impl IntoView {
 
 /// The fields in which a form differs from the record. If none differs: the description, as an
 /// example.
-fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
+fn changed(typed: FormValues, before: &NodeView) -> Map<String, Value> {
     let is_read = typed.is_checked("node");
     let mut change = Map::new();
     let texts = [("description", &before.description), ("serial", &before.serial)];
@@ -423,7 +423,7 @@ fn changed(typed: Typed, before: &NodeView) -> Map<String, Value> {
 }
 
 /// As [`changed`], for the connection.
-fn changed_connection(typed: Typed, before: &NodeView) -> Map<String, Value> {
+fn changed_connection(typed: FormValues, before: &NodeView) -> Map<String, Value> {
     let mut way = Map::new();
     let mut put = |field: &str, name: &str, was: Value, read: fn(String) -> Value| {
         let now = Some(typed.get(field)).filter(|now| !now.is_empty()).map(read);
@@ -444,7 +444,7 @@ fn changed_connection(typed: Typed, before: &NodeView) -> Map<String, Value> {
 }
 
 fn hints_field(now: &NodeView) -> AnyView {
-    let text = check::pretty(&now.hints);
+    let text = validation::pretty(&now.hints);
     view! {
         <div class="field">
             <label for="change-hints">"Hints"</label>
@@ -471,7 +471,7 @@ fn ProposeConnection(now: NodeView) -> impl IntoView {
                     {connection_fields(&now)}
                     <span class="hint">"The node is in a blueprint, so its connection and hints change only after a review."</span>
                     <ProblemNotice problem=problem_of(propose)/>
-                    <Same of=move |_: Typed| vec![api::calls::propose_on_node(id)]/>
+                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::propose_on_node(id)]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose the change"</button>
                     </div>
@@ -526,37 +526,37 @@ fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
 }
 
 /// Each address that a health check tried, with its result, and further output.
-fn check_details(check: &HealthCheckView) -> impl IntoView + use<> {
+fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
     // Older health checks stored only one address.
-    if check.tried.is_empty() {
-        return line(check.address.clone(), check.message.clone()).into_any();
+    if look.tried.is_empty() {
+        return line(look.address.clone(), look.message.clone()).into_any();
     }
-    let several = check.tried.len() > 1;
-    let tried = check.tried.iter().map(|tried| {
+    let several = look.tried.len() > 1;
+    let tried = look.tried.iter().map(|tried| {
         let said =
             if tried.reached && several { "reached".to_owned() } else { tried.error.clone() };
         line(tried.address.clone(), said)
     });
-    let entered = check.tried.iter().any(|tried| tried.reached);
-    let beyond = (entered && !check.message.is_empty())
-        .then(|| view! { <small class="why">{check.message.clone()}</small> });
+    let entered = look.tried.iter().any(|tried| tried.reached);
+    let beyond = (entered && !look.message.is_empty())
+        .then(|| view! { <small class="why">{look.message.clone()}</small> });
     view! { {tried.collect_view()} {beyond} }.into_any()
 }
 
 #[component]
 fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let checks = Memo::new(move |_| node.read().health_checks.clone());
-    let all = places::node_health_checks(&node.read_untracked().fqdn);
+    let looks = Memo::new(move |_| node.read().health_checks.clone());
+    let all = addresses::node_health_checks(&node.read_untracked().fqdn);
     view! {
         <section class="card" aria-label="Health checks">
             <header><h2 class="grow">"Last health checks"</h2> <a href=all>"All health checks"</a></header>
-            {move || match checks.read().is_empty() {
+            {move || match looks.read().is_empty() {
                 true => view! { <p class="inside muted">"No health checks yet."</p> }.into_any(),
-                false => health_check_table(checks.get()).into_any(),
+                false => health_check_table(looks.get()).into_any(),
             }}
         </section>
     }
@@ -564,7 +564,7 @@ fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
 }
 
 /// The result of a health check, in a word.
-fn outcome(reached: bool) -> impl IntoView {
+fn came(reached: bool) -> impl IntoView {
     let (colour, shape, word) = match reached {
         true => ("active", Icon::Active, "reached"),
         false => ("error", Icon::Dead, "not reached"),
@@ -573,15 +573,15 @@ fn outcome(reached: bool) -> impl IntoView {
 }
 
 /// Health checks, newest first.
-fn health_check_table(checks: Vec<HealthCheckView>) -> impl IntoView {
-    let row = |check: HealthCheckView| {
+fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
+    let row = |look: HealthCheckView| {
         view! {
             <tr>
-                <td><Moment at=check.at/></td>
-                <td data-label="Result">{outcome(check.reached)}</td>
-                <td data-label="Address and error">{check_details(&check)}</td>
-                <td data-label="Duration" class="num">{check.took_ms} " ms"</td>
-                <td data-label="Worker" class="muted">{check.by}</td>
+                <td><Moment at=look.at/></td>
+                <td data-label="Result">{came(look.reached)}</td>
+                <td data-label="Address and error">{check_details(&look)}</td>
+                <td data-label="Duration" class="num">{look.took_ms} " ms"</td>
+                <td data-label="Worker" class="muted">{look.by}</td>
             </tr>
         }
     };
@@ -596,7 +596,7 @@ fn health_check_table(checks: Vec<HealthCheckView>) -> impl IntoView {
                     <th scope="col">"Worker"</th>
                 </tr>
             </thead>
-            <tbody>{checks.into_iter().map(row).collect_view()}</tbody>
+            <tbody>{looks.into_iter().map(row).collect_view()}</tbody>
         </table>
     }
     .into_any()
@@ -611,7 +611,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
             Some(role) => format!("reported by role {role}"),
             None => "reported by the node".into(),
         };
-        let run = said.run.map(|run| view! { ", " <a href=places::run(run)>"run " {run.0}</a> });
+        let run = said.run.map(|run| view! { ", " <a href=addresses::run(run)>"run " {run.0}</a> });
         view! {
             <details class="fold" open>
                 <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=said.at/></span></summary>
@@ -643,7 +643,7 @@ fn source_label(source: &str) -> &'static str {
 
 /// The link to further noderoles of the node.
 fn graph_link(node: &NodeView) -> impl IntoView + use<> {
-    let graph = places::node_graph(&node.deployment, &node.fqdn);
+    let graph = addresses::node_graph(&node.deployment, &node.fqdn);
     let deployment = node.deployment.to_string();
     view! {
         <p class="inside muted">"The node has more noderoles. " <a href=graph>"Graph of " {deployment}</a></p>
@@ -656,7 +656,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let list = Memo::new(move |_| node.read().noderoles.clone());
     let more = move || node.read().more_noderoles.then(|| graph_link(&node.read()));
-    let all = node.with_untracked(|node| places::node_noderoles(&node.fqdn));
+    let all = node.with_untracked(|node| addresses::node_noderoles(&node.fqdn));
     let count = move || {
         format!("{}{}", list.read().len(), if node.read().more_noderoles { " shown" } else { "" })
     };
@@ -664,7 +664,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
         let title = carried.error.clone();
         view! {
             <li>
-                <a href=places::noderole(carried.id) title=title>
+                <a href=addresses::noderole(carried.id) title=title>
                     <span data-state=carried.state.as_str()>{mark(carried.state)}</span>
                     <span class="clip"><b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}</span>
                     <span class="muted">{carried.state.word()} ", " <Moment at=carried.since/></span>
@@ -689,13 +689,14 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
 fn Runs(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let runs = Memo::new(move |_| node.read().runs.clone());
-    let (all, results) =
-        node.with_untracked(|node| (places::runs_on(&node.fqdn), places::node_results(&node.fqdn)));
+    let (all, results) = node.with_untracked(|node| {
+        (addresses::runs_on(&node.fqdn), addresses::node_results(&node.fqdn))
+    });
     let line = |run: RunSummary| {
         let from = run.started.unwrap_or(run.queued);
         view! {
             <li>
-                <a href=places::run(run.id)>
+                <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
                     <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b></span>
                     <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
@@ -747,7 +748,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| token_row(token, id, may.get(), revoke)).collect_view()}</ul>
                 <ProblemNotice problem=problem_of(revoke)/>
                 {move || may.get().then(|| view! { <CreateTokenForm feed/> })}
-                <Same of=move |_: Typed| {
+                <EquivalentCommands of=move |_: FormValues| {
                     let holding = tokens.get().into_iter().filter(|token| token.valid);
                     holding.map(|token| api::calls::revoke_node_token(id, token.id)).collect::<Vec<_>>()
                 }/>
@@ -830,7 +831,7 @@ fn CreateTokenForm(feed: Feed<NodeView>) -> impl IntoView {
                 <input class="input mono" id="token-days" name="days" inputmode="numeric" autocomplete="off" placeholder=limits::DEFAULT_TOKEN_DAYS value=refused.typed("days")/>
             </div>
             <ProblemNotice problem=problem_of(mint)/>
-            <Same of=move |typed: Typed| {
+            <EquivalentCommands of=move |typed: FormValues| {
                 let days = typed.get("days").parse().unwrap_or(limits::DEFAULT_TOKEN_DAYS);
                 vec![api::calls::mint_node_token(id, &typed.or("name", "NAME"), days)]
             }/>
@@ -858,7 +859,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
     let take = ServerAction::<DeleteNode>::new();
     let is_refused = Refused::of(take).is_here();
     let navigate = use_navigate();
-    on_success(take, move |()| navigate(places::NODES, NavigateOptions::default()));
+    on_success(take, move |()| navigate(addresses::NODES, NavigateOptions::default()));
     let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_ok()));
     let id = node.read_untracked().id;
     move || {
@@ -872,7 +873,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
                                 <input type="hidden" name="node" value=id.to_string()/>
                                 <p class="muted">"The node is in no blueprint, so you can delete its record without a review. Its tokens are revoked."</p>
                                 <ProblemNotice problem=problem_of(take)/>
-                                <Same of=move |_: Typed| vec![api::calls::take_out_node(id)]/>
+                                <EquivalentCommands of=move |_: FormValues| vec![api::calls::take_out_node(id)]/>
                                 <div class="buttons">
                                     <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
                                 </div>

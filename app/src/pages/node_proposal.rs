@@ -19,18 +19,18 @@ use super::edits::{
     by, fate,
 };
 use super::review::reasons;
+use crate::addresses;
 use crate::clock::Moment;
+use crate::codec::AsJson;
+use crate::components::action::{act, on_success, problem_of};
+use crate::components::{
+    Dialog, DialogHandle, Empty, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice,
+    Refused, icon, load_with_error, object_problem_page, problem_page_with, warnings,
+};
 use crate::failure::{Failure, ServerResult};
 use crate::live::use_live;
-use crate::parts::act::{act, on_success, problem_of};
-use crate::parts::{
-    Dialog, DialogHandle, Empty, Feed, Icon, ProblemNotice, Refused, Same, Typed, icon,
-    load_with_error, object_problem_page, problem_page_with, warnings,
-};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// A proposal on a node, by the id in the address.
 #[component]
@@ -44,8 +44,8 @@ pub fn NodeProposalPage() -> impl IntoView {
 /// A proposal on a deployment is shown on that deployment's board.
 fn elsewhere(problem: Problem) -> AnyView {
     let deployment = problem.errors.first().filter(|_| problem.code == DEPLOYMENT_PROPOSAL);
-    let Some(board) = deployment.map(|found| places::board_by_name(&found.detail)) else {
-        return object_problem_page(problem, (places::DRAFTS, "All proposals"));
+    let Some(board) = deployment.map(|found| addresses::board_by_name(&found.detail)) else {
+        return object_problem_page(problem, (addresses::DRAFTS, "All proposals"));
     };
     problem_page_with(
         problem,
@@ -167,7 +167,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
     let in_review = move || {
         let id = view.read().proposal.review?;
         Some(
-            view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
+            view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
         )
     };
     view! {
@@ -176,7 +176,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             <div>
                 <div class="muted">"Proposal " {id.0} " on one node, in " {move || {
                     let name = view.read().scope.deployment.clone();
-                    view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+                    view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
                 }}</div>
                 <h1><bdi>{name}</bdi> " " <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> " " {move || in_review()}</h1>
             </div>
@@ -230,7 +230,7 @@ fn troubles(view: &NodeProposal) -> impl IntoView + use<> {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
+                    <b><a href=addresses::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
                     {reasons(back)}
                 </div>
             </div>
@@ -464,7 +464,7 @@ fn EditList(draft: Draft) -> impl IntoView {
             </div>
             <ProblemNotice problem=problem_of(undo)/>
             <ProblemNotice problem=problem_of(redo)/>
-            <Same of=move |_: Typed| {
+            <EquivalentCommands of=move |_: FormValues| {
                 let view = view.read();
                 let proposal = &view.proposal;
                 let undo = proposal.undo.as_ref().map(|_| api::calls::undo(proposal.id, proposal.version));
@@ -515,7 +515,7 @@ fn Review(draft: Draft) -> impl IntoView {
                 </div>
                 <button class="button primary wide" type="submit" disabled=move || nothing() || draft.is_off() || submit.pending().get()>"Submit for review"</button>
                 <ProblemNotice problem=problem_of(submit)/>
-                <Same of=move |typed: Typed| {
+                <EquivalentCommands of=move |typed: FormValues| {
                     let view = view.read();
                     let (id, version) = (view.proposal.id, view.proposal.version);
                     let title = typed.or("title", &suggested_title(&view));
@@ -525,7 +525,7 @@ fn Review(draft: Draft) -> impl IntoView {
             <ActionForm action=discard attr:class="inside acts">
                 <Which draft/>
                 <button class="button danger wide" type="submit" disabled=move || draft.is_off()>{icon(Icon::Delete)} "Discard proposal"</button>
-                {move || gone.get().then(|| view! { <p role="status">"The proposal was discarded. " <a href=places::NODES>"All nodes"</a></p> })}
+                {move || gone.get().then(|| view! { <p role="status">"The proposal was discarded. " <a href=addresses::NODES>"All nodes"</a></p> })}
                 <ProblemNotice problem=problem_of(discard)/>
             </ActionForm>
         </section>

@@ -13,25 +13,26 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 use wasm_bindgen::JsCast;
 
-use crate::check::Purpose;
+use crate::addresses;
 use crate::clock::{Elapsed, Moment};
+use crate::codec::AsJson;
+use crate::components::action::{act, on_success, problem_of};
+use crate::components::json::{DataEditor, DataView, Draft};
+use crate::components::provenance::ProvenanceTable;
+use crate::components::rows::counted;
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused, RunPill, StatePill, icon,
+    load, mark,
+};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{
     self, Alone, EditContext, EditForm, LabelStyle, Outcome, Put, SubmitButton, says,
 };
 use crate::pages::node::has_page;
-use crate::parts::act::{act, on_success, problem_of};
-use crate::parts::json::{DataEditor, DataView, Draft};
-use crate::parts::provenance::ProvenanceTable;
-use crate::parts::rows::counted;
-use crate::parts::{
-    Feed, Icon, ProblemNotice, Refused, RunPill, Same, StatePill, Typed, icon, load, mark,
-};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
+use crate::validation::Purpose;
 
 #[component]
 pub fn NoderolePage() -> impl IntoView {
@@ -44,7 +45,7 @@ pub fn NoderolePage() -> impl IntoView {
             <Title text=title.clone()/>
             <div class="head">
                 <div>
-                    <div class="muted"><a href=places::deployment(&first.deployment)>{first.deployment.to_string()}</a></div>
+                    <div class="muted"><a href=addresses::deployment(&first.deployment)>{first.deployment.to_string()}</a></div>
                     <h1>{title}</h1>
                 </div>
             </div>
@@ -93,7 +94,7 @@ fn Details(
     use_live().hear(vec![Topic::Deployment(deployment), Topic::Blueprints], NOW, hear);
 
     let below = noderole
-        .with_untracked(|noderole| places::dependents_graph(&noderole.deployment, noderole.id));
+        .with_untracked(|noderole| addresses::dependents_graph(&noderole.deployment, noderole.id));
     view! {
         <ProblemNotice problem=feed.problem()/>
         <div class="columns">
@@ -158,7 +159,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
             <header>
                 <StatePill state/>
                 <span class="muted">"for " {move || view! { <Elapsed from=noderole.read().since to=None/> }}</span>
-                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=places::pending_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
+                {move || (noderole.read().state != StepState::Active).then(|| view! { <a href=addresses::pending_on(&noderole.read().fqdn)>"Pending steps on this node"</a> })}
             </header>
             <div class="inside">
                 {error}
@@ -182,7 +183,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     <dt>"Deployment"</dt>
                     <dd>{move || {
                         let name = noderole.read().deployment.clone();
-                        view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+                        view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
                     }}</dd>
                     {move || {
                         let limits = noderole.read().limits.clone();
@@ -200,7 +201,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
 /// A link to a node. A phantom node has no page.
 fn node_of(fqdn: &str) -> AnyView {
     match has_page(fqdn) {
-        true => view! { <a href=places::node(fqdn)>{fqdn.to_owned()}</a> }.into_any(),
+        true => view! { <a href=addresses::node(fqdn)>{fqdn.to_owned()}</a> }.into_any(),
         false => fqdn.to_owned().into_any(),
     }
 }
@@ -227,7 +228,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
                         <span class="hint">{move || why_not.get().unwrap_or_else(|| "A retry uses the same blueprint and needs no review. To change the data, use a proposal.".into())}</span>
                     </div>
                     <ProblemNotice problem=problem_of(retry)/>
-                    <Same of=move |typed: Typed| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
+                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::retry(noderole.read().id, &typed.or("reason", "WHY"))]/>
                     <div class="buttons">
                         <button class="button" type="submit" disabled=move || why_not.read().is_some() || retry.pending().get()>{icon(Icon::Rerun)} "Retry"</button>
                     </div>
@@ -249,7 +250,7 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         <section class="card" aria-label="Data">
             <details class="fold" open>
                 <summary>{icon(Icon::Right)} "Data" <span class="muted">"all sources merged"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get() all=noderole.read().values place=places::noderole_values(id)/> }}
+                {move || view! { <ProvenanceTable values=provenance.get() all=noderole.read().values place=addresses::noderole_values(id)/> }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Data by source"</summary>
@@ -414,7 +415,7 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
     let all = noderole.with_untracked(|of| {
         // The list of runs does not accept the name of a phantom node, so this uses its id.
         let node = if has_page(&of.fqdn) { of.fqdn.clone() } else { of.node.to_string() };
-        places::runs_of(&of.deployment, Some(&node), &of.role)
+        addresses::runs_of(&of.deployment, Some(&node), &of.role)
     });
     let none = move || {
         runs.read().is_empty().then(|| view! { <p class="inside muted">"No runs yet."</p> })
@@ -423,7 +424,7 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
         let from = run.started.unwrap_or(run.queued);
         view! {
             <li>
-                <a href=places::run(run.id)>
+                <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
                     <span>"run " {run.id.0}</span>
                     <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
@@ -488,7 +489,7 @@ fn Around(
 fn near(noderole: NoderoleRef) -> impl IntoView {
     view! {
         <li>
-            <a href=places::noderole(noderole.id)>
+            <a href=addresses::noderole(noderole.id)>
                 <span data-state=noderole.state.as_str()>{mark(noderole.state)}</span>
                 <span class="clip"><b>{noderole.role.to_string()}</b> " on " {noderole.fqdn}</span>
                 <span class="muted">{noderole.state.word()}</span>

@@ -13,17 +13,17 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
+use crate::components::action::{on_success, problem_of};
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{
+    Counts, DeploymentField, Dialog, DialogHandle, Empty, EquivalentCommands, Fault, FormValues,
+    Icon, ProblemNotice, Refused, escape_textarea, icon, reset_on_success,
+};
 use crate::failure::ServerResult;
 use crate::pages::edits::Alone;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{
-    Counts, DeploymentField, Dialog, DialogHandle, Empty, Fault, Icon, ProblemNotice, Refused,
-    Same, Typed, escape_textarea, icon, reset_on_success,
-};
-use crate::places;
-use crate::reader::OPERATOR;
+use crate::permissions::OPERATOR;
 use calls::{AddNode, AddNodes, DeleteNode, ProposeMove};
 
 columns_of!(Part {
@@ -75,7 +75,7 @@ impl ListPage for AllNodes {
     const COMMANDS: Option<&'static str> = Some("Actions");
 
     fn path(self) -> String {
-        places::NODES.to_owned()
+        addresses::NODES.to_owned()
     }
 
     async fn fetch(self, address: ListAddress<NodeSort>) -> ServerResult<NodePage> {
@@ -110,12 +110,12 @@ impl ListPage for AllNodes {
     fn row(self, node: Memo<NodeSummary>, with: With<Self>) -> AnyView {
         let name = move || {
             let fqdn = node.read().fqdn.clone();
-            let page = places::node(&fqdn);
+            let page = addresses::node(&fqdn);
             view! { <a href=page><b>{fqdn}</b></a> }
         };
         let deployment = move || {
             let name = node.read().deployment.clone();
-            view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+            view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
         };
         let steps = view! { {move || view! { <Counts counts=node.read().steps/> }} " " {move || pending_link(&node.read())} };
         view! {
@@ -211,7 +211,7 @@ fn pending_link(node: &NodeSummary) -> impl IntoView + use<> {
     let steps = node.steps;
     let waits = steps.blocked + steps.todo + steps.error > 0;
     waits.then(
-        || view! { <small><a href=places::pending_on(&node.fqdn)>"pending steps"</a></small> },
+        || view! { <small><a href=addresses::pending_on(&node.fqdn)>"pending steps"</a></small> },
     )
 }
 
@@ -273,7 +273,7 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
         true => "The node is already in this deployment.",
         false => "If the deployment has an open proposal, the move is added to it.",
     };
-    let same = move |_: Typed| {
+    let same = move |_: FormValues| {
         DeploymentName::parse(to.read().trim())
             .map(|to| api::calls::propose(&to))
             .into_iter()
@@ -290,7 +290,7 @@ fn MoveForm(node: NodeSummary) -> impl IntoView {
                     <span class="hint" role="status">{about}</span>
                 </div>
                 <ProblemNotice problem=problem_of(propose)/>
-                <Same of=same/>
+                <EquivalentCommands of=same/>
             </div>
             <div class="foot">
                 <button class="button primary" type="submit" disabled=move || !is_ready()>"Open proposal"</button>
@@ -322,7 +322,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
                          You can add the machine again under the same name."
                     </p>
                     <ProblemNotice problem=problem_of(act)/>
-                    <Same of=move |_: Typed| {
+                    <EquivalentCommands of=move |_: FormValues| {
                         take_out.node.read().as_ref().map(|node| api::calls::take_out_node(node.id)).into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
@@ -336,7 +336,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
 }
 
 /// The node that the form describes. An example while the form is empty.
-fn wished(typed: Typed) -> NewNode {
+fn wished(typed: FormValues) -> NewNode {
     let named = ["fqdn", "mac", "serial"].iter().any(|field| typed.is_checked(field));
     NewNode {
         fqdn: if named { typed.get("fqdn") } else { "NAME.EXAMPLE.COM".into() },
@@ -446,7 +446,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                 </div>
             </details>
             <ProblemNotice problem=problem_of(add)/>
-            <Same of=move |typed: Typed| vec![api::calls::add_node(&wished(typed))]/>
+            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_node(&wished(typed))]/>
         }
         .into_any()
     });
@@ -513,7 +513,7 @@ fn AddNodesDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                     {fields}
                     {result}
                     <ProblemNotice problem=problem_of(add)/>
-                    <Same of=move |typed: Typed| vec![api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM root=/FOLDER"))]/>
+                    <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_nodes(&typed.or("text", "NAME.EXAMPLE.COM root=/FOLDER"))]/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || add.pending().get()>"Add nodes"</button>

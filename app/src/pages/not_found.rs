@@ -3,7 +3,7 @@
 use api::Problem;
 use leptos::prelude::*;
 
-use crate::parts::problem_page;
+use crate::components::problem_page;
 
 #[component]
 pub fn NotFound() -> impl IntoView {

@@ -18,15 +18,17 @@ use engine::ids::actor_name;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
 use crate::clock::{Elapsed, Moment};
+use crate::codec::AsJson;
+use crate::components::poll_while_visible::poll_while_visible;
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load, mark, rows,
+};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::parts::polling::poll;
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, mark, rows};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 use first_steps::FirstSteps;
 use hours::Hours;
 
@@ -48,7 +50,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
     let feed = Feed::new(first, overview);
     let topics = vec![Topic::Runs, Topic::Nodes, Topic::Reviews, Topic::Blueprints];
     use_live().hear(topics, NOW, move |_| feed.eventually());
-    poll(feed);
+    poll_while_visible(feed);
     let overview = Memo::new(move |_| feed.value().read().0.clone());
     let first_steps = Memo::new(move |_| feed.value().read().0.first_steps.clone());
     let away = Memo::new(move |_| feed.value().read().1);
@@ -68,7 +70,7 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
                 <SystemStatus overview/>
                 <Commits overview/>
             </div>
-            <Same of=move |_: Typed| vec![api::calls::overview()]/>
+            <EquivalentCommands of=move |_: FormValues| vec![api::calls::overview()]/>
         </div>
     }
     .into_any()
@@ -85,9 +87,9 @@ fn begin() -> AnyView {
         <section class="card" aria-label="Get started">
             <header><h2>"Get started"</h2></header>
             <ol class="inside begin">
-                <li><a class="main" href=places::NODES>"Add a node"</a> ": a machine that workers reach over SSH, or a folder on a worker's machine."</li>
-                <li><a class="main" href=places::CATALOG>"Import a barclamp"</a> ": a package of roles with their scripts."</li>
-                <li><a class="main" href=places::DEPLOYMENTS>"Propose a change"</a> ": bind a role to the node. After another person approves it and the review is committed, it runs."</li>
+                <li><a class="main" href=addresses::NODES>"Add a node"</a> ": a machine that workers reach over SSH, or a folder on a worker's machine."</li>
+                <li><a class="main" href=addresses::CATALOG>"Import a barclamp"</a> ": a package of roles with their scripts."</li>
+                <li><a class="main" href=addresses::DEPLOYMENTS>"Propose a change"</a> ": bind a role to the node. After another person approves it and the review is committed, it runs."</li>
             </ol>
         </section>
     }
@@ -153,15 +155,15 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Steps">
             <header>
                 <h2>"Steps"</h2>
-                <a class="muted" href=places::BLUEPRINTS>"blueprint " {move || overview.read().blueprint.0}</a>
+                <a class="muted" href=addresses::BLUEPRINTS>"blueprint " {move || overview.read().blueprint.0}</a>
             </header>
             <div class="inside">
                 <ul class="figures">
-                    {figure(StepState::Error, |c| c.error, places::pending_for(Wait::Failed.as_str()))}
-                    {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", places::RUNS))}
-                    {figure(StepState::Todo, |c| c.todo, places::PENDING.to_owned())}
-                    {figure(StepState::Blocked, |c| c.blocked, places::PENDING.to_owned())}
-                    {figure(StepState::Active, |c| c.active, places::DEPLOYMENTS.to_owned())}
+                    {figure(StepState::Error, |c| c.error, addresses::pending_for(Wait::Failed.as_str()))}
+                    {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", addresses::RUNS))}
+                    {figure(StepState::Todo, |c| c.todo, addresses::PENDING.to_owned())}
+                    {figure(StepState::Blocked, |c| c.blocked, addresses::PENDING.to_owned())}
+                    {figure(StepState::Active, |c| c.active, addresses::DEPLOYMENTS.to_owned())}
                 </ul>
                 <Hours hours/>
             </div>
@@ -192,7 +194,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
         let reason = group.read_untracked().reason;
         view! {
             <li>
-                <a class="main" href=places::pending_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
+                <a class="main" href=addresses::pending_for(reason.as_str())>{reason.heading()} <span class="num">{number}</span></a>
                 <small class="muted">"resolved by " {reason.frees()}</small>
             </li>
         }
@@ -203,7 +205,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
             <ul class="short-lines">
                 {rows(shown.into(), |group| group.reason, row)}
                 {move || all.read().is_empty().then(|| view! { <li class="muted">"No pending steps."</li> })}
-                {move || (beyond() > 0).then(|| view! { <li><a href=places::PENDING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
+                {move || (beyond() > 0).then(|| view! { <li><a href=addresses::PENDING>"and " {beyond()} {either(beyond(), " more reason", " more reasons")}</a></li> })}
             </ul>
         </section>
     }
@@ -213,14 +215,14 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
 /// Reviews that the reader can act on, and all open ones.
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
-    let mine = format!("{}?whose={}", places::REVIEWS, Whose::ForMe.as_str());
-    let proposed = places::deployments_in_state(DeploymentState::Proposed);
+    let mine = format!("{}?whose={}", addresses::REVIEWS, Whose::ForMe.as_str());
+    let proposed = addresses::deployments_in_state(DeploymentState::Proposed);
     view! {
         <section class="card" aria-label="Reviews">
             <header><h2>"Reviews"</h2></header>
             <ul class="short-lines">
                 <li><a class="main" href=mine>"Waiting for you" <span class="num">{move || overview.read().reviews.to_string()}</span></a></li>
-                <li><a href=places::REVIEWS>"Open reviews" <span class="num">{move || overview.read().open_reviews}</span></a></li>
+                <li><a href=addresses::REVIEWS>"Open reviews" <span class="num">{move || overview.read().open_reviews}</span></a></li>
                 <li><a href=proposed>"Deployments with an open proposal" <span class="num">{move || overview.read().deployments.proposed}</span></a></li>
             </ul>
         </section>
@@ -245,7 +247,7 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
             |from| view! { <span class="muted">", the oldest for " <Elapsed from to=None/></span> },
         )
     };
-    let link = |state: &str| format!("{}?state={state}", places::RUNS);
+    let link = |state: &str| format!("{}?state={state}", addresses::RUNS);
     view! {
         <section class="card" aria-label="System status">
             <header><h2>"System status"</h2></header>
@@ -254,7 +256,7 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
                 <dd>{switch}</dd>
                 <dt>"Workers"</dt>
                 <dd>
-                    <a href=format!("{}?alive=true", places::WORKERS)><span class="num">{move || overview.read().workers.alive}</span> " alive"</a>
+                    <a href=format!("{}?alive=true", addresses::WORKERS)><span class="num">{move || overview.read().workers.alive}</span> " alive"</a>
                     ", up to " {move || many(overview.read().workers.capacity, "run")} " at once"
                 </dd>
                 <dt>"Queue"</dt>
@@ -263,17 +265,17 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
                 <dd><a href=link("running")><span class="num">{move || overview.read().queue.running}</span> {move || either(overview.read().queue.running, " run", " runs")}</a></dd>
                 <dt>"Nodes"</dt>
                 <dd>
-                    <a href=places::NODES><span class="num">{move || overview.read().nodes.all}</span> " in total"</a>
+                    <a href=addresses::NODES><span class="num">{move || overview.read().nodes.all}</span> " in total"</a>
                     ", "
-                    <a href=places::nodes_in_state(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
+                    <a href=addresses::nodes_in_state(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
                     ", "
-                    <a href=places::nodes_in_state(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " in maintenance"</a>
+                    <a href=addresses::nodes_in_state(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " in maintenance"</a>
                 </dd>
                 <dt>"Deployments"</dt>
                 <dd>
-                    <a href=places::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in total"</a>
+                    <a href=addresses::DEPLOYMENTS><span class="num">{move || overview.read().deployments.all}</span> " in total"</a>
                     ", "
-                    <a href=places::deployments_in_state(DeploymentState::OnHold)><span class="num">{move || overview.read().deployments.on_hold}</span> " on hold"</a>
+                    <a href=addresses::deployments_in_state(DeploymentState::OnHold)><span class="num">{move || overview.read().deployments.on_hold}</span> " on hold"</a>
                 </dd>
             </dl>
         </section>
@@ -288,7 +290,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
     let row = |target: Memo<BlueprintSummary>| {
         let BlueprintSummary { number, kind, at, by, review, title, deployment, .. } =
             target.get_untracked();
-        let place = review.map_or_else(|| places::BLUEPRINTS.to_owned(), places::review);
+        let place = review.map_or_else(|| addresses::BLUEPRINTS.to_owned(), addresses::review);
         let title = if title.is_empty() { format!("Blueprint {number}") } else { title };
         let by = actor_name(by.as_deref()).to_owned();
         let on =
@@ -304,7 +306,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         <section class="card" aria-label="Latest commits">
             <header>
                 <h2 class="grow">"Latest commits"</h2>
-                <a href=places::BLUEPRINTS>"All blueprints"</a>
+                <a href=addresses::BLUEPRINTS>"All blueprints"</a>
             </header>
             <ul class="short-lines">{rows(list.into(), |target| target.number, row)}</ul>
         </section>
@@ -328,7 +330,7 @@ pub async fn overview() -> ServerResult<(Overview, bool)> {
 #[server(name = HideFirstSteps, prefix = "/call", endpoint = "put_first_steps_away", output = AsJson)]
 pub async fn hide_first_steps(#[server(default)] back: bool) -> ServerResult<()> {
     crate::respond::set_cookie(FIRST_STEPS_COOKIE, (!back).then_some("away"));
-    leptos_axum::redirect(places::OVERVIEW);
+    leptos_axum::redirect(addresses::OVERVIEW);
     Ok(())
 }
 

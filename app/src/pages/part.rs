@@ -36,11 +36,11 @@ use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
 
+use crate::components::{ProblemNotice, problem_page};
 use crate::failure::{Failure, UNREACHABLE};
 use crate::frame;
 use crate::graph::address::Address;
 use crate::pages::review::{Detail, OfReport};
-use crate::parts::{ProblemNotice, problem_page};
 
 /// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
 /// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable)

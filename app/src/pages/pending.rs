@@ -9,21 +9,21 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
+use crate::addresses;
 use crate::clock::Moment;
-use crate::failure::ServerResult;
-use crate::live::{NOW, use_live};
-use crate::parts::badge::{action_pill, shape};
-use crate::parts::list::{
+use crate::codec::AsJson;
+use crate::components::badge::{action_pill, shape};
+use crate::components::list::{
     ListAddress, SORT, example_field, filters, head, refused, strange, text_field, ways,
 };
-use crate::parts::notice::problem_in_page;
-use crate::parts::{
-    Empty, Feed, Icon, ProblemNotice, SameList, StatePill, icon, load_with_error, rows,
+use crate::components::notice::problem_in_page;
+use crate::components::{
+    Empty, Feed, Icon, ListCommands, ProblemNotice, StatePill, icon, load_with_error, rows,
 };
-use crate::places;
+use crate::failure::ServerResult;
+use crate::live::{NOW, use_live};
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// The name of the cursor parameter.
 const PLACE: &str = "after";
@@ -33,7 +33,7 @@ const SORTS: &[(PendingSort, &str)] = &[(PendingSort::Since, "pending since")];
 /// The pending steps as a list: its form and headers.
 fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
-    ListAddress::read(places::PENDING, query, PLACE)
+    ListAddress::read(addresses::PENDING, query, PLACE)
         .asked("deployment", "deployment is", &word("deployment"))
         .asked("node", "node is", &word("node"))
         .kept("reason", &word("reason"))
@@ -45,14 +45,17 @@ fn address(wanted: &PendingWanted) -> String {
         [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let mut query: Vec<String> =
-        given.map(|(key, value)| format!("{key}={}", places::encoded(value))).collect();
+        given.map(|(key, value)| format!("{key}={}", addresses::encoded(value))).collect();
     query.extend((!wanted.sort.is_usual()).then(|| format!("{SORT}={}", wanted.sort)));
     query.extend(
-        wanted.after.as_ref().map(|after| format!("{PLACE}={}", places::encoded(after.as_str()))),
+        wanted
+            .after
+            .as_ref()
+            .map(|after| format!("{PLACE}={}", addresses::encoded(after.as_str()))),
     );
     match query.is_empty() {
-        true => places::PENDING.into(),
-        false => format!("{}?{}", places::PENDING, query.join("&")),
+        true => addresses::PENDING.into(),
+        false => format!("{}?{}", addresses::PENDING, query.join("&")),
     }
 }
 
@@ -111,7 +114,7 @@ pub fn Pending() -> impl IntoView {
             move |(wanted, first)| view! { <Found first wanted listed/> },
             move |problem| problem_in_page(problem, correction_links(&asked.read_untracked())),
         )}
-        <SameList of=api::calls::List::Pending/>
+        <ListCommands of=api::calls::List::Pending/>
     }
     .into_any()
 }
@@ -119,10 +122,10 @@ pub fn Pending() -> impl IntoView {
 /// Links that correct the address.
 fn correction_links((wanted, after, invalid): &Asked) -> AnyView {
     let part = address(wanted);
-    let all = (invalid.is_some() || part != places::PENDING || !after.is_empty())
-        .then_some(places::PENDING);
+    let all = (invalid.is_some() || part != addresses::PENDING || !after.is_empty())
+        .then_some(addresses::PENDING);
     let without =
-        (invalid.is_some() && after.is_empty() && part != places::PENDING).then(|| part.clone());
+        (invalid.is_some() && after.is_empty() && part != addresses::PENDING).then(|| part.clone());
     let first = (!after.is_empty()).then_some(part);
     view! {
         {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
@@ -205,7 +208,7 @@ fn nothing(wanted: &PendingWanted) -> impl IntoView + use<> {
         <div class="card">
             <Empty icon=Icon::Active title=title>
                 <p>"Steps that cannot start yet are listed here with the reason."</p>
-                {(!is_all).then(|| view! { <a class="button" href=places::PENDING>"Show all pending steps"</a> })}
+                {(!is_all).then(|| view! { <a class="button" href=addresses::PENDING>"Show all pending steps"</a> })}
             </Empty>
         </div>
     }
@@ -282,10 +285,10 @@ fn row(step: Memo<PendingStep>) -> impl IntoView {
         <tr>
             <td data-label="Step">
                 <div>
-                    <a class="main" href=places::noderole(noderole)>{role.to_string()}</a>
+                    <a class="main" href=addresses::noderole(noderole)>{role.to_string()}</a>
                     {action_pill(&action)}
-                    " on " <a href=places::pending_on(&fqdn)>{fqdn.clone()}</a>
-                    <div class="links"><a href=places::deployment(&deployment)>{deployment.to_string()}</a></div>
+                    " on " <a href=addresses::pending_on(&fqdn)>{fqdn.clone()}</a>
+                    <div class="links"><a href=addresses::deployment(&deployment)>{deployment.to_string()}</a></div>
                 </div>
             </td>
             <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
@@ -302,15 +305,15 @@ fn row(step: Memo<PendingStep>) -> impl IntoView {
 fn unblock_text(by: &Resolver) -> AnyView {
     match by {
         Resolver::Step { noderole: NoderoleRef { id, role, fqdn, state } } => view! {
-            <a href=places::noderole(*id) title=state.word()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
+            <a href=addresses::noderole(*id) title=state.word()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
         }
         .into_any(),
-        Resolver::Run { run } => view! { <a href=places::run(*run)>"run " {run.0}</a> }.into_any(),
+        Resolver::Run { run } => view! { <a href=addresses::run(*run)>"run " {run.0}</a> }.into_any(),
         Resolver::Node { fqdn } => {
-            view! { <a href=places::nodes_matching(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a> }.into_any()
+            view! { <a href=addresses::nodes_matching(fqdn)>{icon(Icon::Node)} {fqdn.clone()}</a> }.into_any()
         }
         Resolver::Deployment { name } => {
-            view! { <a href=places::deployment(name)>{icon(Icon::Deployments)} {name.to_string()}</a> }.into_any()
+            view! { <a href=addresses::deployment(name)>{icon(Icon::Deployments)} {name.to_string()}</a> }.into_any()
         }
     }
 }

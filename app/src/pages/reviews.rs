@@ -17,15 +17,15 @@ use leptos_meta::Title;
 use leptos_router::params::ParamsMap;
 use serde::{Deserialize, Serialize};
 
+use crate::addresses;
 use crate::clock::Moment;
+use crate::codec::AsJson;
+use crate::components::list::{ListAddress, columns_of, hidden};
+use crate::components::list_page::{Field, ListOf, ListPage, With, asked};
+use crate::components::{Empty, Icon, icon};
 use crate::failure::{Failure, ServerResult};
-use crate::parts::list::{ListAddress, columns_of, hidden};
-use crate::parts::list_page::{Field, ListOf, ListPage, With, asked};
-use crate::parts::{Empty, Icon, icon};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// The content of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl ListPage for Changes {
     const SAME: List = List::Reviews;
 
     fn path(self) -> String {
-        places::REVIEWS.to_owned()
+        addresses::REVIEWS.to_owned()
     }
 
     fn read(self, query: &ParamsMap) -> ListAddress<ReviewSort> {
@@ -383,7 +383,7 @@ fn empty_state(of: Of) -> AnyView {
     view! {
         <Empty icon=Icon::Review title=title>
             <p>{said}</p>
-            <a class="button" href=places::DEPLOYMENTS>"Open deployments"</a>
+            <a class="button" href=addresses::DEPLOYMENTS>"Open deployments"</a>
         </Empty>
     }
     .into_any()
@@ -397,7 +397,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
         <tr>
             <td>
                 <div>
-                    <a class="main" href=places::review(id)><bdi>{move || review.read().title.clone()}</bdi></a>
+                    <a class="main" href=addresses::review(id)><bdi>{move || review.read().title.clone()}</bdi></a>
                     <div class="muted">{id.0} " on " {move || scope(&review.read())} ": " {move || review.read().summary.clone()}</div>
                 </div>
             </td>
@@ -442,9 +442,9 @@ fn place(proposal: &ProposalSummary) -> (String, String) {
     let deployment = &proposal.scope.deployment;
     match &proposal.scope.node {
         Some(node) => {
-            (places::proposal(proposal.id), format!("node {} only, in {deployment}", node.fqdn))
+            (addresses::proposal(proposal.id), format!("node {} only, in {deployment}", node.fqdn))
         }
-        None => (places::deployment(deployment), deployment.to_string()),
+        None => (addresses::deployment(deployment), deployment.to_string()),
     }
 }
 
@@ -519,7 +519,7 @@ mod tests {
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
         assert_eq!(
             other(&read(&[]), Of::Drafts, Whose::All),
-            places::DRAFTS,
+            addresses::DRAFTS,
             "the address of the drafts list"
         );
         let odd = read(&[("state", "nowhere"), ("text", "x")]);

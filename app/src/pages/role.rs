@@ -9,14 +9,14 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use serde_json::Value;
 
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::json::DataView;
+use crate::components::{EquivalentCommands, FormValues, Icon, icon, load_one};
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
-use crate::parts::json::DataView;
-use crate::parts::{Icon, Same, Typed, icon, load_one};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 #[component]
 pub fn RolePage() -> impl IntoView {
@@ -26,7 +26,7 @@ pub fn RolePage() -> impl IntoView {
         (name, RoleWanted { barclamp: query.read().get("barclamp").unwrap_or_default() })
     });
     let role = Resource::new(move || filter.get(), |(name, filter)| role(name, filter));
-    load_one(role, (places::ROLES, "All roles"), |view| view! { <Whole view/> })
+    load_one(role, (addresses::ROLES, "All roles"), |view| view! { <Whole view/> })
 }
 
 #[component]
@@ -49,7 +49,7 @@ fn Whole(view: RoleView) -> impl IntoView {
     let short = hash.short().to_string();
     let names = |names: Vec<RoleName>| (!names.is_empty()).then(|| links(names));
     let namesakes = namesakes.into_iter().map(|other| {
-        let page = places::role_in(&name, &other);
+        let page = addresses::role_in(&name, &other);
         view! { <a href=page>{other.to_string()}</a> " " }
     });
     let namesakes = namesakes.collect_view();
@@ -60,7 +60,7 @@ fn Whole(view: RoleView) -> impl IntoView {
         <div class="head">
             <h1>{name.to_string()}</h1>
             <div class="buttons">
-                <a class="button" href=places::role_graph(&name)>{icon(Icon::Graph)} "Show dependencies"</a>
+                <a class="button" href=addresses::role_graph(&name)>{icon(Icon::Graph)} "Show dependencies"</a>
             </div>
         </div>
         // No tab is the current one.
@@ -69,7 +69,7 @@ fn Whole(view: RoleView) -> impl IntoView {
         <div class="card role">
             <dl class="facts">
                 <dt>"Barclamp"</dt>
-                <dd><a href=places::roles_of(&role.barclamp)>{role.barclamp.to_string()}</a> " " {version}</dd>
+                <dd><a href=addresses::roles_of(&role.barclamp)>{role.barclamp.to_string()}</a> " " {version}</dd>
                 <dt>"Content"</dt>
                 <dd><code title=hash.to_string()>{short}</code></dd>
                 <dt>"Jig"</dt>
@@ -90,7 +90,7 @@ fn Whole(view: RoleView) -> impl IntoView {
         {document("Initial data", role.template)}
         {uses(bound)}
         {history(versions)}
-        <Same of=move |_: Typed| {
+        <EquivalentCommands of=move |_: FormValues| {
             let shown = std::iter::once(api::calls::show_role(&same.0, same.1.as_str()));
             shown.chain(contents.iter().copied().map(api::calls::script)).collect::<Vec<_>>()
         }/>
@@ -105,7 +105,7 @@ fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
 
 fn links(names: Vec<RoleName>) -> AnyView {
     let link =
-        |name: RoleName| view! { <li><a href=places::role(&name)>{name.to_string()}</a></li> };
+        |name: RoleName| view! { <li><a href=addresses::role(&name)>{name.to_string()}</a></li> };
     view! { <ul class="words">{names.into_iter().map(link).collect_view()}</ul> }.into_any()
 }
 
@@ -120,12 +120,12 @@ fn meant<N: std::fmt::Display + 'static>(all: Vec<ResolvedName<N>>) -> Option<An
             [] => view! { <li>{said} " " <span class="muted">"(not in the catalog)"</span></li> }
                 .into_any(),
             [only] if only.as_str() == said => {
-                view! { <li><a href=places::role(only)>{said}</a></li> }.into_any()
+                view! { <li><a href=addresses::role(only)>{said}</a></li> }.into_any()
             }
             by => {
                 let by = by
                     .iter()
-                    .map(|name| view! { <a href=places::role(name)>{name.to_string()}</a> " " });
+                    .map(|name| view! { <a href=addresses::role(name)>{name.to_string()}</a> " " });
                 let by = by.collect_view();
                 view! { <li>{said} " " <span class="muted">"provided by "</span> {by}</li> }
                     .into_any()
@@ -175,7 +175,7 @@ fn attributes(all: Vec<Attrib>) -> Option<AnyView> {
 
 fn scripts(all: Vec<Script>) -> Option<AnyView> {
     let link = |script: Script| {
-        view! { <li><a href=places::script(script.hash) rel="external"><code>{script.name}</code></a></li> }
+        view! { <li><a href=addresses::script(script.hash) rel="external"><code>{script.name}</code></a></li> }
     };
     (!all.is_empty()).then(|| {
         view! {
@@ -201,7 +201,7 @@ fn uses(all: Vec<RoleUse>) -> AnyView {
     let row = |one: RoleUse| {
         view! {
             <tr>
-                <td><a href=places::deployment(&one.deployment)>{one.deployment.to_string()}</a></td>
+                <td><a href=addresses::deployment(&one.deployment)>{one.deployment.to_string()}</a></td>
                 <td data-label="Noderoles" class="number">{one.noderoles}</td>
             </tr>
         }
@@ -221,7 +221,7 @@ fn uses(all: Vec<RoleUse>) -> AnyView {
 
 fn history(all: Vec<RoleVersion>) -> AnyView {
     let row = |one: RoleVersion| {
-        let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " " };
+        let link = |name: DeploymentName| view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> " " };
         let used = one.used_by.into_iter().map(link).collect_view();
         let same = if one.same { "same as in the newest version" } else { "different" };
         view! {

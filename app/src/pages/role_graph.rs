@@ -11,16 +11,16 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::list::text_field;
+use crate::components::{Empty, EquivalentCommands, FormValues, Icon, QueryForm, icon, load_one};
 use crate::failure::ServerResult;
 use crate::graph::layout::{Dimensions, lay_out};
 use crate::graph::{arrow, curve};
 use crate::pages::catalog::tabs;
-use crate::parts::list::text_field;
-use crate::parts::{Empty, Icon, QueryForm, Same, Typed, icon, load_one};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 const MEASURES: Dimensions =
     Dimensions { width: 188.0, height: 48.0, layer_gap: 64.0, between: 14.0, margin: 16.0 };
@@ -31,10 +31,10 @@ fn address(wanted: &RoleGraphWanted) -> String {
     let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
     let said = words.into_iter().filter(|(_, value)| !value.is_empty());
     let said: Vec<String> =
-        said.map(|(name, value)| format!("{name}={}", places::encoded(value))).collect();
+        said.map(|(name, value)| format!("{name}={}", addresses::encoded(value))).collect();
     match said.is_empty() {
-        true => places::ROLE_GRAPH.into(),
-        false => format!("{}?{}", places::ROLE_GRAPH, said.join("&")),
+        true => addresses::ROLE_GRAPH.into(),
+        false => format!("{}?{}", addresses::ROLE_GRAPH, said.join("&")),
     }
 }
 
@@ -51,15 +51,15 @@ pub fn RoleGraphPage() -> impl IntoView {
     view! {
         <Title text="Dependencies of roles"/>
         <div class="head"><h1>"Dependencies of roles"</h1></div>
-        {tabs(places::ROLE_GRAPH)}
-        <QueryForm place=places::ROLE_GRAPH>
+        {tabs(addresses::ROLE_GRAPH)}
+        <QueryForm place=addresses::ROLE_GRAPH>
             {text_field("graph-barclamp", "barclamp", "Barclamp", Signal::derive(move || wanted.read().barclamp.clone()))}
             {text_field("graph-role", "role", "Connected to role", Signal::derive(move || wanted.read().role.clone()))}
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
-            {move || is_part().then(|| view! { <a class="button quiet" href=places::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
+            {move || is_part().then(|| view! { <a class="button quiet" href=addresses::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
         </QueryForm>
-        {load_one(graph, (places::ROLES, "All roles"), move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
-        <Same of=move |_: Typed| {
+        {load_one(graph, (addresses::ROLES, "All roles"), move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
+        <EquivalentCommands of=move |_: FormValues| {
             let wanted = wanted.read();
             vec![api::calls::role_graph(&wanted.barclamp, &wanted.role)]
         }/>
@@ -74,7 +74,7 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
             <div class="card">
                 <Empty icon=Icon::Graph title=format!("{} roles are too many for one graph", graph.count)>
                     <p>{format!("The graph shows at most {MAX_GRAPH_ROLES} roles. Filter by a barclamp, or by a connected role.")}</p>
-                    <a class="button" href=places::ROLES>"Show all roles"</a>
+                    <a class="button" href=addresses::ROLES>"Show all roles"</a>
                 </Empty>
             </div>
         }
@@ -87,7 +87,7 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
             <div class="card">
                 <Empty icon=Icon::Graph title=what>
                     <p>"Roles are defined in barclamps."</p>
-                    <a class="button" href=places::CATALOG>"Open catalog"</a>
+                    <a class="button" href=addresses::CATALOG>"Open catalog"</a>
                 </Empty>
             </div>
         }
@@ -135,14 +135,14 @@ fn table(graph: &RoleGraph) -> AnyView {
                     RoleTie::Reads => " (reads)",
                     RoleTie::Preceeds => " (precedes)",
                 };
-                view! { <li><a href=places::role_in(&other.name, &other.barclamp)>{other.name.to_string()}</a> {word}</li> }
+                view! { <li><a href=addresses::role_in(&other.name, &other.barclamp)>{other.name.to_string()}</a> {word}</li> }
             };
             view! { <ul class="words">{ends.map(one).collect_view()}</ul> }
         };
         let role = &graph.roles[place];
         view! {
             <tr>
-                <td><a class="main" href=places::role_in(&role.name, &role.barclamp)>{role.name.to_string()}</a></td>
+                <td><a class="main" href=addresses::role_in(&role.name, &role.barclamp)>{role.name.to_string()}</a></td>
                 <td data-label="Barclamp">{role.barclamp.to_string()}</td>
                 <td data-label="After">{near(true)}</td>
                 <td data-label="Before">{near(false)}</td>
@@ -203,7 +203,7 @@ fn svg(graph: &RoleGraph, centre: &str) -> String {
             out,
             "<a href=\"{href}\"{here}><title>{title}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\
              <text class=\"name\" x=\"{tx}\" y=\"{ty}\">{name}</text><text class=\"of\" x=\"{tx}\" y=\"{by}\">{of}</text></a>",
-            href = escaped(&places::role_in(&role.name, &role.barclamp)),
+            href = escaped(&addresses::role_in(&role.name, &role.barclamp)),
             title = escaped(&format!("{} of {}", role.name, role.barclamp)),
             width = MEASURES.width,
             height = MEASURES.height,

@@ -7,15 +7,15 @@ use engine::ids::{BarclampName, RoleName};
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{Empty, Icon};
 use crate::failure::ServerResult;
 use crate::pages::catalog::tabs;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 columns_of!(Part {
     Role "role" "Role",
@@ -53,7 +53,7 @@ impl ListPage for AllRoles {
     const SAME: List = List::Roles;
 
     fn path(self) -> String {
-        places::ROLES.to_owned()
+        addresses::ROLES.to_owned()
     }
 
     async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
@@ -87,7 +87,7 @@ impl ListPage for AllRoles {
         view! {
             <Empty icon=Icon::Catalog title="No roles yet">
                 <p>"Roles are defined in barclamps. Import the first one."</p>
-                <a class="button" href=places::CATALOG>"Open catalog"</a>
+                <a class="button" href=addresses::CATALOG>"Open catalog"</a>
             </Empty>
         }
         .into_any()
@@ -95,8 +95,10 @@ impl ListPage for AllRoles {
 
     fn row(self, role: Memo<RoleSummary>, with: With<Self>) -> AnyView {
         let first = role.get_untracked();
-        let (page, of) =
-            (places::role_in(&first.name, &first.barclamp), places::roles_of(&first.barclamp));
+        let (page, of) = (
+            addresses::role_in(&first.name, &first.barclamp),
+            addresses::roles_of(&first.barclamp),
+        );
         let barclamp = view! { <span><a href=of>{first.barclamp.to_string()}</a> " " {move || role.read().version.clone()}</span> };
         let bound = view! { {move || role.read().noderoles} <span class="muted">" in " {move || role.read().deployments} " deployment(s)"</span> };
         view! {
@@ -124,7 +126,7 @@ pub fn Roles() -> impl IntoView {
     view! {
         <Title text="Roles"/>
         <div class="head"><h1>"Roles"</h1></div>
-        {tabs(places::ROLES)}
+        {tabs(addresses::ROLES)}
         {list.view()}
     }
     .into_any()

@@ -8,16 +8,16 @@ use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
+use crate::addresses;
 use crate::clock::{Elapsed, Moment};
+use crate::codec::AsJson;
+use crate::components::badge::{RUN_STATES, action_pill, run_style};
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{Empty, Icon, RunPill};
 use crate::failure::ServerResult;
-use crate::parts::badge::{RUN_STATES, action_pill, run_style};
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, RunPill};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 columns_of!(Part {
     Run "run" "Run",
@@ -57,7 +57,7 @@ impl ListPage for AllRuns {
     const SAME: List = List::Runs;
 
     fn path(self) -> String {
-        places::RUNS.to_owned()
+        addresses::RUNS.to_owned()
     }
 
     async fn fetch(self, address: ListAddress<RunSort>) -> ServerResult<RunPage> {
@@ -102,7 +102,7 @@ impl ListPage for AllRuns {
         let id = run.read_untracked().id;
         let noderole = view! {
             <div>
-                <a href=move || places::noderole(run.read().noderole)><b>{move || run.read().role.to_string()}</b></a>
+                <a href=move || addresses::noderole(run.read().noderole)><b>{move || run.read().role.to_string()}</b></a>
                 {move || action_pill(&run.read().action)}
                 " on " {move || run.read().fqdn.clone()}
                 {move || run.read().error.clone().map(|error| view! { <div class="fault">{error}</div> })}
@@ -111,13 +111,13 @@ impl ListPage for AllRuns {
         };
         let deployment = move || {
             let name = run.read().deployment.clone();
-            view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+            view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
         };
         let took =
             move || run.read().started.map(|from| view! { <Elapsed from to=run.read().ended/> });
         view! {
             <tr>
-                <td data-label="Run" class="tight"><a class="main" href=places::run(id)>{id.0}</a></td>
+                <td data-label="Run" class="tight"><a class="main" href=addresses::run(id)>{id.0}</a></td>
                 {with.cell(Part::State, "", move || view! { <RunPill state=run.read().state/> })}
                 {with.cell(Part::Noderole, "", noderole)}
                 {with.cell(Part::Deployment, "", deployment)}

@@ -7,14 +7,16 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::notice::problem_in_page;
+use crate::components::{
+    Empty, EquivalentCommands, FormValues, Icon, QueryForm, icon, load_with_error,
+};
 use crate::failure::ServerResult;
-use crate::finding::{Act, Choice, asked, heading, offers, pages};
-use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Icon, QueryForm, Same, Typed, icon, load_with_error};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
+use crate::search_results::{Act, Choice, asked, heading, offers, pages};
 
 #[component]
 pub fn Search() -> impl IntoView {
@@ -24,7 +26,7 @@ pub fn Search() -> impl IntoView {
         move || text.get(),
         |text| async move { search(asked(&text).to_owned()).await },
     );
-    let same = move |_: Typed| {
+    let same = move |_: FormValues| {
         let text = text.read();
         let wanted = asked(&text);
         if wanted.is_empty() { Vec::new() } else { vec![api::calls::search(wanted)] }
@@ -32,7 +34,7 @@ pub fn Search() -> impl IntoView {
     view! {
         <Title text="Search"/>
         <div class="head"><h1>"Search"</h1></div>
-        <QueryForm place=places::SEARCH>
+        <QueryForm place=addresses::SEARCH>
             <div class="field">
                 <label for="search-text">"Part of a name or title, or a number"</label>
                 <input class="input" id="search-text" name="q" autocomplete="off" maxlength=MAX_QUERY_CHARS.to_string() value=move || text.get() prop:value=move || text.get()/>
@@ -42,9 +44,9 @@ pub fn Search() -> impl IntoView {
         {load_with_error(
             found,
             move |found| results(&text.get_untracked(), &found),
-            |problem| problem_in_page(problem, view! { <a class="button" href=places::SEARCH>"New search"</a> }.into_any()),
+            |problem| problem_in_page(problem, view! { <a class="button" href=addresses::SEARCH>"New search"</a> }.into_any()),
         )}
-        <Same of=same/>
+        <EquivalentCommands of=same/>
     }
     .into_any()
 }

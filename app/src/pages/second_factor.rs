@@ -11,14 +11,14 @@ use leptos::task::spawn_local;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
+use crate::addresses;
+use crate::codec::AsJson;
+use crate::components::icon::drawn;
+use crate::components::{Icon, icon, load};
 use crate::failure::ServerResult;
 use crate::pages::settings::passkeys::RegisterForm;
-use crate::parts::icon::drawn;
-use crate::parts::{Icon, icon, load};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
-use crate::wire::AsJson;
 
 #[component]
 pub fn SecondFactorPage() -> impl IntoView {
@@ -77,7 +77,7 @@ fn shown(page: SecondFactorPage) -> AnyView {
         _ if state.needed && state.any() => verify_view(state.totp, state.passkeys > 0, next).into_any(),
         Some(made) => confirm_view(made, next).into_any(),
         None if state.totp => {
-            view! { <p>"Your authenticator app is set up. " <a href=places::ACCOUNT>"My account"</a></p> }.into_any()
+            view! { <p>"Your authenticator app is set up. " <a href=addresses::ACCOUNT>"My account"</a></p> }.into_any()
         }
         None => starts(state.needed, next).into_any(),
     };
@@ -109,7 +109,7 @@ fn starts(needed: bool, next: String) -> impl IntoView {
             "You need an authenticator app on your phone or computer"
             {if needed { ", or a passkey." } else { "." }}
         </p>
-        <form class="form" method="post" action=places::SECOND_FACTOR>
+        <form class="form" method="post" action=addresses::SECOND_FACTOR>
             <input type="hidden" name="act" value="start"/>
             <input type="hidden" name="next" value=next/>
             <button class="button primary wide" type="submit">"Set up an authenticator app"</button>
@@ -132,7 +132,7 @@ fn confirm_view(made: TotpMade, next: String) -> impl IntoView {
 
 fn code_form(command: &'static str, button: &'static str, next: String) -> impl IntoView {
     view! {
-        <form class="form" method="post" action=places::SECOND_FACTOR>
+        <form class="form" method="post" action=addresses::SECOND_FACTOR>
             <input type="hidden" name="act" value=command/>
             <input type="hidden" name="next" value=next/>
             <div class="field">

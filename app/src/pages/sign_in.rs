@@ -5,8 +5,8 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
-use crate::parts::icon::drawn;
-use crate::parts::{Icon, icon};
+use crate::components::icon::drawn;
+use crate::components::{Icon, icon};
 
 /// The cookie with the name of a refused attempt.
 pub const NAME_COOKIE: &str = "gantry_name";
@@ -40,7 +40,7 @@ take();addEventListener('hashchange',take)})";
 pub(crate) fn script() -> Option<AnyView> {
     let request = use_context::<http::request::Parts>()?;
     let nonce = use_nonce();
-    let is_asked = request.uri.path() == crate::places::SIGN_IN;
+    let is_asked = request.uri.path() == crate::addresses::SIGN_IN;
     is_asked.then(|| view! { <script nonce=nonce inner_html=TOKEN_SCRIPT></script> }.into_any())
 }
 

@@ -12,19 +12,20 @@ use leptos_meta::Title;
 use leptos_router::hooks::{use_params_map, use_query_map};
 use serde::{Deserialize, Serialize};
 
+use crate::addresses;
 use crate::clock::Moment;
+use crate::codec::AsJson;
+use crate::components::json::DataView;
+use crate::components::list::one_of;
+use crate::components::notice::problem_in_page;
+use crate::components::{
+    Empty, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, QueryForm, icon,
+    load_with_error,
+};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, NOW, use_live};
-use crate::parts::json::DataView;
-use crate::parts::list::one_of;
-use crate::parts::notice::problem_in_page;
-use crate::parts::{
-    Empty, Feed, Icon, ProblemNotice, QueryForm, Same, Typed, icon, load_with_error,
-};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// The owner of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +37,8 @@ enum Of {
 impl Of {
     fn place(self) -> String {
         match self {
-            Self::Noderole(id) => places::noderole_values(id),
-            Self::Run(id) => places::run_values(id),
+            Self::Noderole(id) => addresses::noderole_values(id),
+            Self::Run(id) => addresses::run_values(id),
         }
     }
 
@@ -59,8 +60,9 @@ impl Of {
 
 fn address(of: Of, wanted: &ValuesWanted) -> String {
     let own = wanted.own.then(|| "own=true".to_owned());
-    let find = (!wanted.find.is_empty()).then(|| format!("find={}", places::encoded(&wanted.find)));
-    let after = wanted.after.as_ref().map(|after| format!("after={}", places::encoded(after)));
+    let find =
+        (!wanted.find.is_empty()).then(|| format!("find={}", addresses::encoded(&wanted.find)));
+    let after = wanted.after.as_ref().map(|after| format!("after={}", addresses::encoded(after)));
     let query: Vec<String> = own.into_iter().chain(find).chain(after).collect();
     if query.is_empty() { of.place() } else { format!("{}?{}", of.place(), query.join("&")) }
 }
@@ -127,7 +129,7 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
             }
         })
     };
-    let same = move |_: Typed| {
+    let same = move |_: FormValues| {
         let (asked, of) = (asked.read(), of.get());
         of.zip(asked.wanted().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
     };
@@ -138,7 +140,7 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         <Transition>{head}</Transition>
         {move || of.get().map(|of| form(of, asked))}
         {load_with_error(values, |(of, wanted, first)| view! { <Loaded of wanted first/> }, say)}
-        <Same of=same/>
+        <EquivalentCommands of=same/>
     }
     .into_any()
 }
@@ -165,7 +167,7 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
 /// Links that correct the address.
 fn correction_links(of: Option<Of>, asked: &Asked) -> AnyView {
     let Some(of) = of else {
-        return view! { <a class="button" href=places::NODES>"All nodes"</a> }.into_any();
+        return view! { <a class="button" href=addresses::NODES>"All nodes"</a> }.into_any();
     };
     let narrow = !(asked.find.is_empty() && asked.own.is_empty() && asked.after.is_none());
     narrow.then(|| view! { <a class="button" href=of.place()>"All values"</a> }).into_any()
@@ -177,14 +179,14 @@ fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
     let noderole = first.noderole;
     let back = match of {
         Of::Noderole(id) => {
-            view! { <a href=places::noderole(id)>{first.name.clone()}</a> }.into_any()
+            view! { <a href=addresses::noderole(id)>{first.name.clone()}</a> }.into_any()
         }
-        Of::Run(id) => view! { <a href=places::run(id)>"Run " {id.0}</a> }.into_any(),
+        Of::Run(id) => view! { <a href=addresses::run(id)>"Run " {id.0}</a> }.into_any(),
     };
     let about = match of {
         Of::Noderole(id) => tabs(id, wanted).into_any(),
         Of::Run(_) => view! {
-            <p class="muted">"The input of the run when it started. Secrets are shown by name. " <a href=places::noderole_values(noderole)>"Input of the next run"</a></p>
+            <p class="muted">"The input of the run when it started. Secrets are shown by name. " <a href=addresses::noderole_values(noderole)>"Input of the next run"</a></p>
         }
         .into_any(),
     };
@@ -283,7 +285,7 @@ fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
 
 fn row(value: ValueView) -> impl IntoView {
     let source = match value.noderole {
-        Some(id) => view! { <a href=places::noderole(id)>{value.source}</a> }.into_any(),
+        Some(id) => view! { <a href=addresses::noderole(id)>{value.source}</a> }.into_any(),
         None => view! { <span>{value.source}</span> }.into_any(),
     };
     view! {
@@ -293,7 +295,7 @@ fn row(value: ValueView) -> impl IntoView {
             <td data-label="From">
                 <div>
                     {source}
-                    {value.run.map(|run| view! { <div class="muted">"output of " <a href=places::run(run)>"run " {run.0}</a></div> })}
+                    {value.run.map(|run| view! { <div class="muted">"output of " <a href=addresses::run(run)>"run " {run.0}</a></div> })}
                     {value.edit.map(set_by)}
                 </div>
             </td>

@@ -11,18 +11,18 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 use uuid::Uuid;
 
+use crate::addresses;
 use crate::clock::Moment;
+use crate::codec::AsJson;
+use crate::components::icon::drawn;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::poll_while_visible::poll_while_visible;
+use crate::components::{Empty, Feed, Icon, ProblemNotice, load_one};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{NOW, use_live};
-use crate::parts::icon::drawn;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::polling::poll;
-use crate::parts::{Empty, Feed, Icon, ProblemNotice, load_one};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 columns_of!(Part {
     Worker "worker" "Worker",
@@ -61,7 +61,7 @@ fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoV
 /// The leased runs as links, with the number of further ones, and a link to all runs of the worker.
 fn runs(worker: &WorkerView) -> impl IntoView + use<> {
     let links =
-        worker.runs.iter().map(|run| view! { <a href=places::run(*run)>"run " {run.0}</a> " " });
+        worker.runs.iter().map(|run| view! { <a href=addresses::run(*run)>"run " {run.0}</a> " " });
     let has_more = worker.leased - i64::try_from(worker.runs.len()).unwrap_or(i64::MAX);
     let held = format!("{} of {}", worker.leased, worker.capacity);
     view! {
@@ -70,7 +70,7 @@ fn runs(worker: &WorkerView) -> impl IntoView + use<> {
             <div class="links">
                 {links.collect_view()}
                 {(has_more > 0).then(|| view! { <span class="muted">{format!("and {has_more} more")}</span> " " })}
-                <a href=places::runs_of_worker(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
+                <a href=addresses::runs_of_worker(&worker.name) aria-label=format!("all runs of {}", worker.name)>"all runs"</a>
             </div>
         </div>
     }
@@ -106,7 +106,7 @@ impl ListPage for AllWorkers {
     const SAME: List = List::Workers;
 
     fn path(self) -> String {
-        places::WORKERS.to_owned()
+        addresses::WORKERS.to_owned()
     }
 
     async fn fetch(self, address: ListAddress<WorkerSort>) -> ServerResult<Self::Page> {
@@ -132,7 +132,7 @@ impl ListPage for AllWorkers {
 
     fn follow(self, feed: Feed<Self::Page>) {
         use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
-        poll(feed);
+        poll_while_visible(feed);
     }
 
     fn none(self) -> AnyView {
@@ -153,7 +153,7 @@ impl ListPage for AllWorkers {
             <tr>
                 <td>
                     <div>
-                        <a class="main" href=places::worker(id)>{move || worker.read().name.clone()}</a>
+                        <a class="main" href=addresses::worker(id)>{move || worker.read().name.clone()}</a>
                         <div class="muted">"on " {move || worker.read().host.clone()} ", Gantry " {move || worker.read().version.clone()}</div>
                     </div>
                 </td>
@@ -186,7 +186,7 @@ pub fn WorkerPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
     let worker = Resource::new(move || id.get(), by_text);
-    load_one(worker, (places::WORKERS, "All workers"), |first| view! { <One first/> })
+    load_one(worker, (addresses::WORKERS, "All workers"), |first| view! { <One first/> })
 }
 
 async fn by_text(id: String) -> ServerResult<WorkerView> {
@@ -205,7 +205,7 @@ fn One(first: WorkerView) -> impl IntoView {
     let (id, name) = (first.id, first.name.clone());
     let feed = Feed::new(first, move || worker(id));
     use_live().hear(vec![Topic::Runs], NOW, move |_| feed.eventually());
-    poll(feed);
+    poll_while_visible(feed);
     let worker = feed.value();
     let title = format!("Worker {name}");
     let pid = move || worker.read().pid.map(|pid| format!(", process {pid}"));

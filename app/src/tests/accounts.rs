@@ -215,7 +215,7 @@ impl Fake {
 async fn people_and_service_accounts_have_separate_lists() {
     let fake = Fake::new(|_| {});
     let [ada, bo, ci] = [1, 2, 3]
-        .map(|n| format!("href=\"{}\"", crate::places::person(PersonId(Uuid::from_u128(n)))));
+        .map(|n| format!("href=\"{}\"", crate::addresses::person(PersonId(Uuid::from_u128(n)))));
     let people = get(&fake, "/settings/people").await;
     people.says(&[&ada, &bo, "disabled", "operator in web", ">password<", "kind=human"]);
     people.says_not(&[&ci]);
@@ -232,7 +232,7 @@ async fn people_and_service_accounts_have_separate_lists() {
 #[tokio::test]
 async fn limited_approvals_offer_a_confirmation() {
     let fake = Fake::new(|_| {});
-    let [ada, bo] = [1, 2].map(|n| crate::places::person(PersonId(Uuid::from_u128(n))));
+    let [ada, bo] = [1, 2].map(|n| crate::addresses::person(PersonId(Uuid::from_u128(n))));
     let limited = get(&fake, &ada).await;
     limited.says(&["Approvals do not count on changes of", "<b>root<", "Confirm access"]);
     limited.says(&["password set with a sign-in link", "the owner of the installation"]);
@@ -314,7 +314,7 @@ async fn account_menu_shows_missing_permissions() {
 
 #[tokio::test]
 async fn account_without_permissions_links_to_grants() {
-    let page = |n: u128| crate::places::person(PersonId(Uuid::from_u128(n)));
+    let page = |n: u128| crate::addresses::person(PersonId(Uuid::from_u128(n)));
     let said = ["No permissions yet", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
     let none = get(&fake, &page(1)).await;
@@ -350,7 +350,7 @@ async fn account_lists_passkeys_with_their_actions() {
 #[tokio::test]
 async fn admin_compares_the_fingerprint_before_confirming() {
     let fake = Fake::new(|_| {});
-    let person = crate::places::person(PersonId(Uuid::from_u128(1)));
+    let person = crate::addresses::person(PersonId(Uuid::from_u128(1)));
     let page = get(&fake, &person).await;
     page.says(&[
         "Compare the fingerprint with the person",
@@ -359,13 +359,13 @@ async fn admin_compares_the_fingerprint_before_confirming() {
         "aria-label=\"Revoke passkey Phone\"",
     ]);
     page.says_not(&["Confirm passkey: Laptop", "Register a passkey"]);
-    let service = crate::places::person(PersonId(Uuid::from_u128(3)));
+    let service = crate::addresses::person(PersonId(Uuid::from_u128(3)));
     get(&fake, &service).await.says_not(&["Compare the fingerprint"]);
 }
 
 #[tokio::test]
 async fn confirmed_passkeys_offer_no_confirmation() {
-    let person = crate::places::person(PersonId(Uuid::from_u128(1)));
+    let person = crate::addresses::person(PersonId(Uuid::from_u128(1)));
     let fake = Fake::new(|world| world.passkeys.truncate(1));
     for page in [person.as_str(), "/settings/account"] {
         let page = get(&fake, page).await;

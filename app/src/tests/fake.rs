@@ -138,7 +138,7 @@ pub struct World {
     pub results: Vec<ResultLine>,
     pub policy: PolicyView,
     pub node_proposal: NodeProposal,
-    pub monitoring_data: super::monitoring::MonitoringData,
+    pub overseen: super::oversight::Overseen,
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::SecondFactorPage,
     pub passkeys: Vec<api::people::PasskeyView>,
@@ -405,7 +405,7 @@ pub fn machine() -> NodeView {
             of("web-1.mgmt.example.com", "no answer within 5 seconds"),
         ],
     };
-    let check = |seconds, reached: bool, said: &str| HealthCheckView {
+    let look = |seconds, reached: bool, said: &str| HealthCheckView {
         at: ago(seconds),
         reached,
         address: if reached { "10.0.3.7".into() } else { String::new() },
@@ -452,7 +452,7 @@ pub fn machine() -> NodeView {
         hints: json!({"rack": 7}),
         added_by: Some("ada".into()),
         added: ago(86_400),
-        health_checks: vec![check(4, true, ""), check(14, false, "10.0.3.7: connection refused")],
+        health_checks: vec![look(4, true, ""), look(14, false, "10.0.3.7: connection refused")],
         noderoles: vec![
             carried("runtime", StepState::Active),
             carried("app", StepState::Transition),
@@ -1153,7 +1153,7 @@ impl Default for World {
                 }),
             },
             node_proposal: node_proposal(),
-            monitoring_data: super::monitoring::MonitoringData::default(),
+            overseen: super::oversight::Overseen::default(),
             people: super::accounts::some(),
             factor: super::accounts::factor(),
             passkeys: super::accounts::passkeys(),
@@ -1670,7 +1670,7 @@ impl Fake {
         }
     }
     pub async fn record_view(&self, _: &Actor, id: ReviewId) -> Result<(), Problem> {
-        self.told(format!("check {id}"));
+        self.told(format!("look {id}"));
         Ok(())
     }
 
@@ -2008,14 +2008,14 @@ impl Fake {
     ) -> Result<HealthCheckPage, Problem> {
         let found = self.node(actor, name).await?;
         let before = number_in(wanted.before.as_ref());
-        let fits = |check: &HealthCheckView| {
-            before.is_none_or(|before| check.at.0 < before)
-                && wanted.reached.is_none_or(|reached| check.reached == reached)
-                && check.message.contains(&wanted.text)
+        let fits = |look: &HealthCheckView| {
+            before.is_none_or(|before| look.at.0 < before)
+                && wanted.reached.is_none_or(|reached| look.reached == reached)
+                && look.message.contains(&wanted.text)
         };
-        let mut checks = found.health_checks.into_iter().filter(fits);
-        let page: Vec<HealthCheckView> = checks.by_ref().take(1).collect();
-        let next = checks.next().and(page.last().map(|check| Cursor::from(check.at.0.to_string())));
+        let mut looks = found.health_checks.into_iter().filter(fits);
+        let page: Vec<HealthCheckView> = looks.by_ref().take(1).collect();
+        let next = looks.next().and(page.last().map(|look| Cursor::from(look.at.0.to_string())));
         Ok(HealthCheckPage { health_checks: page, next })
     }
     pub async fn node_results(

@@ -231,8 +231,8 @@ fn without_rows(world: &mut World) {
     world.reviews.clear();
     world.deployments.clear();
     world.people.clear();
-    world.monitoring_data.workers.clear();
-    world.monitoring_data.entries.clear();
+    world.overseen.workers.clear();
+    world.overseen.entries.clear();
 }
 
 #[tokio::test]
@@ -464,7 +464,7 @@ async fn target_history_rejects_invalid_order_and_cursor() {
 #[tokio::test]
 async fn worker_links_to_its_runs() {
     let fake = Fake::new(|_| {});
-    let name = fake.0.lock().expect("no test died here").monitoring_data.workers[0].name.clone();
+    let name = fake.0.lock().expect("no test died here").overseen.workers[0].name.clone();
     let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
     get(&fake, "/workers").await.says(&[&link, "all runs"]);
     get(&fake, "/runs?worker=w1").await.says(&["value=\"w1\"", "gantry run list --worker w1"]);

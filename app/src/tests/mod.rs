@@ -3,17 +3,17 @@
 
 mod accounts;
 mod edits;
+mod equivalent_commands;
 pub(crate) mod fake;
 mod lists;
-mod monitoring;
 mod nodes;
+mod oversight;
 mod pending;
 mod policy;
 mod review_changes;
-mod review_warnings;
-mod same;
 mod serve;
 mod values;
+mod warnings;
 
 use api::Problem;
 use api::proposals::*;
@@ -625,7 +625,7 @@ async fn viewed_changes_are_marked_without_javascript() {
     let done = post(
         &fake,
         "/call/mark_viewed",
-        &format!("review=128&anchors={}", crate::places::encoded(&web.to_string())),
+        &format!("review=128&anchors={}", crate::addresses::encoded(&web.to_string())),
     )
     .await;
     assert_eq!(done.status, 302);
@@ -689,7 +689,7 @@ async fn thread_links_to_change_and_names_resolver() {
     let anchor = engine::blueprint::Anchor::Role(fake::deployment_id(1), fake::role("app"), None);
     let path = format!(
         "/reviews/128?tab=discussion&about={}",
-        crate::places::encoded(&anchor.to_string())
+        crate::addresses::encoded(&anchor.to_string())
     );
     let talk = get(&Fake::new(|_| {}), &path).await;
     talk.says(&[
@@ -967,7 +967,7 @@ fn replanned(after: Option<i64>) -> Replanned {
 
 #[tokio::test]
 async fn review_shows_effect_of_changed_base() {
-    let anew = Fake::new(|world| world.review.replaces = Some(replanned(Some(128))));
+    let reset_on_success = Fake::new(|world| world.review.replaces = Some(replanned(Some(128))));
     let page = get(&reset_on_success, "/reviews/128").await;
     page.says(&[
         "The base changed: <!>the effect is the same",

@@ -82,15 +82,15 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     ]);
     carried.says(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app"))]);
 
-    let checks = get(&fake, &format!("{PAGE}/health-checks")).await;
-    assert_eq!(checks.status, 200);
-    checks.says(&[
+    let looks = get(&fake, &format!("{PAGE}/health-checks")).await;
+    assert_eq!(looks.status, 200);
+    looks.says(&[
         "<title>Health checks of web-1.rack1.example.com · Gantry</title>",
         ">reached<",
         "gantry node health-checks",
     ]);
-    checks.says_not(&["connection refused", ">Newest<"]);
-    let older = linked(&checks.body, &format!("{PAGE}/health-checks?before="));
+    looks.says_not(&["connection refused", ">Newest<"]);
+    let older = linked(&looks.body, &format!("{PAGE}/health-checks?before="));
     let older = get(&fake, &older).await;
     older.says(&["connection refused", &format!("href=\"{PAGE}/health-checks\"")]);
     older.says_not(&["health-checks?before="]);

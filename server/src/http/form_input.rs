@@ -2,7 +2,7 @@
 //!
 //! With scripts, the input stays in the form. Without scripts, leptos reloads the page with the
 //! problem in the URL, and the form would be empty. So this layer adds the input to the URL, each
-//! field as `typed.NAME`. The page opens the form's dialog and fills it in (`app::parts::Refused`).
+//! field as `typed.NAME`. The page opens the form's dialog and fills it in (`app::components::Refused`).
 //! Only the fields listed here are added. None of them is a password, token or secret. [`MOST`]
 //! limits the length of the URL.
 
@@ -76,7 +76,8 @@ fn typed(form: &str, names: &[&str]) -> Vec<String> {
     let said = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
         let is_retained = names.contains(&name) && !value.is_empty();
-        is_retained.then(|| format!("{}{name}={}", app::parts::TYPED, value.replace('+', "%20")))
+        is_retained
+            .then(|| format!("{}{name}={}", app::components::TYPED, value.replace('+', "%20")))
     };
     form.split('&').filter_map(said).collect()
 }
@@ -85,7 +86,7 @@ fn typed(form: &str, names: &[&str]) -> Vec<String> {
 fn redirect_with_input(location: &str, typed: &[String]) -> Option<String> {
     let (page, query) = location.split_once('?')?;
     let pairs: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();
-    let is_input = |pair: &&&str| pair.starts_with(app::parts::TYPED);
+    let is_input = |pair: &&&str| pair.starts_with(app::components::TYPED);
     let is_problem = |pair: &&str| pair.starts_with("__path=") || pair.starts_with("__err=");
     // If there are several problems, the last one belongs to this form.
     let last = |word: &str| {

@@ -18,7 +18,7 @@ use axum_extra::extract::CookieJar;
 
 use api::Problem;
 use api::problem::TOKEN_REFUSED;
-use app::places;
+use app::addresses;
 use control::people::{Actor, ClientInfo};
 
 use crate::AppState;
@@ -96,11 +96,11 @@ const PATHS_BEFORE_PASSWORD: [&str; 8] = [
 fn require_password_set(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     let refused = actor?.require_password().err()?;
     let path = request.uri().path();
-    if path == places::ACCOUNT || PATHS_BEFORE_PASSWORD.contains(&path) {
+    if path == addresses::ACCOUNT || PATHS_BEFORE_PASSWORD.contains(&path) {
         return None;
     }
     Some(match wants_page(request) {
-        true => Redirect::to(places::SET_PASSWORD).into_response(),
+        true => Redirect::to(addresses::SET_PASSWORD).into_response(),
         false => Refusal(refused).into_response(),
     })
 }
@@ -133,7 +133,7 @@ fn require_second_factor(request: &Request, actor: Option<&Actor>) -> Option<Res
     }
     let place = request.uri().path_and_query().map(|place| place.as_str()).unwrap_or_default();
     Some(match wants_page(request) {
-        true => Redirect::to(&places::second_factor_with_next(place)).into_response(),
+        true => Redirect::to(&addresses::second_factor_with_next(place)).into_response(),
         false => Refusal(refused).into_response(),
     })
 }
@@ -193,12 +193,12 @@ pub(crate) async fn authenticate(
 pub(crate) async fn redirect_to_sign_in(request: Request, next: Next) -> Response {
     let signed_in = request.extensions().get::<RequestActor>().is_some_and(|who| who.0.is_some());
     let path = request.uri().path();
-    if signed_in || path == places::SIGN_IN || !wants_page(&request) {
+    if signed_in || path == addresses::SIGN_IN || !wants_page(&request) {
         return next.run(request).await;
     }
     match request.uri().path_and_query().map(|place| place.as_str()) {
-        None | Some("/") => Redirect::to(places::SIGN_IN).into_response(),
-        Some(place) => Redirect::to(&places::sign_in_with_next(place)).into_response(),
+        None | Some("/") => Redirect::to(addresses::SIGN_IN).into_response(),
+        Some(place) => Redirect::to(&addresses::sign_in_with_next(place)).into_response(),
     }
 }
 

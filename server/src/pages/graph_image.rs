@@ -4,9 +4,9 @@
 //! The query is the same as on the page. The file is sent as an attachment, because the console
 //! must not display content that is not one of its pages.
 
+use app::addresses;
 use app::graph::address::Address;
 use app::graph::file::svg;
-use app::places;
 use axum::extract::{Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -26,7 +26,7 @@ pub(crate) async fn of_deployment(
     PathParams(name): PathParams<String>,
     query: GraphQuery,
 ) -> Result<Response, Refusal> {
-    let address = Address::from_pairs(places::graph_of(&name), query.0);
+    let address = Address::from_pairs(addresses::graph_of(&name), query.0);
     let view = state.control.graph(&actor, &name, &address.wish, Lost::Note).await?;
     let name = format!("graph-{}.svg", view.deployment);
     Ok(file(&name, svg(&view, address.colour)))
@@ -38,7 +38,7 @@ pub(crate) async fn of_review(
     PathParams(id): PathParams<ReviewId>,
     query: GraphQuery,
 ) -> Result<Response, Refusal> {
-    let address = Address::from_pairs(places::review(id), query.0);
+    let address = Address::from_pairs(addresses::review(id), query.0);
     let view = state.control.review_graph(&actor, id, &address.wish, Lost::Note).await?;
     Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
 }

@@ -9,7 +9,7 @@ pub(crate) mod log_file;
 pub(crate) mod sign_in;
 pub(crate) mod site;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use app::request::RequestContext;
 use axum::Router;
@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use leptos::context::{provide_context, use_context};
 use leptos::nonce::use_nonce;
 use leptos_axum::{
-    ErrorHandler, LeptosRoutes, ResponseOptions,
+    AxumRouteListing, ErrorHandler, LeptosRoutes, ResponseOptions,
     generate_route_list_with_exclusions_and_ssg_and_context,
 };
 use tower::ServiceExt as _;
@@ -34,13 +34,18 @@ use crate::http::session::{self, RequestActor};
 
 /// Routes of all pages, and of the server functions below `/call/`.
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
-    // Finding the routes renders the frame once, without a client.
+    // Finding the routes renders the frame without a client. In that time, no page of this process
+    // loads its data, so it must not happen again while another server answers, as in tests.
+    static ROUTES: OnceLock<Vec<AxumRouteListing>> = OnceLock::new();
     let context = context(state.clone());
-    let (routes, _) =
-        generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone());
+    let routes = ROUTES.get_or_init(|| {
+        generate_route_list_with_exclusions_and_ssg_and_context(app::App, None, context.clone()).0
+    });
     let leptos = state.leptos.clone();
     Router::new()
-        .leptos_routes_with_context(state, routes, context, move || app::shell(leptos.clone()))
+        .leptos_routes_with_context(state, routes.clone(), context, move || {
+            app::shell(leptos.clone())
+        })
         .route_layer(from_fn(form_input::keep))
         .route_layer(from_fn(session::redirect_to_sign_in))
         .route_layer(from_fn_with_state(state.clone(), session::look_up))

@@ -18,8 +18,8 @@ use serde::Deserialize;
 
 use api::Problem;
 use api::people::Password;
+use app::addresses;
 use app::pages::sign_in::NAME_COOKIE;
-use app::places;
 
 use crate::AppState;
 use crate::http::address::PublicAddress;
@@ -77,7 +77,7 @@ pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> 
         Ok(begun) => {
             let cookies =
                 CookieJar::new().add(state.address.session_cookie().begin(&begun.session));
-            let next = if begun.needs_password { places::SET_PASSWORD } else { next };
+            let next = if begun.needs_password { addresses::SET_PASSWORD } else { next };
             (cookies, Redirect::to(next)).into_response()
         }
         Err(problem) if browser => match name_cookie(&state.address, &name) {
@@ -96,7 +96,7 @@ fn name_cookie(address: &PublicAddress, name: &str) -> Option<Cookie<'static>> {
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._@-".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= MAX_NAME_LENGTH && name.bytes().all(is_plain);
     let cookie =
-        Cookie::build((NAME_COOKIE, name.to_owned())).path(places::SIGN_IN).http_only(true);
+        Cookie::build((NAME_COOKIE, name.to_owned())).path(addresses::SIGN_IN).http_only(true);
     let cookie = cookie
         .secure(address.is_secure())
         .same_site(SameSite::Lax)
@@ -115,8 +115,8 @@ fn refused(problem: &Problem, next: &str) -> Response {
         _ => "unknown",
     };
     let place = match next {
-        "/" => format!("{}?problem={word}", places::SIGN_IN),
-        next => format!("{}&problem={word}", places::sign_in_with_next(next)),
+        "/" => format!("{}?problem={word}", addresses::SIGN_IN),
+        next => format!("{}&problem={word}", addresses::sign_in_with_next(next)),
     };
     Redirect::to(&place).into_response()
 }
@@ -127,7 +127,10 @@ pub(crate) async fn sign_out(
     SignedIn(actor): SignedIn,
 ) -> Result<(CookieJar, Redirect), Refusal> {
     state.people.sign_out(&actor).await?;
-    Ok((CookieJar::new().add(state.address.session_cookie().end()), Redirect::to(places::SIGN_IN)))
+    Ok((
+        CookieJar::new().add(state.address.session_cookie().end()),
+        Redirect::to(addresses::SIGN_IN),
+    ))
 }
 
 /// `POST /sign-out/everywhere`: ends all sessions of this person.
@@ -136,7 +139,10 @@ pub(crate) async fn sign_out_everywhere(
     SignedIn(actor): SignedIn,
 ) -> Result<(CookieJar, Redirect), Refusal> {
     state.people.sign_out_everywhere(&actor).await?;
-    Ok((CookieJar::new().add(state.address.session_cookie().end()), Redirect::to(places::SIGN_IN)))
+    Ok((
+        CookieJar::new().add(state.address.session_cookie().end()),
+        Redirect::to(addresses::SIGN_IN),
+    ))
 }
 
 /// Extracts the token, also from a pasted link.
@@ -151,8 +157,8 @@ pub(crate) fn safe_redirect_path(next: &str) -> &str {
     match plain
         && next.starts_with('/')
         && !next.starts_with("//")
-        && !next.starts_with(places::SIGN_IN)
-        && !next.starts_with(places::SECOND_FACTOR)
+        && !next.starts_with(addresses::SIGN_IN)
+        && !next.starts_with(addresses::SECOND_FACTOR)
     {
         true => next,
         false => "/",

@@ -2,7 +2,7 @@
 
 use api::Problem;
 use api::second_factor::{Code, CodeRequest, FactorOptions, FactorRequest, SecondFactor, TotpMade};
-use app::places;
+use app::addresses;
 use axum::Json;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request, State};
@@ -178,7 +178,7 @@ pub(crate) async fn post(
         Err(rejection) => return Refusal::from(rejection).into_response(),
     };
     let next = safe_redirect_path(&next);
-    let here = places::second_factor_with_next(next);
+    let here = addresses::second_factor_with_next(next);
     let done = match act {
         Action::Present => {
             let wish = FactorRequest { code: Some(code), answer: None };

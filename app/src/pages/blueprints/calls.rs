@@ -8,10 +8,10 @@ use api::proposals::Restored;
 use engine::ids::BlueprintNumber;
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
-use crate::wire::AsJson;
 
 #[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
 pub async fn targets(wanted: BlueprintsWanted) -> ServerResult<BlueprintPage> {
@@ -39,7 +39,7 @@ pub async fn restore(
     target: BlueprintNumber,
     #[server(default)] partial: bool,
 ) -> ServerResult<Restored> {
-    let board = crate::places::board_by_name(&deployment);
+    let board = crate::addresses::board_by_name(&deployment);
     let (request, actor) = signed_in()?;
     let restored =
         answer(request.control.restore(&actor, &deployment, target, partial).await).await?;

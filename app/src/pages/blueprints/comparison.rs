@@ -11,11 +11,11 @@ use leptos::prelude::*;
 
 use super::Wanted;
 use super::calls::ProposeRestore;
+use crate::addresses;
+use crate::components::action::problem_of;
+use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon, warnings};
 use crate::failure::ServerResult;
 use crate::pages::review::{Changed, differs};
-use crate::parts::act::problem_of;
-use crate::parts::{Icon, ProblemNotice, Same, Typed, icon, warnings};
-use crate::places;
 
 /// The same comparison in the API.
 const REST: &str = "/api/v1/blueprints/compare";
@@ -122,7 +122,7 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
     let sides = [(&found.from, Mark::Added), (&found.to, Mark::Removed)];
     let there = sides.into_iter().filter(|(_, lacks)| mark != Some(*lacks));
     let links = there.filter_map(|(side, _)| side.blueprint).map(|target| {
-        let address = format!("{}?blueprint={target}", places::graph(&name));
+        let address = format!("{}?blueprint={target}", addresses::graph(&name));
         view! { <a class="button quiet small" href=address>{icon(Icon::Graph)} {format!("Graph at blueprint {target}")}</a> }
     });
     Some(view! { <div class="buttons">{links.collect_view()}</div> })
@@ -160,7 +160,7 @@ fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
                 <span>"Skip parts that cannot be restored" <small>"Otherwise Gantry lists these parts and opens no proposal."</small></span>
             </label>
             <ProblemNotice problem=problem_of(restore)/>
-            <Same of=move |typed: Typed| vec![api::calls::restore(&name, target, typed.is_checked("partial"))]/>
+            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::restore(&name, target, typed.is_checked("partial"))]/>
             <div class="buttons">
                 <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {said}</button>
             </div>

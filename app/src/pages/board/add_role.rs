@@ -5,26 +5,26 @@ use engine::ids::RoleName;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
-use super::desk::Desk;
+use super::board_state::BoardState;
+use crate::components::preview::{Preview, PreviewImpact};
+use crate::components::{Icon, icon};
 use crate::pages::edits::EditCommands;
-use crate::parts::preview::{Preview, PreviewImpact};
-use crate::parts::{Icon, icon};
 
 /// The maximum number of listed roles. Typing narrows the list.
 const MAX_LISTED: usize = 100;
 
 #[component]
-pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
+pub(super) fn AddRole(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
     let filter = RwSignal::new(String::new());
     let found = Memo::new(move |_| {
         let wanted = filter.get().to_lowercase();
-        let board = desk.board().read();
+        let board = board_state.board().read();
         fitting(&board.choices, &wanted)
     });
     let add = move |choice: &RoleChoice| {
-        let deployment = desk.board().read_untracked().id;
+        let deployment = board_state.board().read_untracked().id;
         let role = choice.role.clone();
-        desk.edit(
+        board_state.edit(
             vec![Edit::AddRole(edit::AddRole { deployment, role })],
             format!("The proposal adds role {}.", choice.role),
         );
@@ -33,12 +33,12 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
     // The role to preview: the one under the pointer or with the focus. Default: the first one.
     let aim = RwSignal::new(None::<RoleName>);
     let preview = Preview::new(
-        desk.pen().proposal,
+        board_state.pen().proposal,
         Signal::derive(move || {
             let (found, aim) = (found.read(), aim.get());
             let aimed =
                 found.iter().find(|choice| Some(&choice.role) == aim.as_ref()).or(found.first());
-            let deployment = desk.board().read().id;
+            let deployment = board_state.board().read().id;
             aimed
                 .map(|choice| {
                     Edit::AddRole(edit::AddRole { deployment, role: choice.role.clone() })
@@ -99,7 +99,7 @@ pub(super) fn AddRole(desk: Desk, taken: Callback<()>) -> impl IntoView {
                     </div>
                     {move || list()}
                     <PreviewImpact of=preview/>
-                    <EditCommands pen=desk.pen() of=preview/>
+                    <EditCommands pen=board_state.pen() of=preview/>
                 </div>
             </form>
     }

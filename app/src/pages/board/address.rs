@@ -3,7 +3,7 @@
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos_router::params::ParamsMap;
 
-use crate::places;
+use crate::addresses;
 
 /// The filter of the tray by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Address {
     /// Parses a page's query.
     pub(super) fn of(deployment: &DeploymentName, query: &ParamsMap) -> Self {
         Self {
-            path: places::deployment(deployment),
+            path: addresses::deployment(deployment),
             noderole: query.get("noderole").and_then(|id| id.parse().ok()),
             nodes: query.get("nodes").unwrap_or_default(),
             show: TrayFilter::of_word(&query.get("show").unwrap_or_default()),
@@ -64,7 +64,7 @@ impl Address {
 
     pub(super) fn link(&self) -> String {
         let query: Vec<String> = [
-            (!self.nodes.is_empty()).then(|| format!("nodes={}", places::encoded(&self.nodes))),
+            (!self.nodes.is_empty()).then(|| format!("nodes={}", addresses::encoded(&self.nodes))),
             (self.show != TrayFilter::All).then(|| format!("show={}", self.show.word())),
             self.noderole.map(|id| format!("noderole={id}")),
         ]

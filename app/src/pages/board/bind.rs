@@ -11,27 +11,28 @@ use engine::ids::{NodeId, RoleName};
 use engine::plan::lift::RoleDropPreview;
 use leptos::prelude::*;
 
-use super::desk::{By, Desk, nodes};
+use super::board_state::{BoardState, LiftedBy, nodes};
 use super::drop_outcome::{Verdict, legal, truncation_note};
-use crate::parts::{Dialog, DialogHandle, Icon, Same, Typed, icon};
+use crate::components::{Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, icon};
 
-pub(super) fn open(desk: Desk, nodes: Vec<NodeId>) {
-    if desk.editable().get_untracked() && !nodes.is_empty() {
-        desk.start_drag(nodes, By::Menu);
-        desk.dialogs.bind.open();
+pub(super) fn open(board_state: BoardState, nodes: Vec<NodeId>) {
+    if board_state.editable().get_untracked() && !nodes.is_empty() {
+        board_state.start_drag(nodes, LiftedBy::Menu);
+        board_state.dialogs.bind.open();
     }
 }
 
 /// Cancels the lift of a menu that closes without a choice.
-pub(super) fn put_back(desk: Desk) {
-    if desk.is_dragged_by(By::Menu) {
-        desk.cancel();
+pub(super) fn put_back(board_state: BoardState) {
+    if board_state.is_dragged_by(LiftedBy::Menu) {
+        board_state.cancel();
     }
 }
 
 /// The binding of the valid nodes among the lifted ones, as equivalent commands.
-fn bind_calls(desk: Desk, role: &RoleName) -> Vec<Call> {
-    let (board, proposal, lift) = (desk.board().get(), desk.proposal().get(), desk.lift().get());
+fn bind_calls(board_state: BoardState, role: &RoleName) -> Vec<Call> {
+    let (board, proposal, lift) =
+        (board_state.board().get(), board_state.proposal().get(), board_state.lift().get());
     let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
     let named = |id: &NodeId| {
         board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()))
@@ -49,14 +50,14 @@ fn bind_calls(desk: Desk, role: &RoleName) -> Vec<Call> {
 }
 
 #[component]
-pub(super) fn BindDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let chosen = RwSignal::new(None::<RoleName>);
     let filter = RwSignal::new(String::new());
-    let count = move || desk.lifted().read().as_ref().map_or(0, |lifted| lifted.nodes.len());
+    let count = move || board_state.lifted().read().as_ref().map_or(0, |lifted| lifted.nodes.len());
     let title = Signal::derive(move || format!("Bind {} to a role", nodes(count())));
-    let verdict = move || chosen.read().as_ref().and_then(|role| desk.verdict(role));
+    let verdict = move || chosen.read().as_ref().and_then(|role| board_state.verdict(role));
     let roles = move || {
-        let Some(lift) = desk.lift().get() else {
+        let Some(lift) = board_state.lift().get() else {
             return view! { <p class="muted" role="status">"Checking roles"</p> }.into_any();
         };
         let query = filter.get().to_lowercase();
@@ -86,7 +87,7 @@ pub(super) fn BindDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
             title=title
             handle=handle
             closed=Callback::new(move |()| {
-                put_back(desk);
+                put_back(board_state);
                 chosen.set(None);
                 filter.set(String::new());
             })
@@ -96,13 +97,13 @@ pub(super) fn BindDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                 on:submit=move |event| {
                     event.prevent_default();
                     if let Some(role) = chosen.get_untracked() {
-                        desk.bind_allowed(role);
+                        board_state.bind_allowed(role);
                         handle.close();
                     }
                 }
             >
                 <div class="body">
-                    <p class="muted">{move || desk.lifted().read().as_ref().map(|lifted| desk.names(&lifted.nodes))}</p>
+                    <p class="muted">{move || board_state.lifted().read().as_ref().map(|lifted| board_state.names(&lifted.nodes))}</p>
                     <div class="field">
                         <label for="bind-filter">"Role"</label>
                         <input
@@ -116,7 +117,7 @@ pub(super) fn BindDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         />
                     </div>
                     {move || roles()}
-                    <Same of=move |_: Typed| { chosen.get().map(|role| bind_calls(desk, &role)).unwrap_or_default() }/>
+                    <EquivalentCommands of=move |_: FormValues| { chosen.get().map(|role| bind_calls(board_state, &role)).unwrap_or_default() }/>
                 </div>
                 <div class="foot">
                     <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{move || label()}</button>
@@ -147,11 +148,11 @@ fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict
 
 /// Asks whether to bind only the valid nodes.
 #[component]
-pub(super) fn PartialBindDialog(desk: Desk) -> impl IntoView {
-    let handle = desk.dialogs.part;
+pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
+    let handle = board_state.dialogs.part;
     let found = move || {
-        let role = desk.part().get()?;
-        desk.lift().read().as_ref()?.roles.iter().find(|found| found.role == role).cloned()
+        let role = board_state.part().get()?;
+        board_state.lift().read().as_ref()?.roles.iter().find(|found| found.role == role).cloned()
     };
     let title = Signal::derive(move || {
         let said = |found: RoleDropPreview| {
@@ -182,16 +183,16 @@ pub(super) fn PartialBindDialog(desk: Desk) -> impl IntoView {
             title=title
             handle=handle
             closed=Callback::new(move |()| {
-                desk.part().set(None);
-                if desk.lifted().read_untracked().is_some() {
-                    desk.cancel();
+                board_state.part().set(None);
+                if board_state.lifted().read_untracked().is_some() {
+                    board_state.cancel();
                 }
             })
         >
             <div class="body">
                 <p>"These nodes cannot be bound:"</p>
                 <ul class="reasons">{move || reasons()}</ul>
-                <Same of=move |_: Typed| { desk.part().get().map(|role| bind_calls(desk, &role)).unwrap_or_default() }/>
+                <EquivalentCommands of=move |_: FormValues| { board_state.part().get().map(|role| bind_calls(board_state, &role)).unwrap_or_default() }/>
             </div>
             <div class="foot">
                 <button class="button" type="button" on:click=move |_| handle.close()>"Cancel"</button>
@@ -199,8 +200,8 @@ pub(super) fn PartialBindDialog(desk: Desk) -> impl IntoView {
                     class="button primary"
                     type="button"
                     on:click=move |_| {
-                        if let Some(role) = desk.part().get_untracked() {
-                            desk.bind_allowed(role);
+                        if let Some(role) = board_state.part().get_untracked() {
+                            board_state.bind_allowed(role);
                         }
                         handle.close();
                     }
@@ -215,16 +216,20 @@ pub(super) fn PartialBindDialog(desk: Desk) -> impl IntoView {
 
 /// Selects nodes for one role: the dialog behind `+`.
 #[component]
-pub(super) fn SelectNodes(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
-    let tray = desk.board().read_untracked().tray.clone();
+pub(super) fn SelectNodes(
+    board_state: BoardState,
+    role: RoleName,
+    taken: Callback<()>,
+) -> impl IntoView {
+    let tray = board_state.board().read_untracked().tray.clone();
     let role = StoredValue::new(role);
     let possible = RwSignal::new(None::<RoleDropPreview>);
     let chosen = RwSignal::new(BTreeSet::<NodeId>::new());
     let filter = RwSignal::new(String::new());
-    load_candidates(desk, role.get_value(), &tray, possible);
-    preview_selection(desk, chosen);
+    load_candidates(board_state, role.get_value(), &tray, possible);
+    preview_selection(board_state, chosen);
 
-    let verdict = move || role.with_value(|role| desk.verdict(role));
+    let verdict = move || role.with_value(|role| board_state.verdict(role));
     let tray = StoredValue::new(tray);
     let list = move || {
         let query = filter.get().to_lowercase();
@@ -244,7 +249,7 @@ pub(super) fn SelectNodes(desk: Desk, role: RoleName, taken: Callback<()>) -> im
             class="form"
             on:submit=move |event| {
                 event.prevent_default();
-                desk.bind_allowed(role.get_value());
+                board_state.bind_allowed(role.get_value());
                 taken.run(());
             }
         >
@@ -263,7 +268,7 @@ pub(super) fn SelectNodes(desk: Desk, role: RoleName, taken: Callback<()>) -> im
                 </div>
                 <div class="choices" role="group" aria-label="Nodes">{move || list()}</div>
                 <p role="status">{move || outcome()}</p>
-                <Same of=move |_: Typed| { role.with_value(|role| bind_calls(desk, role)) }/>
+                <EquivalentCommands of=move |_: FormValues| { role.with_value(|role| bind_calls(board_state, role)) }/>
             </div>
             <div class="foot">
                 <button class="button primary" type="submit" disabled=move || !ready()>
@@ -309,7 +314,7 @@ fn node_choice(
 
 /// Requests the nodes that can be bound to the role, and the reasons against the others.
 fn load_candidates(
-    desk: Desk,
+    board_state: BoardState,
     role: RoleName,
     tray: &[TrayNode],
     possible: RwSignal<Option<RoleDropPreview>>,
@@ -318,29 +323,29 @@ fn load_candidates(
     if all.is_empty() {
         return;
     }
-    desk.load_bind_options(all, move |answer| match answer {
+    board_state.load_bind_options(all, move |answer| match answer {
         Ok(lift) => {
             possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
         }
         Err(failure) => {
-            desk.problem().try_set(Some(failure.0));
+            board_state.problem().try_set(Some(failure.0));
         }
     });
 }
 
 /// Lifts the selected nodes after a short delay, to preview the binding.
-fn preview_selection(desk: Desk, chosen: RwSignal<BTreeSet<NodeId>>) {
+fn preview_selection(board_state: BoardState, chosen: RwSignal<BTreeSet<NodeId>>) {
     Effect::new(move |last: Option<Option<TimeoutHandle>>| {
         if let Some(Some(waiting)) = last {
             waiting.clear();
         }
         let nodes: Vec<NodeId> = chosen.get().into_iter().collect();
         if nodes.is_empty() {
-            untrack(|| put_back(desk));
+            untrack(|| put_back(board_state));
             return None;
         }
         set_timeout_with_handle(
-            move || desk.start_drag(nodes, By::Menu),
+            move || board_state.start_drag(nodes, LiftedBy::Menu),
             Duration::from_millis(150),
         )
         .ok()

@@ -5,12 +5,12 @@ use engine::ids::{DeploymentId, NodeId, ProposalId, RoleName};
 use engine::plan::lift::DropPreview;
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::fields::number;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
-use crate::wire::AsJson;
 
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
 pub async fn board(deployment: String) -> ServerResult<Board> {

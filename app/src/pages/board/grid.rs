@@ -8,25 +8,25 @@ use leptos::ev::DragEvent;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
-use super::act::Act;
 use super::address::Address;
-use super::desk::Desk;
+use super::board_state::BoardState;
 use super::drop_outcome::Verdict;
+use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
 use super::role::is_there;
 use super::role_noderoles;
-use crate::parts::{Empty, Icon, icon, mark, rows};
+use crate::components::{Empty, Icon, icon, mark, rows};
 
 #[component]
-pub(super) fn Grid(desk: Desk) -> impl IntoView {
-    let groups = Memo::new(move |_| desk.board().read().groups.clone());
+pub(super) fn Grid(board_state: BoardState) -> impl IntoView {
+    let groups = Memo::new(move |_| board_state.board().read().groups.clone());
     let is_empty = Memo::new(move |_| groups.read().is_empty());
     view! {
         <div class="card grid">
             {rows(
                 groups.into(),
                 |group| (group.barclamp.clone(), group.of_ancestor.clone()),
-                move |group| view! { <Group desk group/> },
+                move |group| view! { <Group board_state group/> },
             )}
             {move || {
                 is_empty
@@ -45,7 +45,7 @@ pub(super) fn Grid(desk: Desk) -> impl IntoView {
 }
 
 #[component]
-fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
+fn Group(board_state: BoardState, group: Memo<BoardGroup>) -> impl IntoView {
     let roles = Memo::new(move |_| group.read().roles.clone());
     // Part of the group's key, so it never changes.
     let ancestor = StoredValue::new(group.read_untracked().of_ancestor.clone());
@@ -62,7 +62,7 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
                 <h2>{move || group.read().barclamp.to_string()}</h2>
                 <span>{move || about()}</span>
             </div>
-            {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row desk role ancestor/> })}
+            {rows(roles.into(), |role| role.role.clone(), move |role| view! { <Row board_state role ancestor/> })}
         </section>
     }
     .into_any()
@@ -70,18 +70,18 @@ fn Group(desk: Desk, group: Memo<BoardGroup>) -> impl IntoView {
 
 #[component]
 fn Row(
-    desk: Desk,
+    board_state: BoardState,
     role: Memo<BoardRole>,
     ancestor: StoredValue<Option<DeploymentName>>,
 ) -> impl IntoView {
     let name = StoredValue::new(role.read_untracked().role.clone());
     let bindable = Memo::new(move |_| role.read().bindable);
-    let editable = Memo::new(move |_| bindable.get() && desk.editable().get());
+    let editable = Memo::new(move |_| bindable.get() && board_state.editable().get());
     let verdict = Memo::new(move |_| {
-        bindable.get().then(|| name.with_value(|name| desk.verdict(name))).flatten()
+        bindable.get().then(|| name.with_value(|name| board_state.verdict(name))).flatten()
     });
     let over = Memo::new(move |_| {
-        bindable.get() && name.with_value(|name| desk.over().read().as_ref() == Some(name))
+        bindable.get() && name.with_value(|name| board_state.over().read().as_ref() == Some(name))
     });
     let said = move || {
         verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()))
@@ -89,7 +89,7 @@ fn Row(
     let chips = Memo::new(move |_| role.read().noderoles.clone());
     let more = move || {
         let role = role.read();
-        (role.more > 0).then(|| role_noderoles::more(desk, &role, ancestor.get_value()))
+        (role.more > 0).then(|| role_noderoles::more(board_state, &role, ancestor.get_value()))
     };
     let add = move || {
         editable.get().then(|| {
@@ -100,7 +100,7 @@ fn Row(
                     type="button"
                     aria-label=format!("Bind nodes to {name}")
                     title="Bind nodes"
-                    on:click=move |_| desk.ask(Act::SelectNodes(name.clone()))
+                    on:click=move |_| board_state.ask(OpenEdit::SelectNodes(name.clone()))
                 >
                     {icon(Icon::Plus)}
                 </button>
@@ -117,11 +117,11 @@ fn Row(
             data-bindable=move || bindable.get().then_some("")
             data-lift=move || verdict.read().as_ref().map(Verdict::word)
             data-over=move || over.get().then_some("")
-            on:dragover=move |event| drag_over(desk, name, bindable.get_untracked(), &verdict.get_untracked(), &event)
-            on:dragleave=move |event| drag_leave(desk, name, &event)
+            on:dragover=move |event| drag_over(board_state, name, bindable.get_untracked(), &verdict.get_untracked(), &event)
+            on:dragleave=move |event| drag_leave(board_state, name, &event)
             on:drop=move |event| {
                 event.prevent_default();
-                name.with_value(|name| desk.drop_on(name));
+                name.with_value(|name| board_state.drop_on(name));
             }
         >
             <div class="role">
@@ -129,11 +129,11 @@ fn Row(
                     <b>{move || is_milestone(&role.read()).then(|| icon(Icon::Milestone))} {move || role.read().role.to_string()}</b>
                     <small>{move || about(&role.read())}</small>
                 </div>
-                {move || editable.get().then(|| view! { <RoleButtons desk role/> })}
+                {move || editable.get().then(|| view! { <RoleButtons board_state role/> })}
             </div>
             <div class="cell">
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>
-                    {rows(chips.into(), |chip| chip.noderole, move |chip| noderole_view(desk, name, chip))}
+                    {rows(chips.into(), |chip| chip.noderole, move |chip| noderole_view(board_state, name, chip))}
                 </ul>
                 {move || more()}
                 {move || add()}
@@ -154,7 +154,7 @@ fn about(role: &BoardRole) -> String {
 }
 
 #[component]
-fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
+fn RoleButtons(board_state: BoardState, role: Memo<BoardRole>) -> impl IntoView {
     let name = role.read_untracked().role.to_string();
     let has_nodes = Memo::new(move |_| !role.read().noderoles.is_empty() || role.read().more > 0);
     view! {
@@ -164,7 +164,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 type="button"
                 aria-label=format!("Data of {name}")
                 title="Data of the role in this deployment"
-                on:click=move |_| desk.ask(Act::RoleData(role.get_untracked()))
+                on:click=move |_| board_state.ask(OpenEdit::RoleData(role.get_untracked()))
             >
                 {icon(Icon::Data)}
             </button>
@@ -174,7 +174,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 aria-label=format!("Run {name} again")
                 title="Run again"
                 disabled=move || !is_there(&role.read())
-                on:click=move |_| desk.ask(Act::RerunRole(role.get_untracked()))
+                on:click=move |_| board_state.ask(OpenEdit::RerunRole(role.get_untracked()))
             >
                 {icon(Icon::Rerun)}
             </button>
@@ -184,7 +184,7 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
                 aria-label=format!("Remove role {name}")
                 title=move || if has_nodes.get() { "Nodes have this role. Unbind them first: press Delete on a node." } else { "Remove the role from this deployment" }
                 disabled=has_nodes
-                on:click=move |_| desk.ask(Act::RemoveRole(role.read_untracked().role.clone()))
+                on:click=move |_| board_state.ask(OpenEdit::RemoveRole(role.read_untracked().role.clone()))
             >
                 {icon(Icon::Delete)}
             </button>
@@ -194,18 +194,19 @@ fn RoleButtons(desk: Desk, role: Memo<BoardRole>) -> impl IntoView {
 }
 
 fn drag_over(
-    desk: Desk,
+    board_state: BoardState,
     name: StoredValue<RoleName>,
     bindable: bool,
     verdict: &Option<Verdict>,
     event: &DragEvent,
 ) {
-    if !bindable || desk.lifted().read_untracked().is_none() {
+    if !bindable || board_state.lifted().read_untracked().is_none() {
         return;
     }
-    let is_other = name.with_value(|name| desk.over().read_untracked().as_ref() != Some(name));
+    let is_other =
+        name.with_value(|name| board_state.over().read_untracked().as_ref() != Some(name));
     if is_other {
-        desk.over().set(Some(name.get_value()));
+        board_state.over().set(Some(name.get_value()));
     }
     // Allow the drop while the response is pending. The response decides.
     let takes = verdict.as_ref().is_none_or(Verdict::takes);
@@ -217,30 +218,35 @@ fn drag_over(
     }
 }
 
-fn drag_leave(desk: Desk, name: StoredValue<RoleName>, event: &DragEvent) {
+fn drag_leave(board_state: BoardState, name: StoredValue<RoleName>, event: &DragEvent) {
     let row = event.current_target().and_then(|row| row.dyn_into::<web_sys::Node>().ok());
     let into = event.related_target().and_then(|into| into.dyn_into::<web_sys::Node>().ok());
     let stays = row.zip(into).is_some_and(|(row, into)| row.contains(Some(&into)));
-    if !stays && name.with_value(|name| desk.over().read_untracked().as_ref() == Some(name)) {
-        desk.over().set(None);
+    if !stays && name.with_value(|name| board_state.over().read_untracked().as_ref() == Some(name))
+    {
+        board_state.over().set(None);
     }
 }
 
 pub(super) fn noderole_view(
-    desk: Desk,
+    board_state: BoardState,
     role: StoredValue<RoleName>,
     chip: Memo<BoardNoderole>,
 ) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let id = chip.read_untracked().noderole;
-    let state = desk.state_of(&chip.read_untracked());
+    let state = board_state.state_of(&chip.read_untracked());
     let state = Memo::new(move |_| state.get());
     let address = move || here.read().panel(Some(id)).link();
     let title = move || hover(&chip.read(), state.get());
     let is_proposed = move || state.get() == StepState::Proposed;
     let menu = move || {
         role.with_value(|role| {
-            desk.ask(Act::Menu(Subject::from_cell(desk, role, &chip.read_untracked())))
+            board_state.ask(OpenEdit::Menu(Subject::from_cell(
+                board_state,
+                role,
+                &chip.read_untracked(),
+            )))
         })
     };
     view! {

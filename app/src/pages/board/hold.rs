@@ -5,20 +5,22 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
+use super::board_state::BoardState;
 use super::calls::Hold;
-use super::desk::Desk;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::action::{on_success, problem_of};
+use crate::components::{
+    Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
+};
 
 /// Shows the person who put the deployment on hold, the reason, and the effect.
 #[component]
-pub(super) fn Held(desk: Desk) -> impl IntoView {
-    let hold = Memo::new(move |_| desk.board().read().hold.clone());
+pub(super) fn Held(board_state: BoardState) -> impl IntoView {
+    let hold = Memo::new(move |_| board_state.board().read().hold.clone());
     move || {
         let hold = hold.get()?;
-        let above = hold.deployment != desk.board().read_untracked().name;
-        let whose = above.then(|| view! { <a href=places::deployment(&hold.deployment)>{hold.deployment.to_string()}</a> " above this deployment was " });
+        let above = hold.deployment != board_state.board().read_untracked().name;
+        let whose = above.then(|| view! { <a href=addresses::deployment(&hold.deployment)>{hold.deployment.to_string()}</a> " above this deployment was " });
         Some(view! {
             <div class="notice refused" data-state="warn" role="status">
                 {icon(Icon::Paused)}
@@ -33,8 +35,8 @@ pub(super) fn Held(desk: Desk) -> impl IntoView {
 
 /// The button that opens the dialog, to hold or to release.
 #[component]
-pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
-    let is_held = move || desk.board().read().on_hold_by.is_some();
+pub(super) fn HoldButton(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
+    let is_held = move || board_state.board().read().on_hold_by.is_some();
     view! {
         <button class="button quiet" type="button" commandfor="hold" command="show-modal" on:click=handle.on_click()>
             {move || icon(if is_held() { Icon::Run } else { Icon::Paused })}
@@ -45,11 +47,11 @@ pub(super) fn HoldButton(desk: Desk, handle: DialogHandle) -> impl IntoView {
 }
 
 #[component]
-pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let hold = ServerAction::<Hold>::new();
     let refused = Refused::of(hold);
-    let is_held = Memo::new(move |_| desk.board().read().on_hold_by.is_some());
-    let name = move || desk.board().read().name.to_string();
+    let is_held = Memo::new(move |_| board_state.board().read().on_hold_by.is_some());
+    let name = move || board_state.board().read().name.to_string();
     let title = Signal::derive(move || {
         format!(
             "{} {}",
@@ -59,16 +61,16 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     });
     on_success(hold, move |()| {
         handle.close();
-        desk.say(match is_held.get_untracked() {
+        board_state.say(match is_held.get_untracked() {
             true => "Hold released. Steps start again.",
             false => "Deployment put on hold. No new run starts.",
         });
-        desk.feed().now();
+        board_state.feed().now();
     });
     view! {
         <Dialog id="hold" title=title handle=handle refused=refused.is_here()>
             <ActionForm action=hold attr:class="form">
-                <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
+                <input type="hidden" name="deployment" value=move || board_state.board().read().id.to_string()/>
                 <input type="hidden" name="held" value=move || if is_held.get() { "false" } else { "true" }/>
                 <div class="body">
                     <p>
@@ -83,8 +85,8 @@ pub(super) fn HoldDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         <span class="hint" id="hold-hint">"Shown on the board and stored in the audit log with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(hold)/>
-                    <Same of=move |typed: Typed| {
-                        vec![api::calls::hold(&desk.board().read().name, !is_held.get(), &typed.or("reason", "WHY"))]
+                    <EquivalentCommands of=move |typed: FormValues| {
+                        vec![api::calls::hold(&board_state.board().read().name, !is_held.get(), &typed.or("reason", "WHY"))]
                     }/>
                 </div>
                 <div class="foot">

@@ -11,13 +11,13 @@ use leptos::ev::KeyboardEvent;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
-use super::act::{Act, line};
 use super::address::Address;
 use super::bind;
-use super::desk::Desk;
-use super::moving::Placed;
+use super::board_state::BoardState;
+use super::edit_dialog::{OpenEdit, line};
+use super::move_nodes::Placed;
+use crate::components::{Icon, icon};
 use crate::pages::edits::{About, Alone, Carried, LabelStyle, Named};
-use crate::parts::{Icon, icon};
 
 /// A node, and its role if the menu was opened on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +41,8 @@ struct Of {
 
 impl Subject {
     /// A node of the tray.
-    pub(super) fn in_tray(desk: Desk, id: NodeId) -> Option<Self> {
-        let board = desk.board().read_untracked();
+    pub(super) fn in_tray(board_state: BoardState, id: NodeId) -> Option<Self> {
+        let board = board_state.board().read_untracked();
         let node = board.tray.iter().find(|node| node.node == id)?;
         Some(Self {
             named: Named { node: id, short: node.short.clone() },
@@ -53,8 +53,12 @@ impl Subject {
     }
 
     /// A node in a role's cell.
-    pub(super) fn from_cell(desk: Desk, role: &RoleName, chip: &BoardNoderole) -> Self {
-        let known = Self::in_tray(desk, chip.node);
+    pub(super) fn from_cell(
+        board_state: BoardState,
+        role: &RoleName,
+        chip: &BoardNoderole,
+    ) -> Self {
+        let known = Self::in_tray(board_state, chip.node);
         Self {
             named: Named { node: chip.node, short: chip.short.clone() },
             about: known.as_ref().map_or_else(|| chip.fqdn.clone(), |known| known.about.clone()),
@@ -76,18 +80,18 @@ impl Subject {
 }
 
 /// Opens the menu of the focused chip. Returns false if no chip has the focus.
-pub(super) fn open_for_focused(desk: Desk, event: &KeyboardEvent) -> bool {
+pub(super) fn open_for_focused(board_state: BoardState, event: &KeyboardEvent) -> bool {
     let Some(chip) = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok())
     else {
         return false;
     };
     let in_tray = chip.get_attribute("data-tray").and_then(|id| id.parse().ok());
     let subject = match in_tray {
-        Some(node) => Subject::in_tray(desk, NodeId(node)),
-        None => chip.get_attribute("data-noderole").and_then(|id| of_noderole(desk, &id)),
+        Some(node) => Subject::in_tray(board_state, NodeId(node)),
+        None => chip.get_attribute("data-noderole").and_then(|id| of_noderole(board_state, &id)),
     };
     match subject {
-        Some(subject) => desk.ask(Act::Menu(subject)),
+        Some(subject) => board_state.ask(OpenEdit::Menu(subject)),
         None => return false,
     }
     true
@@ -95,25 +99,25 @@ pub(super) fn open_for_focused(desk: Desk, event: &KeyboardEvent) -> bool {
 
 /// Opens the dialog that unbinds the focused chip's noderole. Returns false without a focused chip
 /// or an open proposal.
-pub(super) fn unbind_focused(desk: Desk, event: &KeyboardEvent) -> bool {
+pub(super) fn unbind_focused(board_state: BoardState, event: &KeyboardEvent) -> bool {
     let chip = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
     let Some(id) = chip.and_then(|chip| chip.get_attribute("data-noderole")) else { return false };
-    if !desk.editable().get_untracked() {
+    if !board_state.editable().get_untracked() {
         return false;
     }
-    let Some(carried) = of_noderole(desk, &id).and_then(|subject| subject.carried()) else {
+    let Some(carried) = of_noderole(board_state, &id).and_then(|subject| subject.carried()) else {
         return false;
     };
-    desk.ask(Act::About(About::Unbind(carried)));
+    board_state.ask(OpenEdit::About(About::Unbind(carried)));
     true
 }
 
-fn of_noderole(desk: Desk, id: &str) -> Option<Subject> {
-    let board = desk.board().read_untracked();
+fn of_noderole(board_state: BoardState, id: &str) -> Option<Subject> {
+    let board = board_state.board().read_untracked();
     let roles = board.groups.iter().flat_map(|group| &group.roles);
     let mut all = roles.flat_map(|role| role.noderoles.iter().map(move |chip| (&role.role, chip)));
     let (role, chip) = all.find(|(_, chip)| chip.noderole.to_string() == id)?;
-    Some(Subject::from_cell(desk, role, chip))
+    Some(Subject::from_cell(board_state, role, chip))
 }
 
 impl Subject {
@@ -124,17 +128,17 @@ impl Subject {
 }
 
 #[component]
-pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
+pub(super) fn NodeMenu(board_state: BoardState, subject: Subject) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
-    let is_open = desk.editable().get_untracked();
-    let may_propose = desk.board().read_untracked().may_propose.is_ok();
-    let to = move |act: Act| move || desk.ask(act.clone());
+    let is_open = board_state.editable().get_untracked();
+    let may_propose = board_state.board().read_untracked().may_propose.is_ok();
+    let to = move |act: OpenEdit| move || board_state.ask(act.clone());
     let Named { node, short } = subject.named.clone();
     let panel = subject.of.as_ref().filter(|of| !of.proposed).map(|of| {
         let link = here.read_untracked().panel(Some(of.id)).link();
         view! {
             <li>
-                <a class="choice-button" href=link data-noscroll on:click=move |_| desk.dialogs.act.close()>
+                <a class="choice-button" href=link data-noscroll on:click=move |_| board_state.dialogs.act.close()>
                     {icon(Icon::Search)}
                     <span><b>"Show details"</b> " " <small>"State, pending reason, data and runs."</small></span>
                 </a>
@@ -144,25 +148,27 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
     let noderole = subject.carried().filter(|_| is_open).map(|carried| {
         let again = subject.of.as_ref().is_some_and(|of| !of.proposed);
         view! {
-            {line(Icon::Data, "Set data", "For this noderole only.", to(Act::About(About::Data(carried.clone()))))}
-            {again.then(|| line(Icon::Rerun, "Run again", "Even if nothing changed.", to(Act::About(About::Rerun(carried.clone())))))}
-            {line(Icon::Cross, format!("Unbind from {short}"), "Removes the role from the node.", to(Act::About(About::Unbind(carried.clone()))))}
+            {line(Icon::Data, "Set data", "For this noderole only.", to(OpenEdit::About(About::Data(carried.clone()))))}
+            {again.then(|| line(Icon::Rerun, "Run again", "Even if nothing changed.", to(OpenEdit::About(About::Rerun(carried.clone())))))}
+            {line(Icon::Cross, format!("Unbind from {short}"), "Removes the role from the node.", to(OpenEdit::About(About::Unbind(carried.clone()))))}
         }
     });
     let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };
-    let is_here =
-        subject.deployment.as_ref().is_some_and(|name| *name == desk.board().read_untracked().name);
+    let is_here = subject
+        .deployment
+        .as_ref()
+        .is_some_and(|name| *name == board_state.board().read_untracked().name);
     let whole = is_open.then(|| {
         let bind = move || {
-            desk.dialogs.act.close();
-            bind::open(desk, vec![node]);
+            board_state.dialogs.act.close();
+            bind::open(board_state, vec![node]);
         };
         let give_up = match is_here {
             true => line(
                 Icon::Delete,
                 format!("Expunge {short}"),
                 "For a machine that no longer exists.",
-                to(Act::About(About::GiveUp(subject.named.clone()))),
+                to(OpenEdit::About(About::GiveUp(subject.named.clone()))),
             ),
             false => view! {
                 <li class="aside">
@@ -174,7 +180,7 @@ pub(super) fn NodeMenu(desk: Desk, subject: Subject) -> impl IntoView {
         };
         view! {
             {line(Icon::Bind, format!("Bind {short} to a role"), "Also adds required roles.", bind)}
-            {line(Icon::Deployments, format!("Move {short}"), "To another deployment.", to(Act::Move(vec![placed.clone()])))}
+            {line(Icon::Deployments, format!("Move {short}"), "To another deployment.", to(OpenEdit::Move(vec![placed.clone()])))}
             {give_up}
         }
     });

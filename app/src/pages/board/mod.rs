@@ -3,28 +3,28 @@
 //! Rows are roles, cells contain node chips, and the tray contains nodes that could be bound. While
 //! a proposal is open, the board stays live and also shows the additions of the proposal. There are
 //! three ways to bind: drag and drop, *Bind to…* and the keyboard. Each lifts nodes, shows the
-//! impact in every row, and drops. All end in one command ([`desk::Desk::bind`]).
+//! impact in every row, and drops. All end in one command ([`board_state::BoardState::bind`]).
 
-mod act;
 mod add_role;
 mod address;
-mod bar;
 mod bind;
 pub mod calls;
+mod edit_dialog;
+mod proposal_bar;
 
-mod desk;
+mod board_state;
+mod cluster_edits;
+mod deployment_edits;
 mod drop_outcome;
-mod everywhere;
 mod grid;
 mod hold;
 mod menu;
-mod more;
-mod moving;
+mod move_nodes;
 mod planner;
 mod priority;
 mod role;
 mod role_noderoles;
-mod standing;
+mod step_states;
 mod tray;
 mod version;
 
@@ -41,17 +41,19 @@ use leptos_router::location::Url;
 use leptos_router::params::ParamsMap;
 use wasm_bindgen::JsCast;
 
+use crate::addresses;
+use crate::components::action::{on_success, problem_of};
+use crate::components::{
+    DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, icon, load,
+};
 use crate::failure::ServerResult;
 use crate::live::use_live;
 use crate::pages::{noderole, part};
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{DialogHandle, Icon, ProblemNotice, Same, Typed, icon, load};
-use crate::places;
-use act::Act;
 use address::Address;
+use board_state::BoardState;
 use calls::Propose;
-use desk::Desk;
-pub(crate) use everywhere::RISKS;
+pub(crate) use cluster_edits::RISKS;
+use edit_dialog::OpenEdit;
 
 /// A deployment's board, by the name in the address.
 #[component]
@@ -72,8 +74,8 @@ fn Loaded(
     noderole: Resource<PanelResult>,
 ) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
-    let desk = Desk::new(first);
-    provide_context(desk);
+    let board_state = BoardState::new(first);
+    provide_context(board_state);
     let query = use_query_map();
     let of = name.clone();
     provide_context(Memo::new(move |_| Address::of(&of, &query.read())));
@@ -82,52 +84,52 @@ fn Loaded(
     use_live().hear(
         vec![Topic::Deployment(id), Topic::Blueprints, Topic::Nodes],
         cursor,
-        move |events| desk.hear(events),
+        move |events| board_state.hear(events),
     );
 
     let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
-    listen_to_keys(desk);
-    open_move_form(desk);
-    open_policy_form(desk);
+    listen_to_keys(board_state);
+    open_move_form(board_state);
+    open_policy_form(board_state);
     let with_panel = move || panel.get().is_some();
     view! {
         <Title text=name.to_string()/>
-        <Head desk dialogs/>
-        <hold::Held desk/>
-        <MoveHint desk/>
-        <NoScriptHint desk/>
-        <bar::ProposalBar desk/>
-        <div class="board" class:with-panel=with_panel data-planner=move || desk.plans().get().word()>
-            <grid::Grid desk/>
-            <tray::Tray desk/>
-            {move || panel.get().map(|id| view! { <SidePanel id desk noderole/> })}
+        <Head board_state dialogs/>
+        <hold::Held board_state/>
+        <MoveHint board_state/>
+        <NoScriptHint board_state/>
+        <proposal_bar::ProposalBar board_state/>
+        <div class="board" class:with-panel=with_panel data-planner=move || board_state.plans().get().word()>
+            <grid::Grid board_state/>
+            <tray::Tray board_state/>
+            {move || panel.get().map(|id| view! { <SidePanel id board_state noderole/> })}
         </div>
-        <bind::BindDialog desk handle=desk.dialogs.bind/>
-        <bind::PartialBindDialog desk/>
-        <hold::HoldDialog desk handle=dialogs.hold/>
-        <priority::PriorityDialog desk handle=dialogs.priority/>
-        <act::EditDialog desk/>
+        <bind::BindDialog board_state handle=board_state.dialogs.bind/>
+        <bind::PartialBindDialog board_state/>
+        <hold::HoldDialog board_state handle=dialogs.hold/>
+        <priority::PriorityDialog board_state handle=dialogs.priority/>
+        <edit_dialog::EditDialog board_state/>
         // Not above the rows: a message that appears there would shift them, and the user would
         // grab the wrong node.
         <div class="aloft">
-            <ProblemNotice problem=desk.feed().problem()/>
-            <ProblemNotice problem=desk.problem() dismiss=Callback::new(move |()| desk.problem().set(None))/>
+            <ProblemNotice problem=board_state.feed().problem()/>
+            <ProblemNotice problem=board_state.problem() dismiss=Callback::new(move |()| board_state.problem().set(None))/>
         </div>
-        <div class="unseen" role="status" aria-live="assertive">{move || desk.said().get()}</div>
+        <div class="unseen" role="status" aria-live="assertive">{move || board_state.said().get()}</div>
     }
     .into_any()
 }
 
 /// The hint for browsers without JavaScript.
 #[component]
-fn NoScriptHint(desk: Desk) -> impl IntoView {
+fn NoScriptHint(board_state: BoardState) -> impl IntoView {
     let about = move || {
-        let proposal = desk
+        let proposal = board_state
             .proposal()
             .read()
             .as_ref()
             .map(|proposal| proposal.id)
-            .filter(|_| desk.editable().get());
+            .filter(|_| board_state.editable().get());
         match proposal {
             Some(id) => view! {
                 <p>
@@ -158,34 +160,34 @@ fn sent() -> Option<String> {
 }
 
 /// Opens the policy form if the address asks for it.
-fn open_policy_form(desk: Desk) {
+fn open_policy_form(board_state: BoardState) {
     let query = use_query_map();
     let asked = Memo::new(move |_| query.read().get("ask").as_deref() == Some("policy"));
-    let is_open = desk.editable();
+    let is_open = board_state.editable();
     Effect::new(move |_| {
         if asked.get() && is_open.get() {
-            desk.ask(Act::Policy);
+            board_state.ask(OpenEdit::Policy);
         }
     });
 }
 
 /// Opens the move form for the node in the address, once there is an open proposal.
-fn open_move_form(desk: Desk) {
+fn open_move_form(board_state: BoardState) {
     let sent = Memo::new(move |_| sent());
-    let is_open = desk.editable();
+    let is_open = board_state.editable();
     Effect::new(move |_| {
         if let Some(name) = sent.get().filter(|_| is_open.get()) {
-            desk.ask(Act::MoveHere(name));
+            board_state.ask(OpenEdit::MoveHere(name));
         }
     });
 }
 
 /// The next step that is necessary to move the node in the address.
 #[component]
-fn MoveHint(desk: Desk) -> impl IntoView {
+fn MoveHint(board_state: BoardState) -> impl IntoView {
     let sent = Memo::new(move |_| sent());
     move || {
-        let name = sent.get().filter(|_| desk.proposal().read().is_none())?;
+        let name = sent.get().filter(|_| board_state.proposal().read().is_none())?;
         Some(view! {
             <div class="notice refused" data-state="todo" role="status">
                 {icon(Icon::Bind)}
@@ -220,20 +222,20 @@ async fn load_panel(id: Option<NoderoleId>) -> PanelResult {
 }
 
 #[component]
-fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
-    let board = desk.board();
+fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
+    let board = board_state.board();
     let propose = ServerAction::<Propose>::new();
     on_success(propose, move |_| {
-        desk.feed().now();
-        desk.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
+        board_state.feed().now();
+        board_state.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
     });
     let above = move || {
         let names = board.read().ancestors.clone();
-        let link = |name: DeploymentName| view! { <a href=places::deployment(&name)>{name.to_string()}</a> " / " };
+        let link = |name: DeploymentName| view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> " / " };
         names.into_iter().map(link).collect_view()
     };
     let state = move || {
-        match desk.proposal().read().is_some() {
+        match board_state.proposal().read().is_some() {
         true => view! { <span class="pill" data-state="proposed">{icon(Icon::Proposed)} "PROPOSED"</span> }.into_any(),
         // Not the style of a step's state: the states of the steps are shown next to it.
         false => view! { <span class="pill flat">{icon(Icon::Blueprint)} "COMMITTED"</span> }.into_any(),
@@ -246,13 +248,13 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         )
     };
     let act = move || {
-        if desk.editable().get() {
+        if board_state.editable().get() {
             return view! {
-                <button class="button needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::AddRole)>
+                <button class="button needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| board_state.ask(OpenEdit::AddRole)>
                     {icon(Icon::Plus)}
                     "Add role"
                 </button>
-                <button class="button quiet needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::More)>
+                <button class="button quiet needs-scripts" type="button" aria-haspopup="dialog" on:click=move |_| board_state.ask(OpenEdit::More)>
                     {icon(Icon::Down)}
                     "More…"
                 </button>
@@ -282,21 +284,21 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
         <div class="head">
             <div>
                 <div class="muted">{move || above()} {move || board.read().name.to_string()} " · last changed by blueprint " {move || board.read().blueprint.0}</div>
-                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::PriorityNotice desk/></h1>
-                <standing::Standing desk/>
+                <h1>{move || board.read().name.to_string()} {move || state()} {move || held()} <priority::PriorityNotice board_state/></h1>
+                <step_states::StepStates board_state/>
             </div>
             <div class="buttons">
-                <a class="button quiet" href=move || places::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
+                <a class="button quiet" href=move || addresses::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
                 {move || act()}
                 {move || board.read().may_propose.is_ok().then(|| view! {
-                    <hold::HoldButton desk handle=dialogs.hold/>
+                    <hold::HoldButton board_state handle=dialogs.hold/>
                     <priority::PriorityButton handle=dialogs.priority/>
                 })}
             </div>
         </div>
         <ProblemNotice problem=problem_of(propose)/>
-        <Same of=move |_: Typed| match desk.editable().get() {
-            true => bar::steps(desk),
+        <EquivalentCommands of=move |_: FormValues| match board_state.editable().get() {
+            true => proposal_bar::steps(board_state),
             false => vec![api::calls::propose(&board.read().name)],
         }/>
     }
@@ -306,18 +308,22 @@ fn Head(desk: Desk, dialogs: Dialogs) -> impl IntoView {
 /// The panel next to the board. It takes the focus when it opens. Closing returns the focus to the
 /// chip.
 #[component]
-fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<PanelResult>) -> impl IntoView {
+fn SidePanel(
+    id: NoderoleId,
+    board_state: BoardState,
+    noderole: Resource<PanelResult>,
+) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let close = move || here.read().panel(None).link();
     let heading = NodeRef::<leptos::html::H2>::new();
-    let title = desk.noderole_title(id);
+    let title = board_state.noderole_title(id);
     Effect::new(move |_| {
         if let Some(heading) = heading.get() {
             let _ = heading.focus();
         }
     });
     on_cleanup(move || focus_noderole(id));
-    let edited = Callback::new(move |()| desk.feed().now());
+    let edited = Callback::new(move |()| board_state.feed().now());
     let details = move || {
         Suspend::new(async move {
             match noderole.await {
@@ -336,7 +342,7 @@ fn SidePanel(id: NoderoleId, desk: Desk, noderole: Resource<PanelResult>) -> imp
         <aside class="card panel" aria-labelledby="panel-title">
             <header>
                 <h2 id="panel-title" class="grow" tabindex="-1" node_ref=heading>{title}</h2>
-                <a class="button quiet small only-icon" href=places::noderole(id) aria-label="Open as a page" title="Open as a page">{icon(Icon::Wide)}</a>
+                <a class="button quiet small only-icon" href=addresses::noderole(id) aria-label="Open as a page" title="Open as a page">{icon(Icon::Wide)}</a>
                 <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
             </header>
             <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || details()}</Transition>
@@ -356,7 +362,7 @@ fn focus_noderole(id: NoderoleId) {
 
 /// Keyboard shortcuts of the board: undo, redo, bind the selection, open a node's menu, close the
 /// panel.
-fn listen_to_keys(desk: Desk) {
+fn listen_to_keys(board_state: BoardState) {
     let navigate = use_navigate();
     let here = expect_context::<Memo<Address>>();
     Effect::new(move |_| {
@@ -367,14 +373,14 @@ fn listen_to_keys(desk: Desk) {
             }
             let command = event.ctrl_key() || event.meta_key();
             match event.key().as_str() {
-                "z" if command && !event.shift_key() => desk.undo(),
-                "Z" | "z" | "y" if command => desk.redo(),
-                "b" | "B" if !command && !desk.selected().read_untracked().is_empty() => {
-                    bind::open(desk, desk.selected_nodes());
+                "z" if command && !event.shift_key() => board_state.undo(),
+                "Z" | "z" | "y" if command => board_state.redo(),
+                "b" | "B" if !command && !board_state.selected().read_untracked().is_empty() => {
+                    bind::open(board_state, board_state.selected_nodes());
                 }
-                "Delete" if menu::unbind_focused(desk, &event) => {}
-                "ContextMenu" if menu::open_for_focused(desk, &event) => {}
-                "F10" if event.shift_key() && menu::open_for_focused(desk, &event) => {}
+                "Delete" if menu::unbind_focused(board_state, &event) => {}
+                "ContextMenu" if menu::open_for_focused(board_state, &event) => {}
+                "F10" if event.shift_key() && menu::open_for_focused(board_state, &event) => {}
                 "Escape" if here.read_untracked().noderole.is_some() => {
                     navigate(
                         &here.read_untracked().panel(None).link(),

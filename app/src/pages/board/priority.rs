@@ -6,15 +6,17 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
+use super::board_state::BoardState;
 use super::calls::SetPriority;
-use super::desk::Desk;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon};
+use crate::components::action::{on_success, problem_of};
+use crate::components::{
+    Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
+};
 
 /// Shows the priority, unless it is the default.
 #[component]
-pub(super) fn PriorityNotice(desk: Desk) -> impl IntoView {
-    let priority = Memo::new(move |_| desk.board().read().priority);
+pub(super) fn PriorityNotice(board_state: BoardState) -> impl IntoView {
+    let priority = Memo::new(move |_| board_state.board().read().priority);
     move || {
         let shape = match priority.get() {
             0 => return None,
@@ -37,16 +39,16 @@ pub(super) fn PriorityButton(handle: DialogHandle) -> impl IntoView {
 }
 
 #[component]
-pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+pub(super) fn PriorityDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let set = ServerAction::<SetPriority>::new();
     let refused = Refused::of(set);
     let typed = refused.typed("priority");
-    let now = Memo::new(move |_| desk.board().read().priority);
-    let title = Signal::derive(move || format!("Priority of {}", desk.board().read().name));
+    let now = Memo::new(move |_| board_state.board().read().priority);
+    let title = Signal::derive(move || format!("Priority of {}", board_state.board().read().name));
     on_success(set, move |()| {
         handle.close();
-        desk.say("Priority set. It applies to every run that starts from now on.");
-        desk.feed().now();
+        board_state.say("Priority set. It applies to every run that starts from now on.");
+        board_state.feed().now();
     });
     let said = move || match now.get() {
         0 => "The current priority is 0, the default.".to_owned(),
@@ -55,7 +57,7 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
     view! {
         <Dialog id="priority" title=title handle=handle refused=refused.is_here()>
             <ActionForm action=set attr:class="form">
-                <input type="hidden" name="deployment" value=move || desk.board().read().id.to_string()/>
+                <input type="hidden" name="deployment" value=move || board_state.board().read().id.to_string()/>
                 <div class="body">
                     <p>
                         "Ready steps with a higher priority start first. The priority of the role is added. Steps with a lower priority wait meanwhile. " {said}
@@ -71,10 +73,10 @@ pub(super) fn PriorityDialog(desk: Desk, handle: DialogHandle) -> impl IntoView 
                         <span class="hint" id="priority-reason-hint">"Stored in the audit log with your name."</span>
                     </div>
                     <ProblemNotice problem=problem_of(set)/>
-                    <Same of=move |typed: Typed| {
+                    <EquivalentCommands of=move |typed: FormValues| {
                         // An invalid number keeps the current priority, since the form rejects it.
                         let priority = typed.get("priority").parse().unwrap_or_else(|_| now.get());
-                        vec![api::calls::prioritise(&desk.board().read().name, priority, &typed.or("reason", "WHY"))]
+                        vec![api::calls::prioritise(&board_state.board().read().name, priority, &typed.or("reason", "WHY"))]
                     }/>
                 </div>
                 <div class="foot">

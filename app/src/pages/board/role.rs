@@ -10,22 +10,26 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::board_state::{BoardState, nodes};
 use super::calls;
-use super::desk::{Desk, nodes};
-use crate::check::Purpose;
+use crate::components::json::{DataEditor, Draft};
 use crate::pages::edits::{EditForm, Outcome, Reason, SubmitButton};
-use crate::parts::json::{DataEditor, Draft};
+use crate::validation::Purpose;
 
 #[component]
-pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
+pub(super) fn RoleData(
+    board_state: BoardState,
+    role: BoardRole,
+    taken: Callback<()>,
+) -> impl IntoView {
     let draft = Draft::new(
         &role.data,
         Purpose { attribs: role.attribs.clone(), below: role.defaults.clone(), is_last: false },
     );
     let (before, name) = (StoredValue::new(role.data), role.role);
     let done = format!("The proposal changes the data of {name}.");
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let deployment = desk.board().read().id;
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let deployment = board_state.board().read().id;
         let changed = draft.value().filter(|value| before.with_value(|before| value != before));
         changed
             .map(|data| {
@@ -57,10 +61,14 @@ pub(super) fn RoleData(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl
 
 /// Runs the role again: on its nodes, or as a slice with its dependents.
 #[component]
-pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> impl IntoView {
+pub(super) fn RerunRole(
+    board_state: BoardState,
+    role: BoardRole,
+    taken: Callback<()>,
+) -> impl IntoView {
     let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
     let beside = RwSignal::new(BTreeSet::<RoleName>::new());
-    let (bound, more) = carriers(desk, &role);
+    let (bound, more) = carriers(board_state, &role);
     let name = StoredValue::new(role.role);
     let edits = move || {
         let reason = reason.get().trim().to_owned();
@@ -69,7 +77,7 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
         }
         let role = name.get_value();
         if behind.get() {
-            let deployment = desk.board().read().id;
+            let deployment = board_state.board().read().id;
             let roles = beside.get().into_iter().chain([role]).collect();
             return vec![Edit::RerunSlice(edit::RerunSlice { deployment, roles, reason })];
         }
@@ -82,7 +90,7 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
         };
         bound.get().into_iter().map(again).collect()
     };
-    let edit_form = EditForm::new(desk.pen(), edits);
+    let edit_form = EditForm::new(board_state.pen(), edits);
     let about = move || {
         let rest = match more.get() {
             0 => String::new(),
@@ -117,7 +125,7 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
                     <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
                     <span><b>"Include the dependents in this deployment"</b> " " <small>"On every node, in dependency order."</small></span>
                 </label>
-                {move || behind.get().then(|| view! { <Beside desk name=name.get_value() beside/> })}
+                {move || behind.get().then(|| view! { <Beside board_state name=name.get_value() beside/> })}
                 <Outcome of=edit_form/>
             </div>
             <div class="foot"><SubmitButton of=edit_form/></div>
@@ -128,8 +136,12 @@ pub(super) fn RerunRole(desk: Desk, role: BoardRole, taken: Callback<()>) -> imp
 
 /// Further roles with which the slice starts.
 #[component]
-fn Beside(desk: Desk, name: RoleName, beside: RwSignal<BTreeSet<RoleName>>) -> impl IntoView {
-    let board = desk.board().read_untracked();
+fn Beside(
+    board_state: BoardState,
+    name: RoleName,
+    beside: RwSignal<BTreeSet<RoleName>>,
+) -> impl IntoView {
+    let board = board_state.board().read_untracked();
     let own = board
         .groups
         .iter()
@@ -183,11 +195,11 @@ fn there(chips: &[BoardNoderole]) -> Vec<NodeId> {
 
 /// The nodes with a role, and the number of further ones: those in its cell, and those that do not
 /// fit there.
-fn carriers(desk: Desk, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
+fn carriers(board_state: BoardState, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
     let (bound, more) = (RwSignal::new(there(&role.noderoles)), RwSignal::new(role.more));
     if role.more > 0 {
         let (deployment, role) =
-            (desk.board().read_untracked().name.to_string(), role.role.clone());
+            (board_state.board().read_untracked().name.to_string(), role.role.clone());
         spawn_local(async move {
             if let Ok(all) = calls::carriers(deployment, None, role).await {
                 bound.try_set(there(&all.noderoles));

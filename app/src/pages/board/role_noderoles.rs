@@ -5,12 +5,12 @@ use engine::ids::{DeploymentName, RoleName};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::act::Act;
+use super::board_state::BoardState;
 use super::calls;
-use super::desk::Desk;
+use super::edit_dialog::OpenEdit;
 use super::grid::noderole_view;
-use crate::parts::rows;
-use crate::places;
+use crate::addresses;
+use crate::components::rows;
 
 /// A role of a board: the deployment's own, or one of an ancestor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +28,13 @@ impl Asked {
 /// The count after a cell's chips. Without JavaScript it links to the table of the graph, which has
 /// the same list.
 pub(super) fn more(
-    desk: Desk,
+    board_state: BoardState,
     role: &BoardRole,
     of_ancestor: Option<DeploymentName>,
 ) -> impl IntoView + use<> {
     let asked = Asked { role: role.role.clone(), of_ancestor };
-    let place = places::graph(&desk.board().read_untracked().name);
-    let place = format!("{place}?roles={}&as=table", places::encoded(role.role.as_str()));
+    let place = addresses::graph(&board_state.board().read_untracked().name);
+    let place = format!("{place}?roles={}&as=table", addresses::encoded(role.role.as_str()));
     let more = role.more;
     view! {
         <a
@@ -44,7 +44,7 @@ pub(super) fn more(
             on:click=move |event| {
                 event.prevent_default();
                 event.stop_propagation();
-                desk.ask(Act::NodesWithRole(asked.clone()));
+                board_state.ask(OpenEdit::NodesWithRole(asked.clone()));
             }
         >
             "+"
@@ -55,20 +55,24 @@ pub(super) fn more(
 }
 
 #[component]
-pub(super) fn NodesWithRole(desk: Desk, asked: Asked, taken: Callback<()>) -> impl IntoView {
+pub(super) fn NodesWithRole(
+    board_state: BoardState,
+    asked: Asked,
+    taken: Callback<()>,
+) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
     let found = RwSignal::new(None::<RoleNoderoles>);
     let filter = RwSignal::new(String::new());
-    let deployment = desk.board().read_untracked().name.to_string();
+    let deployment = board_state.board().read_untracked().name.to_string();
     // Fetches again whenever the board changes, since the list may have changed too.
     Effect::new(move |_| {
-        desk.board().track();
+        board_state.board().track();
         let (deployment, asked) = (deployment.clone(), asked.clone());
         spawn_local(async move {
             let of = asked.of_ancestor.map(|name| name.to_string());
             match calls::carriers(deployment, of, asked.role).await {
                 Ok(carriers) => drop(found.try_set(Some(carriers))),
-                Err(failure) => drop(desk.problem().try_set(Some(failure.0))),
+                Err(failure) => drop(board_state.problem().try_set(Some(failure.0))),
             }
         });
     });
@@ -104,7 +108,7 @@ pub(super) fn NodesWithRole(desk: Desk, asked: Asked, taken: Callback<()>) -> im
             <p class="muted" role="status">{move || said()}</p>
             // A chip opens its panel, which this dialog would cover.
             <ul class="chips tall" on:click=move |_| taken.run(())>
-                {rows(shown.into(), |chip| chip.noderole, move |chip| noderole_view(desk, role, chip))}
+                {rows(shown.into(), |chip| chip.noderole, move |chip| noderole_view(board_state, role, chip))}
             </ul>
         </div>
     }

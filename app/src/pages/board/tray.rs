@@ -11,17 +11,17 @@ use leptos_router::hooks::use_navigate;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 
-use super::act::Act;
 use super::address::{Address, TrayFilter};
 use super::bind;
-use super::desk::{By, Desk, Key, Walk, nodes};
+use super::board_state::{BoardState, Direction, Key, LiftedBy, nodes};
+use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
-use super::moving::Placed;
+use super::move_nodes::Placed;
+use crate::components::{Icon, icon, rows};
 use crate::pages::edits::Named;
-use crate::parts::{Icon, icon, rows};
 
 #[component]
-pub(super) fn Tray(desk: Desk) -> impl IntoView {
+pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let filter = RwSignal::new(here.read_untracked().nodes.clone());
     // The filter also changes through the address: back, forward or a link.
@@ -32,7 +32,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         }
         now
     });
-    let all = Memo::new(move |_| desk.board().read().tray.clone());
+    let all = Memo::new(move |_| board_state.board().read().tray.clone());
     let fitting = Memo::new(move |_| {
         let (wanted, show) = (filter.read().trim().to_lowercase(), here.read().show);
         let all = all.read();
@@ -44,8 +44,8 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         let link = here.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
         navigate(&link, NavigateOptions { replace: true, scroll: false, ..Default::default() });
     });
-    let open = desk.editable();
-    let more = Memo::new(move |_| desk.board().read().tray_more);
+    let open = board_state.editable();
+    let more = Memo::new(move |_| board_state.board().read().tray_more);
     let hidden = move || fitting.read().len() - shown.read().len() + more.get();
     let floor = TrayState {
         shown,
@@ -54,7 +54,7 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
         drag_image: NodeRef::new(),
     };
     let help = move || {
-        match (open.get(), desk.proposal().read().is_some()) {
+        match (open.get(), board_state.proposal().read().is_some()) {
         (true, _) => view! {
             <p class="help needs-scripts">
                 "Drag nodes onto a role, or select nodes and press " <b>"Bind to…"</b> " " <kbd>"B"</kbd> ". Keyboard: " <kbd>"Space"</kbd>
@@ -121,12 +121,12 @@ pub(super) fn Tray(desk: Desk) -> impl IntoView {
                     </select>
                 </form>
                 <div class="chips" role="group" aria-labelledby="tray-title">
-                    {rows(shown.into(), |node| node.node, move |node| tray_node(desk, floor, node, open))}
+                    {rows(shown.into(), |node| node.node, move |node| tray_node(board_state, floor, node, open))}
                 </div>
                 {move || (hidden() > 0).then(|| view! { <p class="help">{hidden} " more. Filter by name to see them."</p> })}
                 {move || none()}
                 {move || help()}
-                <SelectionBar desk/>
+                <SelectionBar board_state/>
             </div>
             <div class="chip ghost" node_ref=floor.drag_image aria-hidden="true"></div>
         </section>
@@ -158,29 +158,29 @@ struct TrayState {
 }
 
 #[component]
-fn SelectionBar(desk: Desk) -> impl IntoView {
+fn SelectionBar(board_state: BoardState) -> impl IntoView {
     move || {
-        let count = desk.selected().read().len();
+        let count = board_state.selected().read().len();
         (count > 0).then(|| {
             view! {
                 <div class="foot buttons">
-                    <button class="button primary small" type="button" on:click=move |_| bind::open(desk, desk.selected_nodes())>
+                    <button class="button primary small" type="button" on:click=move |_| bind::open(board_state, board_state.selected_nodes())>
                         {icon(Icon::Bind)}
                         "Bind "
                         {nodes(count)}
                         " to…"
                     </button>
-                    <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| desk.ask(Act::Move(selected(desk)))>
+                    <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| board_state.ask(OpenEdit::Move(selected(board_state)))>
                         {icon(Icon::Deployments)}
                         "Move…"
                     </button>
                     {(count == 1).then(|| view! {
-                        <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| open_menu_of_selected(desk)>
+                        <button class="button small" type="button" aria-haspopup="dialog" on:click=move |_| open_menu_of_selected(board_state)>
                             {icon(Icon::Down)}
                             "More…"
                         </button>
                     })}
-                    <button class="button quiet small" type="button" on:click=move |_| desk.selected().update(|selected| selected.clear())>
+                    <button class="button quiet small" type="button" on:click=move |_| board_state.selected().update(|selected| selected.clear())>
                         "Clear selection"
                     </button>
                 </div>
@@ -190,8 +190,9 @@ fn SelectionBar(desk: Desk) -> impl IntoView {
 }
 
 /// The selected nodes and their deployments.
-fn selected(desk: Desk) -> Vec<Placed> {
-    let (selected, board) = (desk.selected().read_untracked(), desk.board().read_untracked());
+fn selected(board_state: BoardState) -> Vec<Placed> {
+    let (selected, board) =
+        (board_state.selected().read_untracked(), board_state.board().read_untracked());
     let chosen = board.tray.iter().filter(|node| selected.contains(&node.node));
     let placed = chosen.map(|node| Placed {
         named: Named { node: node.node, short: node.short.clone() },
@@ -200,21 +201,22 @@ fn selected(desk: Desk) -> Vec<Placed> {
     placed.collect()
 }
 
-fn open_menu_of_selected(desk: Desk) {
-    let subject = desk.selected_nodes().first().and_then(|node| Subject::in_tray(desk, *node));
+fn open_menu_of_selected(board_state: BoardState) {
+    let subject =
+        board_state.selected_nodes().first().and_then(|node| Subject::in_tray(board_state, *node));
     if let Some(subject) = subject {
-        desk.ask(Act::Menu(subject));
+        board_state.ask(OpenEdit::Menu(subject));
     }
 }
 
-fn open_menu(desk: Desk, id: NodeId) {
-    if let Some(subject) = Subject::in_tray(desk, id) {
-        desk.ask(Act::Menu(subject));
+fn open_menu(board_state: BoardState, id: NodeId) {
+    if let Some(subject) = Subject::in_tray(board_state, id) {
+        board_state.ask(OpenEdit::Menu(subject));
     }
 }
 
 fn tray_node(
-    desk: Desk,
+    board_state: BoardState,
     floor: TrayState,
     node: Memo<TrayNode>,
     open: Memo<bool>,
@@ -228,8 +230,9 @@ fn tray_node(
             {(!node.alive).then(|| view! { <span class="unseen">" is dead"</span> })}
         }
     };
-    let is_lifted =
-        move || desk.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id));
+    let is_lifted = move || {
+        board_state.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id))
+    };
     let reachable = move || match floor
         .focus
         .get()
@@ -247,7 +250,7 @@ fn tray_node(
                 aria-haspopup="dialog"
                 data-node=id.to_string()
                 title=move || about(&node.read())
-                on:click=move |_| open_menu(desk, id)
+                on:click=move |_| open_menu(board_state, id)
             >
                 {move || face()}
             </button>
@@ -262,23 +265,23 @@ fn tray_node(
                 data-tray=id.to_string()
                 tabindex=move || if reachable() { "0" } else { "-1" }
                 title=move || about(&node.read())
-                aria-pressed=move || if desk.selected().read().contains(&id) { "true" } else { "false" }
-                on:click=move |event| click(desk, floor, id, &event)
+                aria-pressed=move || if board_state.selected().read().contains(&id) { "true" } else { "false" }
+                on:click=move |event| click(board_state, floor, id, &event)
                 on:contextmenu=move |event| {
                     event.prevent_default();
-                    open_menu(desk, id);
+                    open_menu(board_state, id);
                 }
                 on:focus=move |_| floor.focus.set(Some(id))
-                on:blur=move |_| desk.let_go(By::Keyboard)
-                on:keydown=move |event| key(desk, floor, id, &event)
+                on:blur=move |_| board_state.let_go(LiftedBy::Keyboard)
+                on:keydown=move |event| key(board_state, floor, id, &event)
                 on:keyup=move |event| {
                     // Some browsers fire a click when Space is released.
                     if event.key() == " " {
                         event.prevent_default();
                     }
                 }
-                on:dragstart=move |event| on_drag_start(desk, floor, id, &event)
-                on:dragend=move |_| desk.let_go(By::Pointer)
+                on:dragstart=move |event| on_drag_start(board_state, floor, id, &event)
+                on:dragend=move |_| board_state.let_go(LiftedBy::Pointer)
             >
                 {move || face()}
             </button>
@@ -295,12 +298,12 @@ pub(super) fn about(node: &TrayNode) -> String {
 
 /// The nodes that a chip lifts: the selection if the chip is part of it, otherwise only the chip's
 /// node.
-fn dragged_nodes(desk: Desk, id: NodeId) -> Vec<NodeId> {
-    let selected = desk.selected_nodes();
+fn dragged_nodes(board_state: BoardState, id: NodeId) -> Vec<NodeId> {
+    let selected = board_state.selected_nodes();
     if selected.contains(&id) { selected } else { vec![id] }
 }
 
-fn click(desk: Desk, floor: TrayState, id: NodeId, event: &MouseEvent) {
+fn click(board_state: BoardState, floor: TrayState, id: NodeId, event: &MouseEvent) {
     let anchor = floor.anchor.get_value().filter(|_| event.shift_key());
     floor.anchor.set_value(Some(id));
     if let Some(anchor) = anchor {
@@ -308,25 +311,25 @@ fn click(desk: Desk, floor: TrayState, id: NodeId, event: &MouseEvent) {
         let at = |node: NodeId| shown.iter().position(|n| n.node == node);
         if let (Some(a), Some(b)) = (at(anchor), at(id)) {
             let range = shown[a.min(b)..=a.max(b)].iter().map(|n| n.node);
-            desk.selected().update(|selected| selected.extend(range));
+            board_state.selected().update(|selected| selected.extend(range));
         }
         return;
     }
-    desk.selected().update(|selected| {
+    board_state.selected().update(|selected| {
         if !selected.remove(&id) {
             selected.insert(id);
         }
     });
 }
 
-fn key(desk: Desk, floor: TrayState, id: NodeId, event: &KeyboardEvent) {
+fn key(board_state: BoardState, floor: TrayState, id: NodeId, event: &KeyboardEvent) {
     let key = event.key();
     if event.ctrl_key() || event.meta_key() || event.alt_key() {
         return;
     }
-    let handled = match desk.is_dragged_by(By::Keyboard) {
-        true => on_drag_key(desk, &key),
-        false => on_idle_key(desk, floor, id, &key),
+    let handled = match board_state.is_dragged_by(LiftedBy::Keyboard) {
+        true => on_drag_key(board_state, &key),
+        false => on_idle_key(board_state, floor, id, &key),
     };
     if handled {
         event.prevent_default();
@@ -334,20 +337,20 @@ fn key(desk: Desk, floor: TrayState, id: NodeId, event: &KeyboardEvent) {
     }
 }
 
-fn on_drag_key(desk: Desk, key: &str) -> bool {
+fn on_drag_key(board_state: BoardState, key: &str) -> bool {
     match key {
-        "ArrowDown" | "ArrowRight" => desk.press(Key::Walk(Walk::Down)),
-        "ArrowUp" | "ArrowLeft" => desk.press(Key::Walk(Walk::Up)),
-        "Home" => desk.press(Key::Walk(Walk::Top)),
-        "End" => desk.press(Key::Walk(Walk::Bottom)),
-        "Enter" | " " => desk.press(Key::Drop),
-        "Escape" => desk.cancel(),
+        "ArrowDown" | "ArrowRight" => board_state.press(Key::Direction(Direction::Down)),
+        "ArrowUp" | "ArrowLeft" => board_state.press(Key::Direction(Direction::Up)),
+        "Home" => board_state.press(Key::Direction(Direction::Top)),
+        "End" => board_state.press(Key::Direction(Direction::Bottom)),
+        "Enter" | " " => board_state.press(Key::Drop),
+        "Escape" => board_state.cancel(),
         "Tab" => {
-            desk.cancel();
+            board_state.cancel();
             return false;
         }
         _ => match single(key) {
-            Some(letter) => desk.press(Key::Walk(Walk::Letter(letter))),
+            Some(letter) => board_state.press(Key::Direction(Direction::Letter(letter))),
             None => return false,
         },
     }
@@ -359,9 +362,9 @@ fn single(key: &str) -> Option<char> {
     chars.next().filter(|c| chars.next().is_none() && c.is_alphanumeric())
 }
 
-fn on_idle_key(desk: Desk, floor: TrayState, id: NodeId, key: &str) -> bool {
+fn on_idle_key(board_state: BoardState, floor: TrayState, id: NodeId, key: &str) -> bool {
     match key {
-        " " => desk.start_drag(dragged_nodes(desk, id), By::Keyboard),
+        " " => board_state.start_drag(dragged_nodes(board_state, id), LiftedBy::Keyboard),
         "ArrowDown" | "ArrowRight" => floor.focus_by(id, 1),
         "ArrowUp" | "ArrowLeft" => floor.focus_by(id, -1),
         _ => return false,
@@ -383,9 +386,9 @@ impl TrayState {
     }
 }
 
-fn on_drag_start(desk: Desk, floor: TrayState, id: NodeId, event: &DragEvent) {
-    let lifted = dragged_nodes(desk, id);
-    let names = desk.names(&lifted);
+fn on_drag_start(board_state: BoardState, floor: TrayState, id: NodeId, event: &DragEvent) {
+    let lifted = dragged_nodes(board_state, id);
+    let names = board_state.names(&lifted);
     if let Some(transfer) = event.data_transfer() {
         // Some browsers do not start a drag without data.
         let _ = transfer.set_data("text/plain", &names);
@@ -396,7 +399,7 @@ fn on_drag_start(desk: Desk, floor: TrayState, id: NodeId, event: &DragEvent) {
         }
     }
     // Deferred, because some browsers end a drag if the page changes in `dragstart`.
-    set_timeout(move || desk.start_drag(lifted, By::Pointer), Duration::ZERO);
+    set_timeout(move || board_state.start_drag(lifted, LiftedBy::Pointer), Duration::ZERO);
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
-use super::desk::{Desk, undo_hint};
+use super::board_state::{BoardState, undo_hint};
+use crate::components::{Icon, icon};
 use crate::pages::edits::{EditForm, Outcome, SubmitButton};
-use crate::parts::{Icon, icon};
 
 /// The chosen version of a barclamp.
 #[derive(Clone)]
@@ -105,10 +105,10 @@ impl Choice {
 }
 
 #[component]
-pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
+pub(super) fn ChangeVersions(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
     let chosen = RwSignal::new(BTreeMap::<BarclampName, Choice>::new());
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let deployment = desk.board().read().id;
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let deployment = board_state.board().read().id;
         chosen.get().into_values().map(|choice| choice.edit(deployment)).collect()
     });
     let line = move |choice: Choice| {
@@ -143,7 +143,7 @@ pub(super) fn ChangeVersions(desk: Desk, taken: Callback<()>) -> impl IntoView {
         }
     };
     let choices = Memo::new(move |_| {
-        let board = desk.board().read();
+        let board = board_state.board().read();
         (board.own_versions.clone(), board.versions.clone())
     });
     let list = move || {

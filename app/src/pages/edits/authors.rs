@@ -10,7 +10,7 @@ use engine::ids::ProposalId;
 use leptos::html;
 use leptos::prelude::*;
 
-use crate::parts::{Icon, icon};
+use crate::components::{Icon, icon};
 
 /// A single-key action on the edits of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,17 +7,17 @@ use engine::ids::{NodeId, ProposalId, ReviewId};
 use engine::plan::Edit;
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// Opens a proposal on a node. Redirects to its page.
 #[server(name = ProposeOnNode, prefix = "/call", endpoint = "propose_on_node", output = AsJson)]
 pub async fn propose_on_node(node: NodeId) -> ServerResult<ProposalId> {
     let (request, actor) = signed_in()?;
     let proposal = answer(request.control.propose_on_node(&actor, node).await).await?;
-    leptos_axum::redirect(&crate::places::proposal(proposal));
+    leptos_axum::redirect(&crate::addresses::proposal(proposal));
     Ok(proposal)
 }
 
@@ -71,6 +71,6 @@ pub async fn discard(proposal: ProposalId, version: i32) -> ServerResult<()> {
 pub async fn submit(proposal: ProposalId, version: i32, title: String) -> ServerResult<ReviewId> {
     let (request, actor) = signed_in()?;
     let submission = answer(request.control.submit(&actor, proposal, version, title).await).await?;
-    leptos_axum::redirect(&crate::places::review(submission));
+    leptos_axum::redirect(&crate::addresses::review(submission));
     Ok(submission)
 }

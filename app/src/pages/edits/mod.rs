@@ -15,9 +15,9 @@ use engine::plan::Edit;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use crate::parts::act::problem_of;
-use crate::parts::preview::{Preview, PreviewImpact};
-use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
+use crate::components::action::problem_of;
+use crate::components::preview::{Preview, PreviewImpact};
+use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
 pub use authors::{JoinNotice, Joining, Step, by, fate, says};
 use calls::ProposeOnNode;
 pub use node::TypedName;
@@ -102,13 +102,13 @@ pub fn Outcome(of: EditForm) -> impl IntoView {
 /// The commands that are equivalent to the edits. Empty without edits.
 #[component]
 pub fn EditCommands(pen: EditContext, of: Preview) -> impl IntoView {
-    let calls = move |_: Typed| {
+    let calls = move |_: FormValues| {
         let put = |(proposal, version, edits): (ProposalId, i32, Vec<Edit>)| {
             api::calls::put((proposal, version), pen.board.read().as_ref(), &edits)
         };
         of.stands_for().map(put).into_iter().collect::<Vec<_>>()
     };
-    view! { <Same of=calls/> }.into_any()
+    view! { <EquivalentCommands of=calls/> }.into_any()
 }
 
 /// The submit button of a form.
@@ -237,7 +237,7 @@ pub fn Alone(
             </button>
         </ActionForm>
         {move || why_not.get().map(|why| view! { <small class="muted">{why}</small> })}
-        {(shows != LabelStyle::Word && !same_elsewhere).then(|| view! { <Same of=move |_: Typed| vec![api::calls::propose_on_node(node.get())]/> })}
+        {(shows != LabelStyle::Word && !same_elsewhere).then(|| view! { <EquivalentCommands of=move |_: FormValues| vec![api::calls::propose_on_node(node.get())]/> })}
         <ProblemNotice problem=problem_of(propose)/>
     }
     .into_any()

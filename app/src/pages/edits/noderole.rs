@@ -6,9 +6,9 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::{Carried, EditContext, EditForm, Outcome, SubmitButton, calls};
-use crate::check::Purpose;
-use crate::parts::ProblemNotice;
-use crate::parts::json::{DataEditor, Draft};
+use crate::components::ProblemNotice;
+use crate::components::json::{DataEditor, Draft};
+use crate::validation::Purpose;
 
 #[component]
 pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {

@@ -12,6 +12,7 @@ use engine::ids::{NodeId, ProposalId};
 use leptos::prelude::*;
 use uuid::Uuid;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::fields::{number, several};
@@ -19,7 +20,6 @@ use crate::fields::{number, several};
 use crate::request::{answer, refuse, signed_in};
 #[cfg(feature = "ssr")]
 use crate::respond;
-use crate::wire::AsJson;
 
 #[server(name = ReadNode, prefix = "/call", endpoint = "node", input = AsJson, output = AsJson)]
 pub async fn node(name: String) -> ServerResult<NodeView> {
@@ -117,7 +117,7 @@ pub async fn propose_change(
     let version =
         answer(request.control.node_proposal(&actor, proposal).await).await?.proposal.version;
     answer(request.control.edit(&actor, proposal, version, edits).await).await?;
-    leptos_axum::redirect(&crate::places::proposal(proposal));
+    leptos_axum::redirect(&crate::addresses::proposal(proposal));
     Ok(proposal)
 }
 
@@ -149,7 +149,7 @@ fn parse_connection(
 #[cfg(feature = "ssr")]
 fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
     let told = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
-    crate::check::read(text)
+    crate::validation::read(text)
         .map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }
 

@@ -7,14 +7,14 @@ use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecks
 use leptos::prelude::*;
 
 use super::stored::{self, Whose};
-use super::{calls, check_details, outcome};
+use super::{calls, came, check_details};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::poll_while_visible::poll_while_visible;
+use crate::components::{Empty, Feed, Icon};
 use crate::failure::ServerResult;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::polling::poll;
-use crate::parts::{Empty, Feed, Icon};
-use crate::places;
 
 columns_of!(Part {
     Time "time" "When",
@@ -34,7 +34,7 @@ impl ListPage for LooksAt {
     // Two workers may check in the same millisecond.
     type Key = (At, String);
 
-    const ID: &'static str = "health-check";
+    const ID: &'static str = "look";
     const NAMES: (&'static str, &'static str) = ("health check", "health checks");
     const PLACE: &'static str = "before";
     const FIELDS: &'static [Field] = &[
@@ -48,7 +48,7 @@ impl ListPage for LooksAt {
     const SAME: List = List::HealthChecks;
 
     fn path(self) -> String {
-        places::node_health_checks(&self.0.name())
+        addresses::node_health_checks(&self.0.name())
     }
 
     async fn fetch(self, address: ListAddress<HealthCheckSort>) -> ServerResult<HealthCheckPage> {
@@ -76,7 +76,7 @@ impl ListPage for LooksAt {
     }
 
     fn follow(self, feed: Feed<HealthCheckPage>) {
-        poll(feed);
+        poll_while_visible(feed);
     }
 
     fn none(self) -> AnyView {
@@ -90,7 +90,7 @@ impl ListPage for LooksAt {
         view! {
             <tr>
                 <td data-label="When"><Moment at=check.at/></td>
-                {with.cell(Part::Result, "", outcome(check.reached))}
+                {with.cell(Part::Result, "", came(check.reached))}
                 {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
                 {with.cell(Part::Duration, "", format!("{} ms", check.took_ms))}
                 {with.cell(Part::Worker, "muted", check.by)}

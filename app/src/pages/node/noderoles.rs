@@ -9,12 +9,12 @@ use leptos::prelude::*;
 
 use super::calls;
 use super::stored::{self, Whose};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{Empty, Icon, StatePill};
 use crate::failure::ServerResult;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, StatePill};
-use crate::places;
 
 columns_of!(Part {
     Role "role" "Role",
@@ -56,7 +56,7 @@ impl ListPage for CarriedBy {
     const SAME: List = List::Noderoles;
 
     fn path(self) -> String {
-        places::node_noderoles(&self.0.name())
+        addresses::node_noderoles(&self.0.name())
     }
 
     async fn fetch(self, address: ListAddress<NodeNoderoleSort>) -> ServerResult<NodeNoderolePage> {
@@ -94,11 +94,11 @@ impl ListPage for CarriedBy {
     fn row(self, carried: Memo<NodeNoderole>, with: With<Self>) -> AnyView {
         let role = move || {
             let carried = carried.read();
-            view! { <a class="main" href=places::noderole(carried.id)>{carried.role.to_string()}</a> }
+            view! { <a class="main" href=addresses::noderole(carried.id)>{carried.role.to_string()}</a> }
         };
         let deployment = move || {
             let name = carried.read().deployment.clone();
-            view! { <a href=places::deployment(&name)>{name.to_string()}</a> }
+            view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> }
         };
         let state = view! {
             <div>

@@ -10,12 +10,12 @@ use leptos::prelude::*;
 
 use super::calls;
 use super::stored::{self, Whose};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{Empty, Icon};
 use crate::failure::ServerResult;
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon};
-use crate::places;
 
 columns_of!(Part {
     Run "run" "Run",
@@ -50,7 +50,7 @@ impl ListPage for ResultsOn {
     const SAME: List = List::Results;
 
     fn path(self) -> String {
-        places::node_results(&self.0.name())
+        addresses::node_results(&self.0.name())
     }
 
     async fn fetch(self, address: ListAddress<ResultSort>) -> ServerResult<ResultLines> {
@@ -94,13 +94,13 @@ impl ListPage for ResultsOn {
         let line = line.get_untracked();
         let rest =
             line.result.ends_with('…').then(|| format!("{} in total", many(line.bytes, "byte")));
-        let of = view! { <span><a href=places::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
+        let of = view! { <span><a href=addresses::noderole(line.noderole)><b>{line.role}</b></a> ": " {line.action}</span> };
         let result = view! {
             <span><code>{line.result}</code> {rest.map(|rest| view! { " " <small class="muted">{rest}</small> })}</span>
         };
         view! {
             <tr>
-                <td data-label="Run" class="tight"><a class="main" href=places::run(line.run)>{line.run.0}</a></td>
+                <td data-label="Run" class="tight"><a class="main" href=addresses::run(line.run)>{line.run.0}</a></td>
                 {with.cell(Part::Noderole, "", of)}
                 {with.cell(Part::Outcome, "", line.outcome)}
                 {with.cell(Part::Result, "", result)}

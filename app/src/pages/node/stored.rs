@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use crate::places;
+use crate::addresses;
 
 /// The node of a page, from the path.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ pub(super) fn page(
         <Title text=said/>
         <div class="head">
             <div>
-                <div class="muted"><a href=move || places::node(&whose.name())>{move || whose.name()}</a></div>
+                <div class="muted"><a href=move || addresses::node(&whose.name())>{move || whose.name()}</a></div>
                 <h1>{said}</h1>
                 <p class="muted">{about}</p>
             </div>

@@ -8,12 +8,12 @@ use api::nodes::{NodeRequest, SshRequest};
 use engine::ids::{NodeId, ProposalId};
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::fields::{number, several};
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
-use crate::wire::AsJson;
 
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
 pub async fn nodes(wanted: NodesWanted) -> ServerResult<NodePage> {
@@ -71,7 +71,7 @@ pub async fn propose_move(deployment: String, node: String) -> ServerResult<Prop
     let deployment = deployment.trim();
     let (request, actor) = signed_in()?;
     let proposal = answer(request.control.propose_by_name(&actor, deployment).await).await?;
-    leptos_axum::redirect(&crate::places::bring(deployment, &node));
+    leptos_axum::redirect(&crate::addresses::bring(deployment, &node));
     Ok(proposal)
 }
 

@@ -6,9 +6,9 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::HideFirstSteps;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Icon, ProblemNotice, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::action::{on_success, problem_of};
+use crate::components::{Icon, ProblemNotice, icon};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
@@ -20,9 +20,11 @@ struct Step {
 
 /// The five steps, each with a link.
 fn five(told: &Told) -> [Step; 5] {
-    let board =
-        told.deployment.as_ref().map_or_else(|| places::DEPLOYMENTS.to_owned(), places::deployment);
-    let review = told.review.map_or_else(|| places::REVIEWS.to_owned(), places::review);
+    let board = told
+        .deployment
+        .as_ref()
+        .map_or_else(|| addresses::DEPLOYMENTS.to_owned(), addresses::deployment);
+    let review = told.review.map_or_else(|| addresses::REVIEWS.to_owned(), addresses::review);
     let watch = match (told.ran, told.retried) {
         (false, _) => {
             "Watch the states on the board: BLOCKED, TODO, TRANSITION, ACTIVE. Select a noderole to see its runs and logs."

@@ -4,7 +4,7 @@ use api::overview::Hour;
 use engine::counting::many;
 use leptos::prelude::*;
 
-use crate::places;
+use crate::addresses;
 
 /// The width of an hour's bar, in units of the picture.
 const BAR_WIDTH: i64 = 10;
@@ -62,7 +62,7 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
             view! {
                 <div class="hours">
                     <svg viewBox=view_box preserveAspectRatio="none" role="img" aria-label=said>{bars}</svg>
-                    <a href=places::RUNS>{said}</a>
+                    <a href=addresses::RUNS>{said}</a>
                 </div>
             }
         })

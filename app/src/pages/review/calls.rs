@@ -15,10 +15,10 @@ use engine::ids::{BlueprintNumber, CommentId, ReviewId};
 use engine::report::Report;
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
-use crate::wire::AsJson;
 
 /// A review, with the documents after `after`, or the first ones.
 #[server(name = ReadReview, prefix = "/call", endpoint = "review", input = AsJson, output = AsJson)]

@@ -25,8 +25,8 @@ use serde_json::Value;
 
 use super::files;
 use super::viewed::{self, Marks};
-use crate::parts::{Empty, Feed, Icon, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{Empty, Feed, Icon, icon};
 
 /// The maximum number of cards that are visible without expanding.
 const SHOWN: usize = 40;
@@ -97,7 +97,7 @@ struct Names {
     brought: BTreeMap<NoderoleId, String>,
     /// The differences between role contents, by old and new hash. A node's card omits those that
     /// its deployment's card shows.
-    contents: BTreeMap<(Hash, Hash), ContentDifference>,
+    contents: BTreeMap<(Hash, Hash), Told>,
     /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
     comment_links: Option<CommentLinks>,
@@ -108,7 +108,7 @@ struct Names {
 
 /// The difference between two contents of a role.
 #[derive(Clone)]
-struct ContentDifference {
+struct Told {
     changes: Vec<Change>,
     files: Vec<FileChange>,
 }
@@ -118,7 +118,7 @@ impl Names {
     fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
         let told = contents.into_iter().map(|content| {
             let ContentChange { old, new, changes, files } = content;
-            ((old, new), ContentDifference { changes, files })
+            ((old, new), Told { changes, files })
         });
         Self { contents: told.collect(), pins, ..self }
     }
@@ -144,7 +144,7 @@ impl Names {
     /// files.
     fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
         let told = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
-        let Some(ContentDifference { changes, files }) = told else { return ().into_any() };
+        let Some(Told { changes, files }) = told else { return ().into_any() };
         let definition = changes.iter().cloned().map(definition_row).collect_view();
         (definition, files.iter().cloned().map(files::file_row).collect_view()).into_any()
     }
@@ -178,8 +178,8 @@ impl CommentLinks {
     fn link(self, anchor: Anchor, what: &str) -> AnyView {
         let address = format!(
             "{}?tab=discussion&about={}",
-            places::review(self.review),
-            places::encoded(&anchor.to_string())
+            addresses::review(self.review),
+            addresses::encoded(&anchor.to_string())
         );
         let counts =
             Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
@@ -404,8 +404,8 @@ fn alike(
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         // If serialization fails, the node gets its own card.
-        let key = card_key(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
-        match place.get(&key) {
+        let looks = looks(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
+        match place.get(&looks) {
             Some(group) => {
                 let group = &mut groups[*group];
                 group.others.push((node.id, known.node(&node.fqdn).into_owned()));
@@ -413,7 +413,7 @@ fn alike(
                 group.connections.extend(first.map(|connection| (node.id, connection.line())));
             }
             None => {
-                place.insert(key, groups.len());
+                place.insert(looks, groups.len());
                 groups.push(Group {
                     first: node,
                     others: Vec::new(),
@@ -428,12 +428,12 @@ fn alike(
 /// A dependency relative to the node. Dependencies on the same node are equal for all nodes of a
 /// group.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
-enum RelativeDependency<'a> {
+enum Awaited<'a> {
     Here(&'a NoderoleKey),
     There(&'a NoderoleId),
 }
 
-impl<'a> RelativeDependency<'a> {
+impl<'a> Awaited<'a> {
     fn of(edge: &'a EdgeDifference, node: NodeId, known: &'a Known) -> Self {
         let here = known.noderoles.get(&edge.parent).filter(|place| place.node == node);
         here.map_or(Self::There(&edge.parent), |place| Self::Here(&place.noderole))
@@ -442,7 +442,7 @@ impl<'a> RelativeDependency<'a> {
 
 /// A key of everything that is displayed about a node, except its name. Nodes with equal keys share
 /// a card.
-fn card_key(
+fn looks(
     node: &NodeDifference,
     known: &Known,
     brought: &BTreeMap<NoderoleId, String>,
@@ -483,7 +483,7 @@ fn card_key(
             } = noderole;
             let edges: BTreeSet<_> = edges
                 .iter()
-                .map(|edge| (RelativeDependency::of(edge, *on, known), edge.old, edge.new))
+                .map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new))
                 .collect();
             (noderole, deployment, mark, contents, bound, rerun, rank, edges, data, brought.get(id))
         })
@@ -1024,7 +1024,7 @@ mod tests {
         assert_eq!(groups.len(), 2);
         assert_eq!(groups[0].others, [(nodes[2].id, "web-3.example.com".to_owned())]);
         assert_eq!(groups[0].documents(), [Anchor::Node(nodes[0].id), Anchor::Node(nodes[2].id)]);
-        brought.insert(nodes[2].noderoles[0].id, "brought by front".into());
+        brought.insert(nodes[2].noderoles[0].id, "required by front".into());
         assert_eq!(alike(nodes, &known, &brought).len(), 3);
     }
 

@@ -7,7 +7,7 @@ use engine::gate::{Rule, RuleResult};
 use engine::lint::{Check, Finding, Level};
 use leptos::prelude::*;
 
-use crate::parts::{Icon, icon};
+use crate::components::{Icon, icon};
 
 #[component]
 pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {

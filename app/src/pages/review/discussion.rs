@@ -9,10 +9,10 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::calls::{OpenThread, Reply, ResolveThread};
+use crate::addresses;
 use crate::clock::Moment;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, rows};
-use crate::places;
+use crate::components::action::{on_success, problem_of};
+use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, rows};
 
 /// Threads and verdicts. `about` is the change for a new thread.
 #[component]
@@ -86,7 +86,7 @@ fn Thread(
     };
     let earlier = move || {
         let now = discussion.value().read().review;
-        (submission != now).then(|| view! { <span class="muted">"opened on " <a href=places::review(submission)>"review " {submission.0}</a></span> })
+        (submission != now).then(|| view! { <span class="muted">"opened on " <a href=addresses::review(submission)>"review " {submission.0}</a></span> })
     };
     let comments = move || {
         let line = |comment: api::reviews::CommentView| {
@@ -139,7 +139,7 @@ fn Thread(
                 </ActionForm>
                 <ProblemNotice problem=problem_of(reply)/>
                 <ProblemNotice problem=problem_of(resolve)/>
-                <Same of=move |_: Typed| {
+                <EquivalentCommands of=move |_: FormValues| {
                     let message = Some(text.get().trim().to_owned()).filter(|message| !message.is_empty()).unwrap_or_else(|| "TEXT".into());
                     let reply = is_open.get().then(|| api::calls::reply(id, &message));
                     reply.into_iter().chain([api::calls::resolve(id, is_open.get())]).collect::<Vec<_>>()
@@ -185,7 +185,7 @@ fn NewThread(
     };
     let whole = move || {
         about.read().is_some().then(|| {
-            let link = format!("{}?tab=discussion", places::review(submission()));
+            let link = format!("{}?tab=discussion", addresses::review(submission()));
             view! { <a class="button quiet small" href=link data-noscroll>"Comment on the whole change"</a> }
         })
     };
@@ -213,7 +213,7 @@ fn NewThread(
             </div>
             <small class="muted" id="why-not-write">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(open)/>
-            <Same of=move |typed: Typed| {
+            <EquivalentCommands of=move |typed: FormValues| {
                 let about = about.get().map(|anchor| anchor.to_string()).unwrap_or_default();
                 vec![api::calls::comment(submission(), &about, &typed.or("body", "TEXT"))]
             }/>

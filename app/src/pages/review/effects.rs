@@ -12,8 +12,8 @@ use engine::ids::ReviewId;
 use leptos::prelude::*;
 
 use super::facts::{RetainedText, lost};
-use crate::parts::{Icon, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{Icon, icon};
 
 #[component]
 pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
@@ -207,7 +207,9 @@ fn line(touched: &Touched, exists: bool, last: Option<AnyView>) -> AnyView {
     let name = touched.noderole.to_string();
     let node = phantom::in_full(&touched.fqdn, |_| Some(touched.deployment.to_string()));
     let named = match exists {
-        true => view! { <a class="main" href=places::noderole(touched.id)>{name}</a> }.into_any(),
+        true => {
+            view! { <a class="main" href=addresses::noderole(touched.id)>{name}</a> }.into_any()
+        }
         false => view! { <b>{name}</b> }.into_any(),
     };
     view! {

@@ -13,8 +13,8 @@ use engine::ids::Fqdn;
 use leptos::prelude::*;
 
 use super::changes::Changed;
-use crate::parts::{Icon, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{Icon, icon};
 
 /// The maximum number of summary lines that are visible without expanding. Severe lines come first
 /// and are always visible.
@@ -62,7 +62,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
     });
     let line = move |fact: ImpactLine| {
         let address =
-            format!("{}?tab={}", places::review(review.read_untracked().review), fact.way.0);
+            format!("{}?tab={}", addresses::review(review.read_untracked().review), fact.way.0);
         view! {
             <li data-state=fact.state>
                 {icon(fact.shape)}

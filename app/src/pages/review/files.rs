@@ -6,8 +6,8 @@ use engine::counting::{either, many};
 use leptos::prelude::*;
 
 use super::viewed;
-use crate::parts::{Icon, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{Icon, icon};
 
 /// The maximum number of lines of a difference that is expanded initially.
 const GLANCE: usize = 40;
@@ -23,7 +23,7 @@ pub(super) fn file_row(file: FileChange) -> AnyView {
     };
     let whole = [("Full file before", file.old), ("Full file after", file.new)];
     let whole = whole.into_iter().filter_map(|(which, hash)| {
-        Some(view! { <a class="whole" href=places::script(hash?) target="_blank" rel="noopener">{which}</a> })
+        Some(view! { <a class="whole" href=addresses::script(hash?) target="_blank" rel="noopener">{which}</a> })
     });
     let whole = whole.collect_view();
     let body = match file.text {

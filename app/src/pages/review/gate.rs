@@ -11,11 +11,13 @@ use leptos::{html, prelude::*};
 
 use super::calls::{Commit, Judge, sign_verdict, verdict_options};
 use crate::clock::Moment;
+use crate::components::action::{act, on_success, problem_of};
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused, escape_textarea, icon,
+};
 use crate::failure::ServerResult;
 use crate::pages::settings::passkeys::{PASSKEYS_ID, refused};
-use crate::parts::act::{act, on_success, problem_of};
-use crate::parts::{Feed, Icon, ProblemNotice, Refused, Same, Typed, escape_textarea, icon};
-use crate::{passkey, places};
+use crate::{addresses, passkey};
 
 #[component]
 pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
@@ -105,7 +107,7 @@ fn split_rule_text(text: &str) -> (String, Option<String>) {
 fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let said = move || {
         let review = review.read();
-        let board = places::deployment(&review.deployment);
+        let board = addresses::deployment(&review.deployment);
         let newer = review.replaced_by.as_ref().and_then(|became| became.after);
         match (review.state, review.blueprint) {
             (ReviewState::Committed, Some(target)) => view! {
@@ -116,7 +118,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
             (ReviewState::Replaced, _) => match newer {
                 Some(newer) => view! {
                     <p>"Gantry planned this change again on the current target. Verdicts on this review no longer count."</p>
-                    <a class="button primary wide" href=places::review(newer)>"Open review " {newer.0}</a>
+                    <a class="button primary wide" href=addresses::review(newer)>"Open review " {newer.0}</a>
                 }
                 .into_any(),
                 None => view! {
@@ -176,7 +178,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
             <button class="button primary wide" type="submit" disabled=off aria-describedby="why-not-commit">"Commit"</button>
             <small class="muted" id="why-not-commit">{move || why_not.get()}</small>
             <ProblemNotice problem=problem_of(commit)/>
-            <Same of=move |typed: Typed| {
+            <EquivalentCommands of=move |typed: FormValues| {
                 let name = to_type.get().map(|name| typed.or("name", &name));
                 vec![api::calls::commit(review.read().review, name.as_deref(), typed.is_checked("cancel"))]
             }/>
@@ -264,7 +266,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                     (true, false) => view! {
                         {approve()}
                         {why_not.read().is_none().then(|| view! {
-                            <p class="muted">"Approvals of this change must be signed, and you have no confirmed passkey. Register one in " <a href=format!("{}#{PASSKEYS_ID}", places::ACCOUNT)>"My account"</a> "."</p>
+                            <p class="muted">"Approvals of this change must be signed, and you have no confirmed passkey. Register one in " <a href=format!("{}#{PASSKEYS_ID}", addresses::ACCOUNT)>"My account"</a> "."</p>
                         })}
                     }
                     .into_any(),
@@ -277,7 +279,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             <small class="muted" id="why-not-judge">{move || why_not.get().map(|cause| sentence(&cause))}</small>
             <ProblemNotice problem=problem_of(judge)/>
             <ProblemNotice problem=problem/>
-            <Same of=move |typed: Typed| {
+            <EquivalentCommands of=move |typed: FormValues| {
                 let (id, reason) = (review.read().review, typed.get("reason"));
                 let cause = typed.or("reason", "WHY");
                 vec![

@@ -31,13 +31,15 @@ pub(super) use planned::OfReport;
 
 use super::part;
 use super::reviews::ReviewPill;
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one, warnings,
+};
 use crate::failure::{Failure, ServerResult};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one, warnings};
-use crate::places;
 
 /// A review, by the number in the address.
 #[component]
@@ -47,7 +49,7 @@ pub fn ReviewPage() -> impl IntoView {
     let query = use_query_map();
     let tab = Memo::new(move |_| Tab::of(query.read().get("tab")));
     let address = Memo::new(move |_| {
-        let path = format!("{}/{}", places::REVIEWS, places::encoded(&id.get()));
+        let path = format!("{}/{}", addresses::REVIEWS, addresses::encoded(&id.get()));
         Address::of(path, Some(("tab", Tab::Graph.word())), &query.read())
     });
     // An invalid anchor selects the first page.
@@ -79,7 +81,7 @@ pub fn ReviewPage() -> impl IntoView {
     );
     load_one(
         review,
-        (places::REVIEWS, "All reviews"),
+        (addresses::REVIEWS, "All reviews"),
         move |first| view! { <Loaded first after=after.get_untracked() tab address graph report/> },
     )
 }
@@ -274,11 +276,11 @@ fn pages(review: &ReviewView, is_later: bool) -> AnyView {
     if review.more == 0 {
         return ().into_any();
     }
-    let (first, here) = (places::review(review.review), review.difference.documents().count());
+    let (first, here) = (addresses::review(review.review), review.difference.documents().count());
     let next = review
         .next
         .as_ref()
-        .map(|last| format!("{first}?after={}", places::encoded(&last.to_string())));
+        .map(|last| format!("{first}?after={}", addresses::encoded(&last.to_string())));
     view! {
         <nav class="pager card" aria-label="Pages of the changes">
             {is_later.then(|| view! { <a class="button small" href=first.clone()>{icon(Icon::Up)} "First"</a> })}
@@ -306,12 +308,12 @@ fn since_notice(id: ReviewId, since: &ChangesSinceView) -> impl IntoView + use<>
         true => "Gantry planned the change again, and its effect is exactly the same.".to_owned(),
         false => format!("Changed since then: {}.", Changed::of(&since.difference, since.more)),
     };
-    let link = format!("{}?tab=since", places::review(id));
+    let link = format!("{}?tab=since", addresses::review(id));
     Some(view! {
         <div class="notice" data-state="todo" role="status">
             {icon(Icon::Rerun)}
             <div>
-                <b>"You viewed " <a href=places::review(before)>"review " {before.0}</a> " of this change before"</b>
+                <b>"You viewed " <a href=addresses::review(before)>"review " {before.0}</a> " of this change before"</b>
                 <p>{said} " " <a href=link data-noscroll>"Show the differences"</a></p>
             </div>
         </div>
@@ -357,7 +359,7 @@ pub(super) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -
     let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
     view! {
         <Graph feed address/>
-        <Same of=move |_: Typed| vec![api::calls::review_graph(id, &address.read().wish)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::review_graph(id, &address.read().wish)]/>
     }
 }
 
@@ -397,7 +399,7 @@ fn tab_link(
     };
     view! {
         <a
-            href=format!("{}?tab={}", places::review(id), which.word())
+            href=format!("{}?tab={}", addresses::review(id), which.word())
             data-noscroll
             aria-current=move || (tab.get() == which).then_some("page")
         >
@@ -410,7 +412,7 @@ fn tab_link(
 #[component]
 fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
     let risks = move || review.read().risks.iter().map(|risk| risk_pill(*risk)).collect_view();
-    let board = move || places::deployment(&review.read().deployment);
+    let board = move || addresses::deployment(&review.read().deployment);
     view! {
         <div class="head">
             <div>
@@ -434,7 +436,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                 <a class="button small" href=board>{icon(Icon::Deployments)} {move || review.read().deployment.to_string()}</a>
             </div>
         </div>
-        <Same of=move |_: Typed| vec![api::calls::show_review(review.read().review)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_review(review.read().review)]/>
         {move || (review.read().state == ReviewState::Stale).then(|| view! {
             <div class="notice" data-state="warn" role="status">
                 {icon(Icon::Warn)}

@@ -8,23 +8,23 @@ use engine::ids::ReviewId;
 use leptos::prelude::*;
 
 use super::changes;
-use crate::parts::{Icon, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{Icon, icon};
 
 /// Notices at the top of the review. Empty if its base never changed.
 #[component]
 pub(super) fn Moved(review: RwSignal<ReviewView>) -> impl IntoView {
-    let replaced = Memo::new(move |_| review.read().replaces.clone());
+    let came = Memo::new(move |_| review.read().replaces.clone());
     let became = Memo::new(move |_| review.read().replaced_by.clone());
     view! {
         {move || became.get().map(|became| gone(&became))}
-        {move || replaced.get().map(|replaced| replacement(review, replaced))}
+        {move || came.get().map(|came| reset_on_success(review, came))}
     }
     .into_any()
 }
 
 fn link(id: ReviewId) -> impl IntoView {
-    view! { <a href=places::review(id)>"review " {id.0}</a> }
+    view! { <a href=addresses::review(id)>"review " {id.0}</a> }
 }
 
 /// The notice on the old review, with a link to the new one.
@@ -73,7 +73,7 @@ pub(crate) fn reasons(replanned: &Replanned) -> AnyView {
 }
 
 /// The notice on the new review: whether its effect is the same.
-fn replacement(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
+fn reset_on_success(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyView {
     let dropped = (!replanned.dropped.is_empty())
         .then(|| format!(" Verdicts that do not count here: {}.", replanned.dropped.join(", ")));
     let what =

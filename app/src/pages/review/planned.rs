@@ -3,8 +3,8 @@
 use engine::report::{Line, Report, Stage, StageReport};
 use leptos::prelude::*;
 
+use crate::components::{Icon, ProblemNotice, icon};
 use crate::failure::ServerResult;
-use crate::parts::{Icon, ProblemNotice, icon};
 
 /// The report. It exists only for the newest version of an open proposal.
 pub(crate) type OfReport = ServerResult<Option<Report>>;

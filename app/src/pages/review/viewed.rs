@@ -25,7 +25,7 @@ use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
 
 use super::calls::{self, MarkViewed};
-use crate::parts::{Icon, icon};
+use crate::components::{Icon, icon};
 
 /// Cards that are viewed within this time share one request.
 const GATHER: Duration = Duration::from_millis(200);

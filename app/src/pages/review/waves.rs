@@ -9,8 +9,8 @@ use engine::cluster::phantom;
 use engine::counting::many;
 use leptos::prelude::*;
 
-use crate::parts::badge::action_pill;
-use crate::parts::{Icon, icon};
+use crate::components::badge::action_pill;
+use crate::components::{Icon, icon};
 
 #[component]
 pub(super) fn Waves(found: Memo<Impact>) -> impl IntoView {

@@ -4,10 +4,10 @@ use api::runs::{LogFound, LogPart, RunView};
 use engine::ids::RunId;
 use leptos::prelude::*;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 #[server(name = ReadRun, prefix = "/call", endpoint = "run", input = AsJson, output = AsJson)]
 pub async fn run(id: RunId) -> ServerResult<RunView> {

@@ -21,11 +21,11 @@ use leptos::task::spawn_local;
 use super::log_search::Search;
 use super::log_text::{BLOCK_LINES, Line, LineSplitter, earlier};
 use super::{TAIL_BYTES, calls};
+use crate::addresses;
 use crate::clock::{exact, time_of_day};
+use crate::components::{Icon, ProblemNotice, icon};
 use crate::failure::ServerResult;
 use crate::live::{Status, use_live};
-use crate::parts::{Icon, ProblemNotice, icon};
-use crate::places;
 
 /// The number of bytes to fetch when the reader scrolls back.
 const EARLIER_BYTES: i64 = 128 * 1024;
@@ -265,7 +265,7 @@ fn keep_scroll(view: NodeRef<html::Div>, before: Option<i32>) {
 
 /// The reader's settings.
 #[derive(Clone, Copy)]
-struct LogView {
+struct Look {
     follow: RwSignal<bool>,
     wrap: RwSignal<bool>,
     search: Search,
@@ -274,18 +274,18 @@ struct LogView {
 
 #[component]
 pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
-    let options = LogView {
+    let look = Look {
         follow: RwSignal::new(is_open.get_untracked()),
         wrap: RwSignal::new(true),
         search: Search::of(log.run),
         view: NodeRef::new(),
     };
-    follow_end(log, options);
+    follow_end(log, look);
     poll_while_not_live(log, is_open);
     let blocks = move || log.blocks.get();
     let block = move |block: Block| {
         let lines = block.lines;
-        view! { <div class="block"><For each=move || lines.get() key=|line| line.offset children=move |line| line_view(line, options)/></div> }
+        view! { <div class="block"><For each=move || lines.get() key=|line| line.offset children=move |line| line_view(line, look)/></div> }
     };
     let is_empty = move || log.blocks.read().is_empty() && log.begun.read().is_none();
     let front = move || {
@@ -293,7 +293,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
             view! {
                 <p class="note">
                     {bytes(log.first.get())} " of earlier output. "
-                    <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_earlier(options.view)>"Show earlier lines"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_earlier(look.view)>"Show earlier lines"</button>
                 </p>
             }
         })
@@ -304,7 +304,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
                 <p class="note">
                     <button class="button small needs-scripts" type="button" on:click=move |_| log.fetch_queued()>"Show later lines"</button>
                     " "
-                    <button class="button small needs-scripts" type="button" on:click=move |_| show_end(log, options)>"Go to the end"</button>
+                    <button class="button small needs-scripts" type="button" on:click=move |_| show_end(log, look)>"Go to the end"</button>
                 </p>
             }
         })
@@ -312,7 +312,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
     let end = move || match (is_empty(), is_open.get()) {
         (true, true) => view! { <p class="note">"No output yet."</p> }.into_any(),
         (true, false) => view! { <p class="note">"The run wrote no output."</p> }.into_any(),
-        (false, _) => log.begun.get().map(|line| line_view(line, options)).into_any(),
+        (false, _) => log.begun.get().map(|line| line_view(line, look)).into_any(),
     };
     view! {
         <section class="card" aria-labelledby="log-title">
@@ -321,18 +321,18 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
                 <span class="muted">{move || bytes(log.next.get())}</span>
             </header>
             <div>
-                <Tools log options/>
+                <Tools log look/>
                 <ProblemNotice problem=log.problem/>
-                <ProblemNotice problem=options.search.problem/>
+                <ProblemNotice problem=look.search.problem/>
                 <div
                     class="log"
-                    class:wraps=move || options.wrap.get()
+                    class:wraps=move || look.wrap.get()
                     role="log"
                     aria-live="off"
                     tabindex="0"
                     aria-labelledby="log-title"
-                    node_ref=options.view
-                    on:scroll=move |_| track_scroll(log, options)
+                    node_ref=look.view
+                    on:scroll=move |_| track_scroll(log, look)
                 >
                     {front}
                     <For each=blocks key=|block| block.key children=block/>
@@ -345,13 +345,13 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
     .into_any()
 }
 
-fn line_view(line: Line, options: LogView) -> impl IntoView {
+fn line_view(line: Line, look: Look) -> impl IntoView {
     let (offset, text) = (line.offset, line.text.clone());
     view! {
         <div
             class="line"
-            class:hit=move || has(&text, &options.search.text.read(), options.search.any_case.get())
-            class:here=move || options.search.here() == Some(offset)
+            class:hit=move || has(&text, &look.search.text.read(), look.search.any_case.get())
+            class:here=move || look.search.here() == Some(offset)
             data-offset=offset.to_string()
         >
             <time title=exact(line.at)>{time_of_day(line.at)}</time>
@@ -362,11 +362,11 @@ fn line_view(line: Line, options: LogView) -> impl IntoView {
 }
 
 #[component]
-fn Tools(log: Log, options: LogView) -> impl IntoView {
-    let search = options.search;
+fn Tools(log: Log, look: Look) -> impl IntoView {
+    let search = look.search;
     let none = move || search.is_empty();
     let show = Callback::new(move |hit: LogHit| {
-        options.follow.set(false);
+        look.follow.set(false);
         if log.shows(hit.offset) {
             scroll_to_line(hit.offset);
         } else {
@@ -406,9 +406,9 @@ fn Tools(log: Log, options: LogView) -> impl IntoView {
             <Toggle on=search.any_case shape=Icon::Search word="Ignore case" hint="Find upper-case and lower-case letters alike"/>
             <span class="muted" role="status">{move || search.said()}</span>
             <span class="grow"></span>
-            <Toggle on=options.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
-            <Toggle on=options.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>
-            <a class="button small" href=places::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
+            <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
+            <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>
+            <a class="button small" href=addresses::log_file(log.run) download=format!("run-{}.log", log.run) rel="external">{icon(Icon::Download)} "Download"</a>
         </div>
     }
     .into_any()
@@ -446,15 +446,15 @@ fn scroll_to_line(offset: i64) {
     line.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
-fn show_end(log: Log, options: LogView) {
-    log.go(-TAIL_BYTES, move || options.follow.set(true));
+fn show_end(log: Log, look: Look) {
+    log.go(-TAIL_BYTES, move || look.follow.set(true));
 }
 
 /// Scrolls to the end on new lines while the reader is at the end.
-fn follow_end(log: Log, options: LogView) {
+fn follow_end(log: Log, look: Look) {
     Effect::new(move |_| {
         let _ = (log.next.get(), log.blocks.read().len());
-        if !options.follow.get() {
+        if !look.follow.get() {
             return;
         }
         if !log.attached.get_untracked() {
@@ -462,7 +462,7 @@ fn follow_end(log: Log, options: LogView) {
             return;
         }
         request_animation_frame(move || {
-            if let Some(view) = options.view.try_get_untracked().flatten() {
+            if let Some(view) = look.view.try_get_untracked().flatten() {
                 view.set_scroll_top(view.scroll_height());
             }
         });
@@ -470,12 +470,12 @@ fn follow_end(log: Log, options: LogView) {
 }
 
 /// Stops following when the reader scrolls up, and follows again at the end.
-fn track_scroll(log: Log, options: LogView) {
-    let Some(view) = options.view.get_untracked() else { return };
+fn track_scroll(log: Log, look: Look) {
+    let Some(view) = look.view.get_untracked() else { return };
     let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
     let at_end = at_end && log.attached.get_untracked();
-    if options.follow.get_untracked() != at_end {
-        options.follow.set(at_end);
+    if look.follow.get_untracked() != at_end {
+        look.follow.set(at_end);
     }
 }
 

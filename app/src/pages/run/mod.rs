@@ -13,18 +13,19 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
+use crate::addresses;
 use crate::clock::{Elapsed, Moment};
+use crate::components::action::{on_success, problem_of};
+use crate::components::json::DataView;
+use crate::components::provenance::ProvenanceTable;
+use crate::components::rows::counted;
+use crate::components::{
+    Dialog, DialogHandle, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused,
+    RunPill, icon, load_one,
+};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, use_live};
 use crate::pages::node::has_page;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::json::DataView;
-use crate::parts::provenance::ProvenanceTable;
-use crate::parts::rows::counted;
-use crate::parts::{
-    Dialog, DialogHandle, Feed, Icon, ProblemNotice, Refused, RunPill, Same, Typed, icon, load_one,
-};
-use crate::places;
 use calls::Cancel;
 use log::{Log, LogView};
 
@@ -36,7 +37,7 @@ pub fn RunPage() -> impl IntoView {
     let params = use_params_map();
     let id = Memo::new(move |_| params.read().get("id").unwrap_or_default());
     let run = Resource::new(move || id.get(), by_text);
-    load_one(run, (places::RUNS, "All runs"), |(first, part)| view! { <Loaded first part/> })
+    load_one(run, (addresses::RUNS, "All runs"), |(first, part)| view! { <Loaded first part/> })
 }
 
 async fn by_text(id: String) -> ServerResult<(RunView, LogPart)> {
@@ -89,7 +90,7 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
         <Title text=title/>
         <Head feed open/>
         <ProblemNotice problem=feed.problem()/>
-        <Same of=move |_: Typed| vec![api::calls::run_log(id)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::run_log(id)]/>
         {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Error">{error}</pre> })}
         <div class="columns run">
             <div class="stack">
@@ -133,7 +134,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
                 <div class="muted">"Run " {id.clone()} " · blueprint " {move || run.read().run.blueprint.0}</div>
                 <h1>
                     <span>
-                        <a href=move || places::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
+                        <a href=move || addresses::noderole(run.read().run.noderole)>{move || run.read().run.role.to_string()}</a>
                         " on " {move || run.read().run.fqdn.clone()}
                     </span>
                     {move || view! { <RunPill state=run.read().run.state/> }}
@@ -147,7 +148,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
                 <div class="body">
                     <p>"The worker stops everything that the run started on the node. The step becomes ERROR, and you can retry it. Changes on the node remain."</p>
                     <ProblemNotice problem=problem_of(cancel)/>
-                    <Same of=move |_: Typed| vec![api::calls::cancel_run(run.read().run.id)]/>
+                    <EquivalentCommands of=move |_: FormValues| vec![api::calls::cancel_run(run.read().run.id)]/>
                 </div>
                 <div class="foot">
                     <button class="button" type="button" commandfor="cancel-run" command="close" on:click=dialog.on_click_close()>"Keep it running"</button>
@@ -170,7 +171,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         let mut facts = vec![
             line(
                 "Deployment",
-                view! { <a href=places::deployment(&run.deployment)>{run.deployment.to_string()}</a> }.into_any(),
+                view! { <a href=addresses::deployment(&run.deployment)>{run.deployment.to_string()}</a> }.into_any(),
             ),
             line("Queued", view! { <Moment at=run.queued/> }.into_any()),
         ];
@@ -189,7 +190,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         facts.extend(run.cause.clone().map(|cause| line("Cause", cause.into_any())));
         let rests_on = view
             .review
-            .map(|id| view! { <a href=places::review(id)>"review " {id.0}</a> }.into_any());
+            .map(|id| view! { <a href=addresses::review(id)>"review " {id.0}</a> }.into_any());
         facts.extend(
             view.limits
                 .iter()
@@ -236,7 +237,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input" <span class="muted">"values with their sources"</span></summary>
-                {move || view! { <ProvenanceTable values=provenance.get() all=run.read().values place=places::run_values(id)/> }}
+                {move || view! { <ProvenanceTable values=provenance.get() all=run.read().values place=addresses::run_values(id)/> }}
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input as JSON"</summary>
@@ -255,7 +256,7 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
         let from = attempt.started.unwrap_or(attempt.queued);
         view! {
             <li>
-                <a href=places::run(attempt.id) aria-current=(attempt.id == id).then_some("page")>
+                <a href=addresses::run(attempt.id) aria-current=(attempt.id == id).then_some("page")>
                     <RunPill state=attempt.state/>
                     <span>"run " {attempt.id.0}</span>
                     <span class="muted"><Elapsed from to=attempt.ended/></span>
@@ -265,7 +266,7 @@ fn Attempts(run: RwSignal<RunView>) -> impl IntoView {
     };
     let all = run.with_untracked(|run| {
         let RunSummary { deployment, fqdn, role, .. } = &run.run;
-        places::runs_of(deployment, Some(fqdn.as_str()).filter(|fqdn| has_page(fqdn)), role)
+        addresses::runs_of(deployment, Some(fqdn.as_str()).filter(|fqdn| has_page(fqdn)), role)
     });
     view! {
         <section class="card" aria-label="Runs of this step">

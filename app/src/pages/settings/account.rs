@@ -11,10 +11,12 @@ use super::calls::{self, DismissNotices, EndOtherSessions, EndSession, SetPasswo
 use super::passkeys::{PASSKEYS_ID, Passkeys, RegisterForm};
 use super::tokens::Tokens;
 use super::{ADMIN, SettingsTabs, in_words};
+use crate::addresses;
 use crate::clock::Moment;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load, reset_on_success};
-use crate::places;
+use crate::components::action::{on_success, problem_of};
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load, reset_on_success,
+};
 
 type AccountData = (MyAccount, Vec<TokenView>);
 
@@ -84,7 +86,7 @@ fn Notices(feed: Feed<AccountData>) -> impl IntoView {
                         <ActionForm action=dismiss>
                             <button class="button small" type="submit" disabled=move || dismiss.pending().get()>"Dismiss"</button>
                         </ActionForm>
-                        <Same of=move |_: Typed| vec![api::calls::dismiss_notices()]/>
+                        <EquivalentCommands of=move |_: FormValues| vec![api::calls::dismiss_notices()]/>
                     </div>
                 </div>
             }
@@ -142,7 +144,7 @@ fn PasswordCard(feed: Feed<AccountData>, asked: bool) -> impl IntoView {
                 <input class="input" id="again" name="again" type="password" required autocomplete="new-password"/>
             </div>
             <ProblemNotice problem=problem_of(set)/>
-            <Same of=move |_: Typed| vec![api::calls::set_password()]/>
+            <EquivalentCommands of=move |_: FormValues| vec![api::calls::set_password()]/>
         }
         .into_any()
     });
@@ -178,9 +180,9 @@ fn FactorCard(feed: Feed<AccountData>) -> impl IntoView {
             false => ("start", "Set up an authenticator app", "button"),
         };
         view! {
-            <form method="post" action=places::SECOND_FACTOR>
+            <form method="post" action=addresses::SECOND_FACTOR>
                 <input type="hidden" name="act" value=act/>
-                <input type="hidden" name="next" value=places::ACCOUNT/>
+                <input type="hidden" name="next" value=addresses::ACCOUNT/>
                 <div class="buttons"><button class=class type="submit">{label}</button></div>
             </form>
         }
@@ -200,7 +202,7 @@ fn FactorCard(feed: Feed<AccountData>) -> impl IntoView {
                 </dl>
                 <p class="muted">{hint}</p>
                 {app}
-                <Same of=move |_: Typed| state.get().totp.then(api::calls::remove_totp).into_iter().collect()/>
+                <EquivalentCommands of=move |_: FormValues| state.get().totp.then(api::calls::remove_totp).into_iter().collect()/>
             </div>
         </section>
     }
@@ -269,7 +271,7 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
             <div class="inside">
                 <ProblemNotice problem=problem_of(end)/>
                 <ProblemNotice problem=problem_of(end_others)/>
-                <Same of=move |_: Typed| {
+                <EquivalentCommands of=move |_: FormValues| {
                     let others = sessions.get().into_iter().filter(|session| !session.current).take(1);
                     let each = others.map(|session| api::calls::end_session(session.id));
                     each.chain([api::calls::end_other_sessions()]).collect::<Vec<_>>()

@@ -16,6 +16,7 @@ use engine::ids::{PasskeyId, PersonId, ProposalId};
 use leptos::prelude::*;
 use uuid::Uuid;
 
+use crate::codec::AsJson;
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::fields::number;
@@ -23,7 +24,6 @@ use crate::fields::number;
 use crate::request::{answer, refuse, signed_in};
 #[cfg(feature = "ssr")]
 use crate::respond;
-use crate::wire::AsJson;
 
 /// The approval policy in force.
 #[server(name = ReadPolicy, prefix = "/call", endpoint = "policy", input = AsJson, output = AsJson)]
@@ -38,7 +38,7 @@ pub async fn policy() -> ServerResult<PolicyView> {
 pub async fn propose_policy(deployment: String) -> ServerResult<ProposalId> {
     let (request, actor) = signed_in()?;
     let proposal = answer(request.control.propose_by_name(&actor, &deployment).await).await?;
-    leptos_axum::redirect(&crate::places::board_for_policy(&deployment));
+    leptos_axum::redirect(&crate::addresses::board_for_policy(&deployment));
     Ok(proposal)
 }
 

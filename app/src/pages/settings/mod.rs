@@ -12,8 +12,8 @@ use api::people::Grant;
 use leptos::prelude::*;
 use leptos_router::hooks::use_location;
 
-use crate::parts::{Icon, Refused, Typed, escape_textarea, icon};
-use crate::places;
+use crate::addresses;
+use crate::components::{FormValues, Icon, Refused, escape_textarea, icon};
 
 /// The permission to manage accounts.
 pub(crate) const ADMIN: &str = "admin";
@@ -25,17 +25,18 @@ fn SettingsTabs() -> impl IntoView {
     let link = move |place: &'static str, word: &'static str| {
         let here = move || {
             path.with(|path| {
-                path.starts_with(place) || (path == places::SETTINGS && place == places::ACCOUNT)
+                path.starts_with(place)
+                    || (path == addresses::SETTINGS && place == addresses::ACCOUNT)
             })
         };
         view! { <a class="button small" href=place aria-current=move || here().then_some("page")>{word}</a> }
     };
     view! {
         <nav class="buttons" aria-label="Settings">
-            {link(places::ACCOUNT, "My account")}
-            {link(places::PEOPLE, "People")}
-            {link(places::SERVICES, "Service accounts")}
-            {link(places::POLICY, "Policy")}
+            {link(addresses::ACCOUNT, "My account")}
+            {link(addresses::PEOPLE, "People")}
+            {link(addresses::SERVICES, "Service accounts")}
+            {link(addresses::POLICY, "Policy")}
         </nav>
     }
     .into_any()
@@ -74,7 +75,7 @@ fn no_grants_warning(grants: &[Grant], there: String) -> Option<AnyView> {
 }
 
 /// The grants of the form's checkboxes and text. Skips invalid lines, which the server rejects.
-fn granted(typed: Typed) -> Vec<Grant> {
+fn granted(typed: FormValues) -> Vec<Grant> {
     let everywhere = ["viewer", "operator", "reviewer", "admin"]
         .into_iter()
         .filter(|word| typed.is_checked(word));

@@ -8,9 +8,9 @@ use leptos::{html, prelude::*};
 
 use super::calls::{self, RevokePasskey};
 use crate::clock::Moment;
+use crate::components::action::{act, on_success, problem_of};
+use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
 use crate::failure::{Failure, ServerResult};
-use crate::parts::act::{act, on_success, problem_of};
-use crate::parts::{Icon, ProblemNotice, Same, Typed, icon};
 use crate::passkey;
 
 /// The id of the card on the account page.
@@ -100,7 +100,7 @@ pub(super) fn Passkeys(
             {move || hint().map(|hint| view! { <p class="muted">{hint}</p> })}
             <ProblemNotice problem=problem_of(revoke)/>
             <ProblemNotice problem=problem/>
-            <Same of=move |_: Typed| {
+            <EquivalentCommands of=move |_: FormValues| {
                 let list = own.then(api::calls::list_passkeys);
                 let revoke = passkeys.read().first().map(|passkey| api::calls::revoke_passkey(passkey.id));
                 list.into_iter().chain(revoke).collect::<Vec<_>>()

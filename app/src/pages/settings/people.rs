@@ -10,13 +10,15 @@ use leptos_meta::Title;
 
 use super::calls::{self, AddPerson};
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::action::{on_success, problem_of};
+use crate::components::list::{ListAddress, columns_of};
+use crate::components::list_page::{Field, ListOf, ListPage, With};
+use crate::components::{
+    Empty, EquivalentCommands, FormValues, Icon, ProblemNotice, icon, reset_on_success,
+};
 use crate::failure::ServerResult;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::list::{ListAddress, columns_of};
-use crate::parts::list_page::{Field, ListOf, ListPage, With};
-use crate::parts::{Empty, Icon, ProblemNotice, Same, Typed, icon, reset_on_success};
-use crate::places;
 
 #[component]
 pub fn People() -> impl IntoView {
@@ -67,8 +69,8 @@ impl ListPage for AllAccounts {
 
     fn path(self) -> String {
         let path = match self.kind {
-            AccountKind::Human => places::PEOPLE,
-            AccountKind::Service => places::SERVICES,
+            AccountKind::Human => addresses::PEOPLE,
+            AccountKind::Service => addresses::SERVICES,
         };
         path.to_owned()
     }
@@ -119,7 +121,7 @@ impl ListPage for AllAccounts {
         };
         view! {
             <tr>
-                <td>{move || view! { <a href=places::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
+                <td>{move || view! { <a href=addresses::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
                 {with.cell(Part::Permissions, "", move || in_words(&person.read().grants))}
                 {with.cell(Part::SignIn, "", way)}
                 {with.cell(Part::LastSeen, "muted", seen)}
@@ -170,7 +172,7 @@ fn AddForm(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>
     };
     let shown = move || {
         let (made, grants) = made.get()?;
-        let page = places::person(made.id);
+        let page = addresses::person(made.id);
         let nothing = no_grants_warning(&grants, format!("{page}#{GRANTS_ID}"));
         let link = made.link.map(|made| super::person::link_notice(made.link, made.minutes));
         Some(view! { {link} {nothing} <p><a href=page>"Open the new account"</a></p> })
@@ -184,7 +186,7 @@ fn AddForm(kind: AccountKind, made: RwSignal<Option<Added>>, added: Callback<()>
             </div>
             <GrantFields id="add" grants=Vec::new() service refused=refused.clone()/>
             <ProblemNotice problem=problem_of(add)/>
-            <Same of=move |typed: Typed| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
+            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_person(&typed.or("name", "NAME"), kind, &granted(typed))]/>
         }
         .into_any()
     });

@@ -12,11 +12,13 @@ use super::calls::{self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, S
 use super::passkeys::Passkeys;
 use super::tokens::Tokens;
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::action::{last_of, on_success, problem_of};
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one,
+};
 use crate::failure::{Failure, ServerResult};
-use crate::parts::act::{last_of, on_success, problem_of};
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, icon, load_one};
-use crate::places;
 
 type Found = (PersonDetails, Vec<TokenView>);
 
@@ -30,7 +32,7 @@ pub fn PersonPage() -> impl IntoView {
             <h1>"Account"</h1>
             <SettingsTabs/>
         </div>
-        {load_one(found, (places::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
+        {load_one(found, (addresses::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
     }
     .into_any()
 }
@@ -156,7 +158,7 @@ fn AccountActions(
         <ProblemNotice problem=problem_of(disable)/>
         <ProblemNotice problem=problem_of(link)/>
         <ProblemNotice problem=problem_of(reset)/>
-        <Same of=move |_: Typed| {
+        <EquivalentCommands of=move |_: FormValues| {
             let switch = if person.read().disabled { api::calls::enable_person(id) } else { api::calls::disable_person(id) };
             let more = if service { Vec::new() } else { vec![api::calls::create_link(id), api::calls::reset_factor(id)] };
             [switch].into_iter().chain(more).collect::<Vec<_>>()
@@ -186,7 +188,7 @@ fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
                     <input type="hidden" name="person" value=id.to_string()/>
                     <button class="button" type="submit" disabled=move || confirm.pending().get()>"Confirm access"</button>
                 </ActionForm>
-                <Same of=move |_: Typed| vec![api::calls::confirm_person(id)]/>
+                <EquivalentCommands of=move |_: FormValues| vec![api::calls::confirm_person(id)]/>
             }
         })
     };
@@ -259,7 +261,7 @@ fn Grants(
                     <input type="hidden" name="version" value=move || person.read().version.to_string()/>
                     {move || view! { <GrantFields id="change" grants=grants.get() service/> }}
                     <ProblemNotice problem=problem_of(change)/>
-                    <Same of=move |typed: Typed| {
+                    <EquivalentCommands of=move |typed: FormValues| {
                         let grants = if typed.is_checked("person") { granted(typed) } else { grants.get() };
                         vec![api::calls::change_grants(id, person.read().version, &grants)]
                     }/>

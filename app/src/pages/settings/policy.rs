@@ -18,15 +18,17 @@ use leptos_meta::Title;
 
 use super::SettingsTabs;
 use super::calls::{ProposePolicy, policy};
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::action::problem_of;
+use crate::components::{
+    DeploymentField, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load,
+};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::pages::board::RISKS;
 use crate::pages::deployments::deployments;
-use crate::parts::act::problem_of;
-use crate::parts::{DeploymentField, Feed, Icon, ProblemNotice, Same, Typed, icon, load};
-use crate::places;
-use crate::reader::{OPERATOR, with_permission};
+use crate::permissions::{OPERATOR, with_permission};
 
 /// The policy, and some deployments on which a new one can be proposed.
 type Both = (PolicyView, DeploymentPage);
@@ -63,7 +65,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
         let view = view.get();
         let by = format!("by {}", actor_name(view.by.as_deref()));
         let (before, target) = (view.blueprint.0 - 1, view.blueprint.0);
-        let change = format!("{}?from={before}&to={target}", places::BLUEPRINTS);
+        let change = format!("{}?from={before}&to={target}", addresses::BLUEPRINTS);
         let link = (before > 0).then(|| view! { ", " <a href=change>"blueprint " {target}</a> });
         view! { "Policy " {view.number.0} ", since " <Moment at=view.since/> ", " {by} {link} }
     };
@@ -92,7 +94,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
             <div class="inside">
                 <p>"If several rows apply, the highest number counts. Only approvals of reviewers who are not authors of the change count. A new version needs new approvals."</p>
                 <p class="muted">{origin}</p>
-                <Same of=move |_: Typed| vec![calls::policy()]/>
+                <EquivalentCommands of=move |_: FormValues| vec![calls::policy()]/>
             </div>
         </section>
         <ChangePolicy found may_propose/>
@@ -166,7 +168,7 @@ fn ProposeForm(found: RwSignal<Both>) -> impl IntoView {
     let chosen = RwSignal::new(
         first.first().map(|deployment| deployment.name.to_string()).unwrap_or_default(),
     );
-    let same = move |_: Typed| {
+    let same = move |_: FormValues| {
         DeploymentName::parse(chosen.read().trim())
             .map(|name| calls::propose(&name))
             .into_iter()
@@ -180,7 +182,7 @@ fn ProposeForm(found: RwSignal<Both>) -> impl IntoView {
                 <span class="hint">"If the deployment has no open proposal, Gantry opens one. Its board previews the impact of the new policy."</span>
             </div>
             <ProblemNotice problem=problem_of(propose)/>
-            <Same of=same/>
+            <EquivalentCommands of=same/>
             <div class="buttons">
                 <button class="button" type="submit" disabled=move || propose.pending().get()>{icon(Icon::Proposed)} "Propose a new policy"</button>
             </div>

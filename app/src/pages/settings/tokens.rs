@@ -11,8 +11,10 @@ use leptos::prelude::*;
 
 use super::calls::{CreateToken, RevokeToken};
 use crate::clock::Moment;
-use crate::parts::act::{last_of, on_success, problem_of};
-use crate::parts::{Icon, ProblemNotice, Refused, Same, Typed, icon, reset_on_success};
+use crate::components::action::{last_of, on_success, problem_of};
+use crate::components::{
+    EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon, reset_on_success,
+};
 
 /// The card. `person` is a service account. `None`: the reader.
 #[component]
@@ -44,7 +46,7 @@ pub(super) fn Tokens(
                 <ul class="plain tokens">{move || tokens.get().into_iter().map(|token| one(token, revoke)).collect_view()}</ul>
                 {older}
                 <ProblemNotice problem=problem_of(revoke)/>
-                <Same of=move |_: Typed| {
+                <EquivalentCommands of=move |_: FormValues| {
                     let holding = tokens.get().into_iter().filter(|token| token.valid);
                     holding.map(|token| api::calls::revoke_token(token.id)).collect::<Vec<_>>()
                 }/>
@@ -89,7 +91,7 @@ fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
 }
 
 /// The API call of the form.
-fn create_call(typed: Typed, person: Option<PersonId>) -> Call {
+fn create_call(typed: FormValues, person: Option<PersonId>) -> Call {
     let ticked: Vec<&str> = ["viewer", "operator", "admin"]
         .into_iter()
         .filter(|scope| typed.is_checked(scope))
@@ -120,7 +122,7 @@ fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> i
         view! {
             {wished(&refused, admin)}
             <ProblemNotice problem=problem_of(make)/>
-            <Same of=move |typed: Typed| vec![create_call(typed, person)]/>
+            <EquivalentCommands of=move |typed: FormValues| vec![create_call(typed, person)]/>
         }
         .into_any()
     });

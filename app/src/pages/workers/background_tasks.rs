@@ -6,14 +6,14 @@ use engine::counting::{duration, many, period};
 use leptos::prelude::*;
 
 use super::pill;
+use crate::addresses;
 use crate::clock::{Moment, exact, use_clock};
+use crate::codec::AsJson;
+use crate::components::poll_while_visible::poll_while_visible;
+use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, load, rows};
 use crate::failure::ServerResult;
-use crate::parts::polling::poll;
-use crate::parts::{Feed, Icon, ProblemNotice, Same, Typed, load, rows};
-use crate::places;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::wire::AsJson;
 
 /// The section of the page.
 #[component]
@@ -31,7 +31,7 @@ pub(super) fn Section() -> impl IntoView {
 #[component]
 fn List(first: BackgroundTasks) -> impl IntoView {
     let feed = Feed::new(first, background_tasks);
-    poll(feed);
+    poll_while_visible(feed);
     let list = feed.value();
     let tasks = Signal::derive(move || list.read().background_tasks.clone());
     let none = move || {
@@ -62,7 +62,7 @@ fn List(first: BackgroundTasks) -> impl IntoView {
             <tbody>{rows(tasks, |task| (task.process.id, task.name.clone()), row)}</tbody>
         </table>
         {more}
-        <div class="inside"><Same of=move |_: Typed| vec![api::calls::background_tasks()]/></div>
+        <div class="inside"><EquivalentCommands of=move |_: FormValues| vec![api::calls::background_tasks()]/></div>
     }
     .into_any()
 }
@@ -74,7 +74,7 @@ fn row(task: Memo<BackgroundTaskView>) -> impl IntoView {
     };
     let process = match process.kind {
         ProcessKind::Worker => {
-            view! { <a href=places::worker(process.id)>{process.name}</a> }.into_any()
+            view! { <a href=addresses::worker(process.id)>{process.name}</a> }.into_any()
         }
         ProcessKind::Server => view! { <span>{process.name}</span> }.into_any(),
     };
@@ -106,7 +106,7 @@ fn result(task: &BackgroundTaskView) -> impl IntoView + use<> {
             failures => format!("failed {}", many(failures, "time")),
         };
         view! {
-            <span class="pill" data-state="error">{crate::parts::icon(Icon::Error)} {times}</span>
+            <span class="pill" data-state="error">{crate::components::icon(Icon::Error)} {times}</span>
             <span class="why">{error}</span>
         }
     });

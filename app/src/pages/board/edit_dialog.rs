@@ -13,18 +13,18 @@ use leptos::task::spawn_local;
 
 use super::add_role::AddRole;
 use super::bind::SelectNodes;
-use super::desk::Desk;
+use super::board_state::BoardState;
 use super::menu::{NodeMenu, Subject};
-use super::moving::{Move, MoveHere, Placed};
+use super::move_nodes::{Move, MoveHere, Placed};
 use super::role_noderoles::{Asked, NodesWithRole};
-use super::{bind, everywhere, more, role, version};
+use super::{bind, cluster_edits, deployment_edits, role, version};
+use crate::components::{Dialog, Icon, icon};
 use crate::pages::edits::About;
 use crate::pages::part;
-use crate::parts::{Dialog, Icon, icon};
 
 /// The content of the dialog.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Act {
+pub(super) enum OpenEdit {
     /// The menu of further edits.
     More,
     /// The menu of a node.
@@ -55,16 +55,16 @@ pub(super) enum Act {
     NodesWithRole(Asked),
 }
 
-impl Act {
-    fn title(&self, desk: Desk) -> String {
-        let here = move || desk.board().read().name.to_string();
+impl OpenEdit {
+    fn title(&self, board_state: BoardState) -> String {
+        let here = move || board_state.board().read().name.to_string();
         match self {
             Self::More => format!("Propose changes on {}", here()),
             Self::Menu(subject) => subject.title(),
             Self::About(about) => about.title(),
             Self::Move(nodes) => match nodes.as_slice() {
                 [one] => format!("Move {}", one.named.short),
-                many => format!("Move {}", super::desk::nodes(many.len())),
+                many => format!("Move {}", super::board_state::nodes(many.len())),
             },
             Self::MoveHere(_) => format!("Move nodes to {}", here()),
             Self::Version => "Change barclamp versions".into(),
@@ -89,62 +89,69 @@ impl Act {
         }
     }
 
-    fn form(self, desk: Desk) -> AnyView {
-        let taken = Callback::new(move |()| desk.dialogs.act.close());
+    fn form(self, board_state: BoardState) -> AnyView {
+        let taken = Callback::new(move |()| board_state.dialogs.act.close());
         match self {
-            Self::More => view! { <More desk/> }.into_any(),
-            Self::Menu(subject) => view! { <NodeMenu desk subject/> }.into_any(),
-            Self::About(about) => about.form(desk.pen(), taken),
-            Self::Move(nodes) => view! { <Move desk nodes taken/> }.into_any(),
-            Self::MoveHere(wanted) => view! { <MoveHere desk wanted taken/> }.into_any(),
-            Self::Version => view! { <version::ChangeVersions desk taken/> }.into_any(),
-            Self::Child => view! { <more::Child desk taken/> }.into_any(),
-            Self::RemoveDeployment => view! { <more::RemoveDeployment desk taken/> }.into_any(),
-            Self::Jigs => view! { <everywhere::Jigs desk taken/> }.into_any(),
-            Self::Policy => view! { <everywhere::SetPolicy desk taken/> }.into_any(),
-            Self::RoleData(role) => view! { <role::RoleData desk role taken/> }.into_any(),
-            Self::RerunRole(role) => view! { <role::RerunRole desk role taken/> }.into_any(),
-            Self::RemoveRole(role) => view! { <more::RemoveRole desk role taken/> }.into_any(),
-            Self::AddRole => view! { <AddRole desk taken/> }.into_any(),
-            Self::SelectNodes(role) => view! { <SelectNodes desk role taken/> }.into_any(),
-            Self::NodesWithRole(asked) => view! { <NodesWithRole desk asked taken/> }.into_any(),
+            Self::More => view! { <More board_state/> }.into_any(),
+            Self::Menu(subject) => view! { <NodeMenu board_state subject/> }.into_any(),
+            Self::About(about) => about.form(board_state.pen(), taken),
+            Self::Move(nodes) => view! { <Move board_state nodes taken/> }.into_any(),
+            Self::MoveHere(wanted) => view! { <MoveHere board_state wanted taken/> }.into_any(),
+            Self::Version => view! { <version::ChangeVersions board_state taken/> }.into_any(),
+            Self::Child => view! { <deployment_edits::Child board_state taken/> }.into_any(),
+            Self::RemoveDeployment => {
+                view! { <deployment_edits::RemoveDeployment board_state taken/> }.into_any()
+            }
+            Self::Jigs => view! { <cluster_edits::Jigs board_state taken/> }.into_any(),
+            Self::Policy => view! { <cluster_edits::SetPolicy board_state taken/> }.into_any(),
+            Self::RoleData(role) => view! { <role::RoleData board_state role taken/> }.into_any(),
+            Self::RerunRole(role) => view! { <role::RerunRole board_state role taken/> }.into_any(),
+            Self::RemoveRole(role) => {
+                view! { <deployment_edits::RemoveRole board_state role taken/> }.into_any()
+            }
+            Self::AddRole => view! { <AddRole board_state taken/> }.into_any(),
+            Self::SelectNodes(role) => view! { <SelectNodes board_state role taken/> }.into_any(),
+            Self::NodesWithRole(asked) => {
+                view! { <NodesWithRole board_state asked taken/> }.into_any()
+            }
         }
     }
 }
 
 part::pieces! {
-    board_forms(act: Act, desk: Desk) act.form(desk);
+    board_forms(act: OpenEdit, board_state: BoardState) act.form(board_state);
 }
 
 #[component]
-pub(super) fn EditDialog(desk: Desk) -> impl IntoView {
+pub(super) fn EditDialog(board_state: BoardState) -> impl IntoView {
     Effect::new(move |_| {
-        if desk.editable().get() {
+        if board_state.editable().get() {
             // If this fails, opening a form loads the chunk again.
             spawn_local(async { drop(board_forms::load().await) });
         }
     });
     let title = Signal::derive(move || {
-        desk.act.read().as_ref().map(|act| act.title(desk)).unwrap_or_default()
+        board_state.act.read().as_ref().map(|act| act.title(board_state)).unwrap_or_default()
     });
-    let wide = Signal::derive(move || desk.act.read().as_ref().is_some_and(Act::is_wide));
+    let wide =
+        Signal::derive(move || board_state.act.read().as_ref().is_some_and(OpenEdit::is_wide));
     let form = move || {
-        let act = desk.act.get()?;
-        Some(Suspend::new(board_forms::shown(act, desk)))
+        let act = board_state.act.get()?;
+        Some(Suspend::new(board_forms::shown(act, board_state)))
     };
     view! {
-        <Dialog id="act" title=title handle=desk.dialogs.act wide=wide closed=Callback::new(move |()| closed(desk))>
+        <Dialog id="act" title=title handle=board_state.dialogs.act wide=wide closed=Callback::new(move |()| closed(board_state))>
             {move || form()}
         </Dialog>
     }
     .into_any()
 }
 
-fn closed(desk: Desk) {
-    if matches!(&*desk.act.read_untracked(), Some(Act::SelectNodes(_))) {
-        bind::put_back(desk);
+fn closed(board_state: BoardState) {
+    if matches!(&*board_state.act.read_untracked(), Some(OpenEdit::SelectNodes(_))) {
+        bind::put_back(board_state);
     }
-    desk.act.set(None);
+    board_state.act.set(None);
 }
 
 /// An entry of a menu: its form and its description.
@@ -167,17 +174,17 @@ pub(super) fn line(
 }
 
 #[component]
-fn More(desk: Desk) -> impl IntoView {
-    let to = move |act: Act| move || desk.ask(act.clone());
+fn More(board_state: BoardState) -> impl IntoView {
+    let to = move |act: OpenEdit| move || board_state.ask(act.clone());
     view! {
         <div class="body">
             <ul class="choices tall">
-                {line(Icon::Bind, "Move nodes here", "From other deployments.", to(Act::MoveHere(String::new())))}
-                {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(Act::Version))}
-                {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(Act::Child))}
-                {line(Icon::Run, "Switch jigs", "Switch jigs on or off in all deployments.", to(Act::Jigs))}
-                {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(Act::Policy))}
-                {line(Icon::Delete, "Remove deployment", "Only if it is empty.", to(Act::RemoveDeployment))}
+                {line(Icon::Bind, "Move nodes here", "From other deployments.", to(OpenEdit::MoveHere(String::new())))}
+                {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(OpenEdit::Version))}
+                {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(OpenEdit::Child))}
+                {line(Icon::Run, "Switch jigs", "Switch jigs on or off in all deployments.", to(OpenEdit::Jigs))}
+                {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(OpenEdit::Policy))}
+                {line(Icon::Delete, "Remove deployment", "Only if it is empty.", to(OpenEdit::RemoveDeployment))}
             </ul>
         </div>
     }

@@ -13,11 +13,11 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::desk::{Desk, nodes};
+use super::board_state::{BoardState, nodes};
 use super::drop_outcome::named;
+use crate::components::{DeploymentField, ProblemNotice, rows};
 use crate::pages::edits::{EditForm, Named, Outcome, SubmitButton};
 use crate::pages::nodes;
-use crate::parts::{DeploymentField, ProblemNotice, rows};
 
 /// The delay after the last keystroke before the server is queried.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -37,9 +37,13 @@ impl Placed {
 
 /// Moves nodes to this deployment or to one of its children.
 #[component]
-pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Move(
+    board_state: BoardState,
+    nodes: Vec<Placed>,
+    taken: Callback<()>,
+) -> impl IntoView {
     let to = RwSignal::new(String::new());
-    let places = Memo::new(move |_| desk.board().read().destinations.clone());
+    let places = Memo::new(move |_| board_state.board().read().destinations.clone());
     let moving = StoredValue::new(nodes.clone());
     let coming = move |choice: &DestinationChoice| {
         moving.with_value(|nodes| {
@@ -54,7 +58,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
         let to = to.read();
         places.read().iter().find(|choice| choice.name.as_str() == to.trim()).cloned()
     };
-    let edit_form = EditForm::new(desk.pen(), move || {
+    let edit_form = EditForm::new(board_state.pen(), move || {
         let Some(choice) = chosen_place() else { return Vec::new() };
         coming(&choice)
             .into_iter()
@@ -82,7 +86,7 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
             on:submit=move |event| {
                 event.prevent_default();
                 let Some(choice) = untrack(chosen_place) else { return };
-                edit_form.put(format!("The proposal moves {} to {}.", super::desk::nodes(coming(&choice).len()), choice.name), taken);
+                edit_form.put(format!("The proposal moves {} to {}.", super::board_state::nodes(coming(&choice).len()), choice.name), taken);
             }
         >
             <div class="body">
@@ -102,7 +106,11 @@ pub(super) fn Move(desk: Desk, nodes: Vec<Placed>, taken: Callback<()>) -> impl 
 
 /// Moves nodes here from any deployment.
 #[component]
-pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl IntoView {
+pub(super) fn MoveHere(
+    board_state: BoardState,
+    wanted: String,
+    taken: Callback<()>,
+) -> impl IntoView {
     let filter = RwSignal::new(wanted.clone());
     let found = RwSignal::new(None::<(Vec<NodeSummary>, bool)>);
     let chosen = RwSignal::new(BTreeMap::<NodeId, NodeSummary>::new());
@@ -114,14 +122,14 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
         let preselected =
             found.iter().flat_map(|(nodes, _)| nodes).find(|node| node.fqdn == wanted);
         if let Some(preselected) = preselected.filter(|_| untrack(|| chosen.read().is_empty())) {
-            let here = desk.board().read_untracked().name.clone();
+            let here = board_state.board().read_untracked().name.clone();
             if preselected.deployment != here {
                 chosen.update(|chosen| drop(chosen.insert(preselected.id, preselected.clone())));
             }
         }
     });
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let deployment = desk.board().read_untracked().id;
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let deployment = board_state.board().read_untracked().id;
         chosen
             .read()
             .keys()
@@ -140,7 +148,7 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
             .collect::<Vec<_>>();
         chosen.into_values().chain(other).collect::<Vec<_>>()
     });
-    let line = move |node: Memo<NodeSummary>| node_row(desk, chosen, node);
+    let line = move |node: Memo<NodeSummary>| node_row(board_state, chosen, node);
     let none = move || {
         let found = found.read();
         let (nodes, more) = found.as_ref()?;
@@ -184,12 +192,12 @@ pub(super) fn MoveHere(desk: Desk, wanted: String, taken: Callback<()>) -> impl 
 }
 
 fn node_row(
-    desk: Desk,
+    board_state: BoardState,
     chosen: RwSignal<BTreeMap<NodeId, NodeSummary>>,
     node: Memo<NodeSummary>,
 ) -> impl IntoView {
     let id = node.read_untracked().id;
-    let is_here = move || node.read().deployment == desk.board().read().name;
+    let is_here = move || node.read().deployment == board_state.board().read().name;
     let about = move || match is_here() {
         true => "already here".to_owned(),
         false => format!("in {}", node.read().deployment),

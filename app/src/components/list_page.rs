@@ -29,14 +29,16 @@ use leptos_router::params::ParamsMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::components::list::{
+    Column, ListAddress, Shown, choice_field, columns, example_field, filters, head, header,
+    hidden, pager, time_field, trouble,
+};
+use crate::components::{
+    EquivalentCommands, Feed, FormValues, ProblemNotice, load_with_error, rows,
+};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
-use crate::parts::list::{
-    Column, ListAddress, VisibleColumns, choice_field, columns, example_field, filters, head,
-    header, hidden, pager, time_field, trouble,
-};
-use crate::parts::{Feed, ProblemNotice, Same, Typed, load_with_error, rows};
-use crate::reader::with_permission;
+use crate::permissions::with_permission;
 
 /// The values of an enumerated field, each with its label.
 pub type ChoicesFn = fn() -> Vec<(&'static str, &'static str)>;
@@ -218,7 +220,7 @@ pub fn asked<S: Sort>(
 
 /// The context of a row.
 pub struct With<P: ListPage> {
-    shown: VisibleColumns<P::Part>,
+    shown: Shown<P::Part>,
     /// Whether the reader has the list's [permission](ListPage::RIGHT).
     pub may: bool,
     pub listed: StoredValue<ListAddress<P::Sort>>,
@@ -320,20 +322,19 @@ impl<P: ListPage> ListOf<P> {
         let show =
             move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
         let say = move |problem: Problem| trouble(&listed.read_untracked(), P::NAMES.1, problem);
-        let same = move |_: Typed| vec![of.same(&listed.read())];
+        let same = move |_: FormValues| vec![of.same(&listed.read())];
         view! {
             {filters(listed, P::SORTS, fields)}
             {columns::<_, P::Part>(listed)}
             {load_with_error(loaded, show, say)}
-            <Same of=same/>
+            <EquivalentCommands of=same/>
         }
         .into_any()
     }
 }
 
 fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::Sort>) -> AnyView {
-    let context =
-        With { shown: VisibleColumns::of(&listed), may, listed: StoredValue::new(listed.clone()) };
+    let context = With { shown: Shown::of(&listed), may, listed: StoredValue::new(listed.clone()) };
     let feed = Feed::new(first, move || of.fetch(listed.clone()));
     of.follow(feed);
     let page = feed.value();

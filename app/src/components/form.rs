@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::icon::{Icon, icon};
 use super::json::Draft;
-use crate::check::{self, Entry, Field, ScalarType};
+use crate::validation::{self, Entry, Field, ScalarType};
 
 /// A field of the document.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl Place {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
                 .to_owned(),
-            required: check::is_required(&schema),
+            required: validation::is_required(&schema),
             depth: self.depth + 1,
             item: false,
             below: self.below.as_ref().and_then(|below| below.get(key)).cloned(),
@@ -88,7 +88,7 @@ pub(super) fn Fields(
             id: format!("{name}-{n}"),
             label: attrib.name,
             hint: attrib.description,
-            required: check::is_required(&schema),
+            required: validation::is_required(&schema),
             schema,
             depth: 0,
             item: false,
@@ -99,7 +99,7 @@ pub(super) fn Fields(
 }
 
 fn enter(place: Place) -> AnyView {
-    match check::entry(&place.schema, place.depth) {
+    match validation::entry(&place.schema, place.depth) {
         Entry::One(simple) => single(place, Some(simple), Vec::new()),
         Entry::Choice(known) => single(place, None, known),
         Entry::Fields(fields) => group(&place, fields),
@@ -182,7 +182,7 @@ fn list(place: Place, each: Value) -> AnyView {
         (0..count.get().unwrap_or(0)).map(line).collect_view()
     };
     let add = move |_| {
-        let blank = check::blank(&schema.get_value());
+        let blank = validation::blank(&schema.get_value());
         whole.with_value(|whole| match count.get_untracked() {
             Some(n) => whole.draft.put(&format!("{}/{n}", whole.path), Some(blank)),
             None => whole.put(Some(Value::Array(below.iter().cloned().chain([blank]).collect()))),
@@ -235,7 +235,7 @@ fn single(place: Place, simple: Option<ScalarType>, known: Vec<Value>) -> AnyVie
     let turn = move |_| {
         let secret = (!is_secret.get_untracked()).then(|| json!({"$secret": "", "version": 1}));
         kept.with_value(|place| {
-            place.put(secret.or_else(|| place.item.then(|| check::blank(&place.schema))))
+            place.put(secret.or_else(|| place.item.then(|| validation::blank(&place.schema))))
         });
     };
     let turns = simple == Some(ScalarType::Text);
@@ -258,14 +258,14 @@ fn single(place: Place, simple: Option<ScalarType>, known: Vec<Value>) -> AnyVie
 fn inherited(place: &Place) -> String {
     match &place.below {
         Some(below) if secret::is_reference(below) => secret::MASK.to_owned(),
-        Some(below) => check::typed(below),
+        Some(below) => validation::typed(below),
         None => String::new(),
     }
 }
 
 fn typed(place: Place, simple: ScalarType, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
     let shown = move || {
-        now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(check::typed))
+        now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(validation::typed))
             .unwrap_or_default()
     };
     let is_off = place.is_off();
@@ -275,7 +275,7 @@ fn typed(place: Place, simple: ScalarType, now: Memo<Option<Value>>, wrong_id: &
     let change = move |event: leptos::ev::Event| {
         let typed = event_target_value(&event);
         let value = match (typed.is_empty(), place.item) {
-            (true, true) => Some(check::blank(&place.schema)),
+            (true, true) => Some(validation::blank(&place.schema)),
             (true, false) => None,
             (false, _) => Some(simple.value(&typed)),
         };
@@ -308,7 +308,7 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
         format!("not set, inherited: {below}")
     };
     let options = known.iter().map(|choice| {
-        let (typed, this) = (check::typed(choice), choice.clone());
+        let (typed, this) = (validation::typed(choice), choice.clone());
         let value = typed.clone();
         view! { <option value=value selected=move || now.with(|now| now.as_ref() == Some(&this))>{typed}</option> }
     });
@@ -322,12 +322,12 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
         move || {
             now.get()
                 .filter(|now| !known.contains(now))
-                .map(|now| view! { <option value="" selected>{check::typed(&now)}</option> })
+                .map(|now| view! { <option value="" selected>{validation::typed(&now)}</option> })
         }
     };
     let change = move |event: leptos::ev::Event| {
         let typed = event_target_value(&event);
-        place.put(known.iter().find(|choice| check::typed(choice) == typed).cloned());
+        place.put(known.iter().find(|choice| validation::typed(choice) == typed).cloned());
     };
     view! {
         <select id=id class="select" disabled=is_off aria-describedby=wrong_id.to_owned() on:change=change>
@@ -342,7 +342,7 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
 /// The name and version of a secret. Its value is never in a document.
 fn secret_control(place: Place, now: Memo<Option<Value>>) -> AnyView {
     let part = move |key: &'static str| {
-        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(check::typed))
+        now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(validation::typed))
             .unwrap_or_default()
     };
     let is_off = place.is_off();

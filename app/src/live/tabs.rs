@@ -13,7 +13,7 @@ use wasm_bindgen::closure::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{BroadcastChannel, MessageEvent};
 
-use super::subscriptions::Place;
+use super::subscriptions::JournalPosition;
 
 /// The name of the lock and the channel. Increment its number when [`TabMessage`] changes, so that tabs
 /// of two versions ignore each other.
@@ -24,7 +24,7 @@ const CHANNEL_NAME: &str = "gantry-live-1";
 #[serde(rename_all = "snake_case")]
 pub(super) enum TabMessage {
     /// A tab subscribes to topics from a position. `asked` is the number of this request.
-    Want { tab: String, asked: u64, topics: Vec<String>, after: Place },
+    Want { tab: String, asked: u64, topics: Vec<String>, after: JournalPosition },
     /// A tab is still alive.
     Here { tab: String },
     /// A tab has no subscriptions any more.
@@ -36,12 +36,12 @@ pub(super) enum TabMessage {
     /// The shared connection has no room for the tab's topics. The tab needs its own connection.
     Full { tab: String },
     /// An event.
-    News { place: Option<Place>, event: Event },
+    News { place: Option<JournalPosition>, event: Event },
     /// The connection is alive, and all events up to `place` were sent.
-    Beat { place: Option<Place> },
+    Beat { place: Option<JournalPosition> },
     /// The state of the connection: `lost` is the time at which it failed, in milliseconds since
     /// 1970.
-    Line { lost: Option<i64> },
+    Connection { lost: Option<i64> },
 }
 
 /// A tab's end of the channel.
@@ -57,18 +57,18 @@ impl Channel {
         let channel = BroadcastChannel::new(CHANNEL_NAME).ok()?;
         let hear = Closure::<dyn FnMut(_)>::new(move |message: MessageEvent| {
             // A message that cannot be parsed is of another version.
-            if let Some(message) =
+            if let Some(word) =
                 message.data().as_string().and_then(|text| serde_json::from_str(&text).ok())
             {
-                hear(message);
+                hear(word);
             }
         });
         channel.set_onmessage(Some(hear.as_ref().unchecked_ref()));
         Some(Self { channel, _listener: hear })
     }
 
-    pub(super) fn say(&self, message: &TabMessage) {
-        if let Ok(text) = serde_json::to_string(message) {
+    pub(super) fn say(&self, word: &TabMessage) {
+        if let Ok(text) = serde_json::to_string(word) {
             // If the channel is closed, it has no listeners either.
             let _ = self.channel.post_message(&JsValue::from_str(&text));
         }

@@ -9,18 +9,18 @@ use engine::ids::{DeploymentId, JigName};
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
-use super::desk::Desk;
+use super::board_state::BoardState;
+use crate::components::Fault;
 use crate::pages::edits::{EditForm, Outcome, SubmitButton};
-use crate::parts::Fault;
 
 #[component]
-pub(super) fn Jigs(desk: Desk, taken: Callback<()>) -> impl IntoView {
-    let jigs = desk.board().read_untracked().jigs.clone();
+pub(super) fn Jigs(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
+    let jigs = board_state.board().read_untracked().jigs.clone();
     let selected = RwSignal::new(
         jigs.iter().map(|jig| (jig.jig.clone(), jig.active)).collect::<BTreeMap<JigName, bool>>(),
     );
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let board = desk.board().read();
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let board = board_state.board().read();
         let selected = selected.read();
         let switched =
             |jig: &JigView| selected.get(&jig.jig).copied().filter(|active| *active != jig.active);
@@ -99,8 +99,8 @@ fn read(typed: &str) -> Result<Option<u32>, String> {
 
 /// Edits the approval policy.
 #[component]
-pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
-    let before = desk.board().read_untracked().policy.clone();
+pub(super) fn SetPolicy(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
+    let before = board_state.board().read_untracked().policy.clone();
     let said = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
     let every = RwSignal::new(said(before.as_ref().map(|policy| policy.approvals)));
     let of_risk =
@@ -113,7 +113,7 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
         .chain(RISKS.map(|(risk, words)| (Some(risk), words)))
         .map(|(risk, words)| (risk, words, RwSignal::new(ticked(risk))))
         .collect::<Vec<_>>();
-    let places = Deployments::of(&desk.board().read_untracked());
+    let places = Deployments::of(&board_state.board().read_untracked());
     let inside = RwSignal::new(places.lines(&signed));
     let places = StoredValue::new(places);
     let inside_rules = Memo::new(move |_| places.with_value(|places| places.rules(&inside.read())));
@@ -140,8 +140,9 @@ pub(super) fn SetPolicy(desk: Desk, taken: Callback<()>) -> impl IntoView {
             second_factor: factor.get(),
         })
     };
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let policy = policy().filter(|policy| desk.board().read().policy.as_ref() != Some(policy));
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let policy =
+            policy().filter(|policy| board_state.board().read().policy.as_ref() != Some(policy));
         policy.map(|policy| Edit::SetPolicy(edit::SetPolicy { policy })).into_iter().collect()
     });
     let fields = by_risk.into_iter().zip(0..).map(|((_, words, typed), n)| {

@@ -6,7 +6,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_location;
 
 use super::icon::{Icon, icon};
-use crate::places;
+use crate::addresses;
 
 /// An error message next to its cause.
 #[component]
@@ -52,14 +52,14 @@ fn sign_in_link() -> String {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let query = if search.is_empty() { String::new() } else { format!("?{search}") };
-    places::sign_in_with_next(&format!("{path}{query}"))
+    addresses::sign_in_with_next(&format!("{path}{query}"))
 }
 
 /// The content of a page that could not be loaded.
 pub fn problem_page(problem: Problem) -> impl IntoView {
     problem_page_with(
         problem,
-        view! { <a class="button" href=places::DEPLOYMENTS>"All deployments"</a> }.into_any(),
+        view! { <a class="button" href=addresses::DEPLOYMENTS>"All deployments"</a> }.into_any(),
     )
 }
 

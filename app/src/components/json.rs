@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::form::Fields;
 use super::icon::{Icon, icon};
 use super::textarea::escape_textarea;
-use crate::check::{self, Fault, Purpose};
+use crate::validation::{self, Fault, Purpose};
 
 /// A document that is being edited.
 #[derive(Clone, Copy)]
@@ -20,9 +20,9 @@ pub struct Draft {
 
 impl Draft {
     pub fn new(first: &Value, purpose: Purpose) -> Self {
-        let text = RwSignal::new(check::pretty(first));
+        let text = RwSignal::new(validation::pretty(first));
         let purpose = StoredValue::new(purpose);
-        let read = Memo::new(move |_| text.with(|text| check::read(text)));
+        let read = Memo::new(move |_| text.with(|text| validation::read(text)));
         let faults = Memo::new(move |_| match read.get() {
             Ok(value) => purpose.with_value(|purpose| purpose.faults(&value)),
             Err(fault) => vec![fault],
@@ -68,8 +68,8 @@ impl Draft {
     /// Sets or removes the value at a JSON pointer.
     pub fn put(self, path: &str, value: Option<Value>) {
         if let Ok(mut document) = self.read.get_untracked() {
-            check::put(&mut document, path, value);
-            self.text.set(check::pretty(&document));
+            validation::put(&mut document, path, value);
+            self.text.set(validation::pretty(&document));
         }
     }
 }
@@ -126,7 +126,7 @@ pub fn DataView(value: Value) -> impl IntoView {
     let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty) || value.is_null();
     match is_empty {
         true => view! { <p class="muted">"No data."</p> }.into_any(),
-        false => view! { <pre class="data" tabindex="0" role="group" aria-label="Data">{check::pretty(&value)}</pre> }
+        false => view! { <pre class="data" tabindex="0" role="group" aria-label="Data">{validation::pretty(&value)}</pre> }
             .into_any(),
     }
 }

@@ -23,7 +23,7 @@ use super::serve::{get, get_with, post};
 
 /// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
-pub struct MonitoringData {
+pub struct Overseen {
     pub overview: Overview,
     pub workers: Vec<WorkerView>,
     pub tasks: BackgroundTasks,
@@ -75,7 +75,7 @@ fn task(kind: ProcessKind, n: u128, name: &str) -> BackgroundTaskView {
     }
 }
 
-impl Default for MonitoringData {
+impl Default for Overseen {
     fn default() -> Self {
         let entry = |id, name: Option<&str>, action: &str, detail| AuditEntry {
             id,
@@ -168,7 +168,7 @@ impl Default for MonitoringData {
     }
 }
 
-impl MonitoringData {
+impl Overseen {
     fn unless_refused<T>(&self, told: T) -> Result<T, Problem> {
         self.refused.clone().map_or(Ok(told), Err)
     }
@@ -179,34 +179,33 @@ impl Fake {
         self.read(|world| Overview {
             stuck: world.waits.clone(),
             commits: world.targets.blueprints.clone(),
-            ..world.monitoring_data.overview.clone()
+            ..world.overseen.overview.clone()
         })
     }
 
     pub async fn workers(&self, _: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
         self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
-            workers: world.monitoring_data.workers.clone(),
+            workers: world.overseen.workers.clone(),
             next: world.long.then(|| Cursor::from("name~-w-9".to_owned())),
         })
     }
 
     pub async fn worker(&self, _: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
-        let found = self.read(|world| {
-            world.monitoring_data.workers.iter().find(|worker| worker.id == id).cloned()
-        })?;
+        let found = self
+            .read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
         found.ok_or_else(|| Problem::not_found("There is no such worker."))
     }
 
     pub async fn background_tasks(&self, _: &Actor) -> Result<BackgroundTasks, Problem> {
-        self.read(|world| world.monitoring_data.tasks.clone())
+        self.read(|world| world.overseen.tasks.clone())
     }
 
     pub async fn audit(&self, _: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
-            let entries = world.monitoring_data.entries.clone();
-            world.monitoring_data.unless_refused(AuditPage {
+            let entries = world.overseen.entries.clone();
+            world.overseen.unless_refused(AuditPage {
                 entries,
                 next: world.long.then(|| Cursor::from("1".to_owned())),
             })
@@ -215,14 +214,12 @@ impl Fake {
 
     pub async fn audit_chain(&self, _: &Actor, wanted: ChainWanted) -> Result<ChainView, Problem> {
         self.told(format!("chain {}", wanted.after));
-        self.read(|world| {
-            world.monitoring_data.unless_refused(world.monitoring_data.chain.clone())
-        })?
+        self.read(|world| world.overseen.unless_refused(world.overseen.chain.clone()))?
     }
 
     pub async fn search(&self, _: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
         self.told(format!("search {}", wanted.q));
-        self.read(|world| world.monitoring_data.found.clone())
+        self.read(|world| world.overseen.found.clone())
     }
 }
 
@@ -249,9 +246,9 @@ async fn workers_page_shows_background_tasks() {
         "/api/v1/background-tasks",
     ]);
     page.says_not(&["More tasks exist"]);
-    let more = Fake::new(|world| world.monitoring_data.tasks.more = true);
+    let more = Fake::new(|world| world.overseen.tasks.more = true);
     get(&more, "/workers").await.says(&["More tasks exist. Failing tasks are listed first."]);
-    let none = Fake::new(|world| world.monitoring_data.tasks = BackgroundTasks::default());
+    let none = Fake::new(|world| world.overseen.tasks = BackgroundTasks::default());
     get(&none, "/workers").await.says(&["No background tasks yet."]);
 }
 
@@ -287,7 +284,7 @@ async fn overview_shows_health_and_links() {
 #[tokio::test]
 async fn new_installation_overview_shows_first_actions() {
     let fake = Fake::new(|world| {
-        let overview = &mut world.monitoring_data.overview;
+        let overview = &mut world.overseen.overview;
         overview.nodes = NodeTally::default();
         overview.steps = StateCounts::default();
         overview.hours.clear();
@@ -307,7 +304,7 @@ async fn new_installation_overview_shows_first_actions() {
 #[tokio::test]
 async fn first_steps_follow_events_and_can_be_hidden() {
     let with = |steps: FirstSteps| {
-        Fake::new(move |world| world.monitoring_data.overview.first_steps = Some(steps))
+        Fake::new(move |world| world.overseen.overview.first_steps = Some(steps))
     };
     let some = FirstSteps {
         edited: true,
@@ -382,7 +379,7 @@ async fn worker_list_matches_its_address() {
         told(&fake)
     );
 
-    let none = |world: &mut super::fake::World| world.monitoring_data.workers.clear();
+    let none = |world: &mut super::fake::World| world.overseen.workers.clear();
     get(&Fake::new(none), "/workers").await.says(&["No workers yet", "gantry worker"]);
     get(&Fake::new(none), "/workers?phase=nack")
         .await
@@ -429,7 +426,7 @@ async fn audit_filters_by_address_and_expands_entries() {
     let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
     wrong.says(&["is not a date", "id=\"audit-who\"", "value=\"ada\"", "Clear filter"]);
-    let none = Fake::new(|world| world.monitoring_data.entries.clear());
+    let none = Fake::new(|world| world.overseen.entries.clear());
     get(&none, "/audit?who=bo").await.says(&["No entry matches", "Show all ", "actor is “bo”"]);
     get(&none, "/audit").await.says(&["No entries yet"]);
 }
@@ -450,11 +447,11 @@ async fn audit_chain_is_verified_in_parts() {
     let other = get(&fake, "/audit?check=10000&link=0000").await;
     other.says(&["The chain is broken", "differs from the last link of the part before it"]);
     let broken = Fake::new(|world| {
-        let chain = &mut world.monitoring_data.chain;
+        let chain = &mut world.overseen.chain;
         (chain.broken, chain.next) = (Some("entry 10001 is missing".into()), None);
     });
     get(&broken, "/audit?check=0").await.says(&["The chain is broken", "entry 10001 is missing"]);
-    let whole = Fake::new(|world| world.monitoring_data.chain.next = None);
+    let whole = Fake::new(|world| world.overseen.chain.next = None);
     get(&whole, "/audit?check=0")
         .await
         .says(&["The chain is valid up to its end at entry 12345", &hash.to_string()]);
@@ -464,7 +461,7 @@ async fn audit_chain_is_verified_in_parts() {
 async fn audit_refusal_names_permission_and_admins() {
     let said =
         "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
-    let fake = Fake::new(|world| world.monitoring_data.refused = Some(Problem::forbidden(said)));
+    let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
     let page = get(&fake, "/audit").await;
     assert_eq!(page.status, 403);
     page.says(&["data-status=\"403\"", "Not allowed", said]);
@@ -496,7 +493,7 @@ async fn search_groups_hits_by_kind() {
     let asked_nothing = Fake::new(|_| {});
     get(&asked_nothing, "/search").await.says(&["aria-label=\"Pages\"", "Blueprints"]);
     assert!(!told(&asked_nothing).iter().any(|said| said.starts_with("search")));
-    let none = Fake::new(|world| world.monitoring_data.found = Found::default());
+    let none = Fake::new(|world| world.overseen.found = Found::default());
     get(&none, "/search?q=zzz").await.says(&["No results"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;
     same.says(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);

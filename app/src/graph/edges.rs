@@ -12,8 +12,8 @@ use engine::cluster::EdgeKind;
 use leptos::prelude::*;
 
 use super::layout::Layout;
-use super::picture::{Detail, VisiblePieces};
-use super::{GraphState, rewired};
+use super::picture::{Detail, Viewport};
+use super::{Shown, rewired};
 
 /// A line with its arrows, as path data.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Drawn {
 
 /// All edges in view.
 #[component]
-pub(super) fn Edges(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
+pub(super) fn Edges(shown: Shown, viewport: Viewport) -> impl IntoView {
     let marked = Memo::new(move |_| {
         let marks: Vec<bool> =
             shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
@@ -58,9 +58,9 @@ pub(super) fn Edges(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
     let strand = move |name: (u32, usize)| {
         move || {
             let (classes, layout, detail) =
-                (classes.read(), shown.layout.read_untracked(), sight.detail.get());
+                (classes.read(), shown.layout.read_untracked(), viewport.detail.get());
             let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
-            for edge in sight.edges_of(name) {
+            for edge in viewport.edges_of(name) {
                 lines
                     .entry(classes.get(edge).copied().unwrap_or("wire"))
                     .or_default()
@@ -72,11 +72,11 @@ pub(super) fn Edges(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
     let marked_strand = move |name: (u32, usize)| {
         move || {
             let (marked, layout, detail) =
-                (marked.read(), shown.layout.read_untracked(), sight.detail.get());
+                (marked.read(), shown.layout.read_untracked(), viewport.detail.get());
             let is_marked =
                 |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
             let mut drawn = Drawn::default();
-            for edge in sight.edges_of(name).into_iter().filter(is_marked) {
+            for edge in viewport.edges_of(name).into_iter().filter(is_marked) {
                 drawn.add(edge_path(&layout, edge), detail);
             }
             (!drawn.line.is_empty()).then(|| {
@@ -89,15 +89,15 @@ pub(super) fn Edges(shown: GraphState, sight: VisiblePieces) -> impl IntoView {
         is_marked.get().then(|| {
             view! {
                 <g class="wire trail">
-                    <For each=move || sight.strands() key=|key| *key children=marked_strand/>
+                    <For each=move || viewport.strands() key=|key| *key children=marked_strand/>
                 </g>
             }
         })
     };
     view! {
         <g aria-hidden="true">
-            <For each=move || sight.strands() key=|key| *key children=strand/>
-            {move || selected_edges(shown, sight.detail.get())}
+            <For each=move || viewport.strands() key=|key| *key children=strand/>
+            {move || selected_edges(shown, viewport.detail.get())}
             {move || trail()}
         </g>
     }
@@ -121,7 +121,7 @@ fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
 }
 
 /// The edges of the selected box.
-fn selected_edges(shown: GraphState, detail: Detail) -> Option<impl IntoView + use<>> {
+fn selected_edges(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
     let at = shown.at()?;
     let (view, layout) = (shown.view.read(), shown.layout.read());
     let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();

@@ -29,11 +29,11 @@ pub struct Feed<T: Send + Sync + 'static> {
     value: RwSignal<T>,
     problem: RwSignal<Option<Problem>>,
     fetch: StoredValue<Fetch<T>>,
-    under_way: StoredValue<FetchState>,
+    under_way: StoredValue<Way>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct FetchState {
+struct Way {
     is_scheduled: bool,
     is_fetching: bool,
     again: bool,
@@ -57,7 +57,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
             value: RwSignal::new(first),
             problem: RwSignal::new(None),
             fetch: StoredValue::new(Arc::new(move || Box::pin(fetch()))),
-            under_way: StoredValue::new(FetchState::default()),
+            under_way: StoredValue::new(Way::default()),
         }
     }
 
@@ -81,14 +81,12 @@ impl<T: Send + Sync + 'static> Feed<T> {
     }
 
     fn after(self, wait: Duration) {
-        let waits = self
-            .under_way
-            .try_update_value(|state| std::mem::replace(&mut state.is_scheduled, true));
+        let waits =
+            self.under_way.try_update_value(|way| std::mem::replace(&mut way.is_scheduled, true));
         if waits == Some(false) {
             set_timeout(
                 move || {
-                    if self.under_way.try_update_value(|state| state.is_scheduled = false).is_some()
-                    {
+                    if self.under_way.try_update_value(|way| way.is_scheduled = false).is_some() {
                         self.now();
                     }
                 },
@@ -99,9 +97,9 @@ impl<T: Send + Sync + 'static> Feed<T> {
 
     /// Fetches at once, or as soon as the current request ends.
     pub fn now(self) {
-        let begin = self.under_way.try_update_value(|state| {
-            state.again |= state.is_fetching;
-            !std::mem::replace(&mut state.is_fetching, true)
+        let begin = self.under_way.try_update_value(|way| {
+            way.again |= way.is_fetching;
+            !std::mem::replace(&mut way.is_fetching, true)
         });
         let Some(fetch) = self.fetch.try_get_value() else { return };
         if begin == Some(true) {
@@ -128,9 +126,9 @@ impl<T: Send + Sync + 'static> Feed<T> {
                 self.problem.try_set(Some(failure.0));
             }
         }
-        let again = self.under_way.try_update_value(|state| {
-            state.is_fetching = false;
-            std::mem::take(&mut state.again)
+        let again = self.under_way.try_update_value(|way| {
+            way.is_fetching = false;
+            std::mem::take(&mut way.again)
         });
         if again == Some(true) {
             self.now();

@@ -8,16 +8,20 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use uuid::Uuid;
 
-use super::desk::Desk;
+use super::board_state::BoardState;
+use crate::components::Fault;
 use crate::pages::edits::{EditForm, Outcome, SubmitButton, TypedName};
-use crate::parts::Fault;
 
 /// Removes a role without nodes from the deployment.
 #[component]
-pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> impl IntoView {
+pub(super) fn RemoveRole(
+    board_state: BoardState,
+    role: RoleName,
+    taken: Callback<()>,
+) -> impl IntoView {
     let done = format!("The proposal removes role {role}. Press Ctrl Z to undo it.");
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let deployment = desk.board().read().id;
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let deployment = board_state.board().read().id;
         vec![Edit::RemoveRole(edit::RemoveRole { deployment, role: role.clone() })]
     });
     view! {
@@ -40,7 +44,7 @@ pub(super) fn RemoveRole(desk: Desk, role: RoleName, taken: Callback<()>) -> imp
 
 /// Creates a child deployment.
 #[component]
-pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Child(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
     let name = RwSignal::new(String::new());
     let read = Memo::new(move |_| {
         DeploymentName::parse(name.read().trim()).map_err(|error| error.to_string())
@@ -48,8 +52,8 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
     let fault = move || (!name.read().trim().is_empty()).then(|| read.get().err()).flatten();
     // Ids are created here, because an edit must have the same result for everyone who plans it.
     let (id, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
-    let edit_form = EditForm::new(desk.pen(), move || {
-        let parent = desk.board().read().id;
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let parent = board_state.board().read().id;
         read.get()
             .map(|name| {
                 Edit::CreateDeployment(edit::CreateDeployment { id, phantom, name, parent })
@@ -92,12 +96,14 @@ pub(super) fn Child(desk: Desk, taken: Callback<()>) -> impl IntoView {
 }
 
 #[component]
-pub(super) fn RemoveDeployment(desk: Desk, taken: Callback<()>) -> impl IntoView {
+pub(super) fn RemoveDeployment(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
     let typed = RwSignal::new(String::new());
-    let name = Signal::derive(move || desk.board().read().name.to_string());
+    let name = Signal::derive(move || board_state.board().read().name.to_string());
     let is_typed = Signal::derive(move || typed.read().trim() == *name.read());
-    let edit_form = EditForm::new(desk.pen(), move || {
-        vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: desk.board().read().id })]
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        vec![Edit::RemoveDeployment(edit::RemoveDeployment {
+            deployment: board_state.board().read().id,
+        })]
     });
     view! {
         <form

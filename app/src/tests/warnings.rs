@@ -1,6 +1,6 @@
 //! Warnings to reviewers about hidden risks, texts that appear only once, and large changes.
 
-use crate::places;
+use crate::addresses;
 use api::blueprints::MAX_DOCUMENTS;
 use api::catalog::{HiddenCharacters, HiddenCharactersScript};
 use api::proposals::NotRestored;
@@ -155,8 +155,9 @@ fn large(nodes: u128) -> Fake {
 #[tokio::test]
 async fn large_change_is_paginated() {
     let fake = large(1_000);
-    let next =
-        |n: u128| format!("/reviews/128?after={}", places::encoded(&format!("node/{}", node(n))));
+    let next = |n: u128| {
+        format!("/reviews/128?after={}", addresses::encoded(&format!("node/{}", node(n))))
+    };
     let most = MAX_DOCUMENTS as u128;
     let first = get(&fake, "/reviews/128").await;
     let here = format!("{MAX_DOCUMENTS} documents");

@@ -15,11 +15,11 @@ use api::{At, Problem};
 use leptos::prelude::*;
 use leptos_router::params::ParamsMap;
 
+use crate::addresses;
 use crate::clock::{field, moment_of};
+use crate::components::notice::problem_in_page;
+use crate::components::{Empty, Icon, QueryForm, TYPED, icon};
 use crate::failure::Failure;
-use crate::parts::notice::problem_in_page;
-use crate::parts::{Empty, Icon, QueryForm, TYPED, icon};
-use crate::places;
 
 /// The parameter of the sort order.
 pub const SORT: &str = "sort";
@@ -27,7 +27,7 @@ pub const SORT: &str = "sort";
 pub const COLUMNS: &str = "columns";
 
 /// Parameters that any address may have: after a form was posted without JavaScript, they contain
-/// its error ([`Refused`](crate::parts::Refused)).
+/// its error ([`Refused`](crate::components::Refused)).
 const FORM_PARAMS: [&str; 2] = ["__path", "__err"];
 /// The maximum number of unknown parameters that an error names.
 const MAX_NAMED: usize = 3;
@@ -231,7 +231,7 @@ impl<S: Sort> ListAddress<S> {
     }
 
     fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
-        let said = |(name, value): (&str, &str)| format!("{name}={}", places::encoded(value));
+        let said = |(name, value): (&str, &str)| format!("{name}={}", addresses::encoded(value));
         let words: Vec<String> =
             self.words(with_filters, sort, place).into_iter().map(said).collect();
         match words.is_empty() {
@@ -337,7 +337,7 @@ macro_rules! columns_of {
             $($variant),+
         }
 
-        impl $crate::parts::list::Column for $name {
+        impl $crate::components::list::Column for $name {
             const EVERY: &'static [Self] = &[$(Self::$variant),+];
 
             fn as_str(self) -> &'static str {
@@ -358,26 +358,26 @@ macro_rules! columns_of {
 pub(crate) use columns_of;
 
 /// The set of visible columns.
-pub struct VisibleColumns<C> {
+pub struct Shown<C> {
     /// One bit per column. `None`: all.
     some: Option<u32>,
     columns: PhantomData<C>,
 }
 
-impl<C> Clone for VisibleColumns<C> {
+impl<C> Clone for Shown<C> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<C> Copy for VisibleColumns<C> {}
+impl<C> Copy for Shown<C> {}
 
-impl<C> fmt::Debug for VisibleColumns<C> {
+impl<C> fmt::Debug for Shown<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "VisibleColumns({:?})", self.some)
+        write!(f, "Shown({:?})", self.some)
     }
 }
 
-impl<C: Column> VisibleColumns<C> {
+impl<C: Column> Shown<C> {
     /// The columns that an address selects. Ignores unknown columns, and shows all columns if none
     /// is left.
     pub fn of<S>(listed: &ListAddress<S>) -> Self {
@@ -593,7 +593,7 @@ pub fn choice_field(
 
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
-    let shown = Memo::new(move |_| VisibleColumns::<C>::of(&listed.read()).some);
+    let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
     let kept = move || {
         let listed = listed.read();
         let keep = |(name, value): (&str, &str)| {
@@ -607,9 +607,8 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
         .map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
     let choice = |column: &C| {
         let column = *column;
-        let is_shown = Memo::new(move |_| {
-            VisibleColumns::<C> { some: shown.get(), columns: PhantomData }.has(column)
-        });
+        let is_shown =
+            Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
         view! {
             <label class="choice">
                 <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
@@ -813,7 +812,7 @@ mod tests {
     #[test]
     fn first_column_is_always_shown() {
         let has = |words: &[(&str, &str)]| {
-            let shown = VisibleColumns::<Part>::of(&listed(words));
+            let shown = Shown::<Part>::of(&listed(words));
             [Part::Name, Part::State, Part::Steps].map(|part| shown.has(part))
         };
         assert_eq!(has(&[]), [true; 3]);

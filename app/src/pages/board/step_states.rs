@@ -7,21 +7,21 @@ use engine::anneal::Wait;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;
 
-use super::desk::Desk;
-use crate::parts::badge::STEP_STATES;
-use crate::parts::mark;
-use crate::places;
+use super::board_state::BoardState;
+use crate::addresses;
+use crate::components::badge::STEP_STATES;
+use crate::components::mark;
 
 /// The counts, each with a link to its steps.
 #[component]
-pub(super) fn Standing(desk: Desk) -> impl IntoView {
+pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
     let counts = Memo::new(move |last: Option<&StateCounts>| match last {
         // While nodes are lifted, an additional line would shift every row under the pointer.
-        Some(last) if desk.lifted().read().is_some() => *last,
-        _ => desk.standing(),
+        Some(last) if board_state.lifted().read().is_some() => *last,
+        _ => board_state.standing(),
     });
     let is_none = Memo::new(move |_| counts.get() == StateCounts::default());
-    let each = STEP_STATES.into_iter().map(|state| one(desk, counts, state)).collect_view();
+    let each = STEP_STATES.into_iter().map(|state| one(board_state, counts, state)).collect_view();
     view! {
         <ul class="counts standing" aria-label="Steps by state">
             {each}
@@ -34,15 +34,15 @@ pub(super) fn Standing(desk: Desk) -> impl IntoView {
 /// The list of steps in a state.
 fn way(state: StepState, name: &DeploymentName) -> Option<String> {
     match state {
-        StepState::Error => Some(places::pending_in_for(name, Wait::Failed.as_str())),
-        StepState::Blocked | StepState::Todo => Some(places::pending_in(name)),
-        StepState::Transition => Some(places::running_in(name)),
+        StepState::Error => Some(addresses::pending_in_for(name, Wait::Failed.as_str())),
+        StepState::Blocked | StepState::Todo => Some(addresses::pending_in(name)),
+        StepState::Transition => Some(addresses::running_in(name)),
         StepState::Active | StepState::Proposed => None,
     }
 }
 
 /// The count of one state. Hidden while it is zero. It keeps the focus while the number changes.
-fn one(desk: Desk, counts: Memo<StateCounts>, state: StepState) -> impl IntoView {
+fn one(board_state: BoardState, counts: Memo<StateCounts>, state: StepState) -> impl IntoView {
     let number = Memo::new(move |_| counts.get().of(state));
     let is_any = Memo::new(move |_| number.get() > 0);
     move || {
@@ -50,7 +50,7 @@ fn one(desk: Desk, counts: Memo<StateCounts>, state: StepState) -> impl IntoView
             let word = state.word().to_lowercase();
             view! {
                 <li data-state=state.as_str()>
-                    <a href=move || way(state, &desk.board().read().name)>{mark(state)} <span>{move || format!("{} {word}", number.get())}</span></a>
+                    <a href=move || way(state, &board_state.board().read().name)>{mark(state)} <span>{move || format!("{} {word}", number.get())}</span></a>
                 </li>
             }
         })

@@ -7,27 +7,28 @@ use engine::counting::{either, many};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use super::desk::Desk;
+use super::board_state::BoardState;
+use crate::addresses;
 use crate::clock::Moment;
+use crate::components::action::{on_success, problem_of};
+use crate::components::{
+    Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
+    warnings,
+};
 use crate::pages::edits::calls::{Discard, Redo, Submit, Undo};
 use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
-use crate::parts::act::{on_success, problem_of};
-use crate::parts::{
-    Dialog, DialogHandle, Icon, ProblemNotice, Refused, Same, Typed, icon, warnings,
-};
-use crate::places;
 
 #[component]
-pub(super) fn ProposalBar(desk: Desk) -> impl IntoView {
-    let is_open = Memo::new(move |_| desk.proposal().read().is_some());
-    move || is_open.get().then(|| view! { <Open desk/> })
+pub(super) fn ProposalBar(board_state: BoardState) -> impl IntoView {
+    let is_open = Memo::new(move |_| board_state.proposal().read().is_some());
+    move || is_open.get().then(|| view! { <Open board_state/> })
 }
 
 #[component]
-fn Open(desk: Desk) -> impl IntoView {
+fn Open(board_state: BoardState) -> impl IntoView {
     let (discard, submit) = (DialogHandle::new(), DialogHandle::new());
-    let proposal = desk.proposal();
+    let proposal = board_state.proposal();
     let get = move |read: fn(&ProposalView) -> usize| proposal.read().as_ref().map_or(0, read);
     let figure = move |read: fn(&ProposalView) -> usize, sign: &'static str, what: &'static str| {
         view! { <span class:muted=move || get(read) == 0><span class="num">{sign} {move || get(read)}</span> " " {what}</span> }
@@ -36,16 +37,16 @@ fn Open(desk: Desk) -> impl IntoView {
     let in_review = move || {
         let id = proposal.read().as_ref()?.review?;
         Some(
-            view! { <a class="pill" data-state="warn" href=places::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
+            view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> },
         )
     };
     let nothing = move || get(|p| p.edits.iter().filter(|edit| !edit.undone).count()) == 0;
     let buttons = move || {
-        desk.editable().get().then(|| {
+        board_state.editable().get().then(|| {
             view! {
                 <div class="buttons">
-                    <UndoButton desk/>
-                    <RedoButton desk/>
+                    <UndoButton board_state/>
+                    <RedoButton board_state/>
                     <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=discard.on_click()>
                         {icon(Icon::Delete)}
                         "Discard proposal"
@@ -66,14 +67,14 @@ fn Open(desk: Desk) -> impl IntoView {
         })
     };
     let joins = move || {
-        let go = Callback::new(move |step| desk.undo_or_redo_now(step));
-        desk.editable().get().then(|| view! { <JoinNotice joining=desk.joining go/> })
+        let go = Callback::new(move |step| board_state.undo_or_redo_now(step));
+        board_state.editable().get().then(|| view! { <JoinNotice joining=board_state.joining go/> })
     };
     let dialogs = move || {
-        desk.editable().get().then(|| {
+        board_state.editable().get().then(|| {
             view! {
-                <DiscardDialog desk handle=discard/>
-                <SubmitDialog desk handle=submit/>
+                <DiscardDialog board_state handle=discard/>
+                <SubmitDialog board_state handle=submit/>
             }
         })
     };
@@ -86,7 +87,7 @@ fn Open(desk: Desk) -> impl IntoView {
             <div class="line">
                 <span class="facts-line">
                     <span>"Proposal" {move || authors().map(|names| view! { " by " <b>{names}</b> })}</span>
-                    <EditList desk/>
+                    <EditList board_state/>
                     {figure(|p| p.added, "+", "noderoles")}
                     {figure(|p| p.reruns, "", "re-run")}
                     {figure(|p| p.removed, "", "removed")}
@@ -97,18 +98,18 @@ fn Open(desk: Desk) -> impl IntoView {
             </div>
             {move || joins()}
         </section>
-        <SentBack desk/>
+        <SentBack board_state/>
         {move || left_out()}
-        <Conflicts desk/>
-        <Refused desk/>
+        <Conflicts board_state/>
+        <Refused board_state/>
         {move || dialogs()}
     }
     .into_any()
 }
 
 /// Undo and redo, as equivalent commands.
-pub(super) fn steps(desk: Desk) -> Vec<Call> {
-    let proposal = desk.proposal().read();
+pub(super) fn steps(board_state: BoardState) -> Vec<Call> {
+    let proposal = board_state.proposal().read();
     let Some(proposal) = proposal.as_ref() else { return Vec::new() };
     let undo = proposal.undo.as_ref().map(|_| api::calls::undo(proposal.id, proposal.version));
     let redo = proposal.redo.as_ref().map(|_| api::calls::redo(proposal.id, proposal.version));
@@ -117,13 +118,13 @@ pub(super) fn steps(desk: Desk) -> Vec<Call> {
 
 /// The number of edits, expandable to the list.
 #[component]
-fn EditList(desk: Desk) -> impl IntoView {
+fn EditList(board_state: BoardState) -> impl IntoView {
     let edits = Memo::new(move |_| {
-        desk.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default()
+        board_state.proposal().read().as_ref().map(|p| p.edits.clone()).unwrap_or_default()
     });
     let done = move || edits.read().iter().filter(|edit| !edit.undone).count();
     let line = move |edit: EditView| {
-        let overruled = desk.proposal().read_untracked().as_ref().and_then(|p| {
+        let overruled = board_state.proposal().read_untracked().as_ref().and_then(|p| {
             let conflict =
                 p.clashes.iter().find(|conflict| conflict.earlier == edit.seq && !edit.undone)?;
             Some(format!(
@@ -150,8 +151,8 @@ fn EditList(desk: Desk) -> impl IntoView {
 
 /// Hidden fields with the proposal and the displayed version.
 #[component]
-fn Which(desk: Desk) -> impl IntoView {
-    let proposal = desk.proposal();
+fn Which(board_state: BoardState) -> impl IntoView {
+    let proposal = board_state.proposal();
     view! {
         <input type="hidden" name="proposal" value=move || proposal.read().as_ref().map(|p| p.id.to_string())/>
         <input type="hidden" name="version" value=move || proposal.read().as_ref().map(|p| p.version.to_string())/>
@@ -160,14 +161,15 @@ fn Which(desk: Desk) -> impl IntoView {
 }
 
 #[component]
-fn UndoButton(desk: Desk) -> impl IntoView {
+fn UndoButton(board_state: BoardState) -> impl IntoView {
     let undo = ServerAction::<Undo>::new();
-    let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.undo.clone()));
+    let what =
+        Memo::new(move |_| board_state.proposal().read().as_ref().and_then(|p| p.undo.clone()));
     let title =
         move || what.get().map_or("Nothing to undo".to_owned(), |what| format!("Undo: {what}"));
     view! {
         <ActionForm action=undo>
-            <Which desk/>
+            <Which board_state/>
             <button
                 class="button quiet undo"
                 type="submit"
@@ -175,7 +177,7 @@ fn UndoButton(desk: Desk) -> impl IntoView {
                 disabled=move || what.read().is_none()
                 on:click=move |event| {
                     event.prevent_default();
-                    desk.undo();
+                    board_state.undo();
                 }
             >
                 {icon(Icon::Undo)}
@@ -188,21 +190,22 @@ fn UndoButton(desk: Desk) -> impl IntoView {
 }
 
 #[component]
-fn RedoButton(desk: Desk) -> impl IntoView {
+fn RedoButton(board_state: BoardState) -> impl IntoView {
     let redo = ServerAction::<Redo>::new();
-    let what = Memo::new(move |_| desk.proposal().read().as_ref().and_then(|p| p.redo.clone()));
+    let what =
+        Memo::new(move |_| board_state.proposal().read().as_ref().and_then(|p| p.redo.clone()));
     move || {
         what.get().map(|what| {
             view! {
                 <ActionForm action=redo>
-                    <Which desk/>
+                    <Which board_state/>
                     <button
                         class="button quiet undo"
                         type="submit"
                         title=format!("Redo: {what} (Ctrl Shift Z)")
                         on:click=move |event| {
                             event.prevent_default();
-                            desk.redo();
+                            board_state.redo();
                         }
                     >
                         {icon(Icon::Redo)}
@@ -216,14 +219,14 @@ fn RedoButton(desk: Desk) -> impl IntoView {
 
 /// The reason for which the review was closed, until the next edit.
 #[component]
-fn SentBack(desk: Desk) -> impl IntoView {
+fn SentBack(board_state: BoardState) -> impl IntoView {
     move || {
-        let back = desk.proposal().read().as_ref()?.sent_back.clone()?;
+        let back = board_state.proposal().read().as_ref()?.sent_back.clone()?;
         Some(view! {
             <div class="notice refused" data-state="warn" role="alert">
                 {icon(Icon::Undo)}
                 <div>
-                    <b><a href=places::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
+                    <b><a href=addresses::review(back.before)>"Review " {back.before.0}</a> " was closed because its base changed"</b>
                     {reasons(&back)}
                 </div>
             </div>
@@ -233,18 +236,18 @@ fn SentBack(desk: Desk) -> impl IntoView {
 
 /// Edits of one author that overrule another's.
 #[component]
-fn Conflicts(desk: Desk) -> impl IntoView {
+fn Conflicts(board_state: BoardState) -> impl IntoView {
     let clashes = Memo::new(move |_| {
-        desk.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default()
+        board_state.proposal().read().as_ref().map(|p| p.clashes.clone()).unwrap_or_default()
     });
     move || warnings::clashes(&clashes.read())
 }
 
 /// Edits that cannot take effect, each with the reason.
 #[component]
-fn Refused(desk: Desk) -> impl IntoView {
+fn Refused(board_state: BoardState) -> impl IntoView {
     move || {
-        let proposal = desk.proposal().get()?;
+        let proposal = board_state.proposal().get()?;
         if proposal.refused.is_empty() {
             return None;
         }
@@ -271,16 +274,17 @@ fn Refused(desk: Desk) -> impl IntoView {
 }
 
 #[component]
-fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+fn DiscardDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let discard = ServerAction::<Discard>::new();
     let refused = Refused::of(discard).is_here();
     on_success(discard, move |()| {
         handle.close();
-        desk.say("The proposal was discarded.");
-        desk.feed().now();
+        board_state.say("The proposal was discarded.");
+        board_state.feed().now();
     });
     let count = move || {
-        desk.proposal()
+        board_state
+            .proposal()
             .read()
             .as_ref()
             .map_or(0, |p| p.edits.iter().filter(|edit| !edit.undone).count())
@@ -288,12 +292,12 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     view! {
         <Dialog id="discard" title="Discard the proposal?".to_owned() handle=handle refused=refused>
             <ActionForm action=discard attr:class="form">
-                <Which desk/>
+                <Which board_state/>
                 <div class="body">
                     <p>{move || many(count(), "edit")} " will be deleted permanently. Committed changes stay in force."</p>
                     <ProblemNotice problem=problem_of(discard)/>
-                    <Same of=move |_: Typed| {
-                        desk.proposal().read().as_ref().map(|p| api::calls::discard(p.id, p.version)).into_iter().collect::<Vec<_>>()
+                    <EquivalentCommands of=move |_: FormValues| {
+                        board_state.proposal().read().as_ref().map(|p| api::calls::discard(p.id, p.version)).into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
                 <div class="foot">
@@ -307,15 +311,16 @@ fn DiscardDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
 }
 
 #[component]
-fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
+fn SubmitDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let submit = ServerAction::<Submit>::new();
     let refused = Refused::of(submit);
     let typed = refused.typed("title");
     let is_refused = refused.is_here();
-    let suggestion =
-        move || typed.clone().or_else(|| desk.proposal().read().as_ref().map(suggested_title));
+    let suggestion = move || {
+        typed.clone().or_else(|| board_state.proposal().read().as_ref().map(suggested_title))
+    };
     let summary = move || {
-        desk.proposal().read().as_ref().map(|p| {
+        board_state.proposal().read().as_ref().map(|p| {
             format!(
                 "{}: {} added, {} removed, {} run again.",
                 many(p.edits.iter().filter(|edit| !edit.undone).count(), "edit"),
@@ -328,9 +333,9 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
     view! {
         <Dialog id="submit" title="Review changes".to_owned() handle=handle refused=is_refused>
             <ActionForm action=submit attr:class="form">
-                <Which desk/>
+                <Which board_state/>
                 <div class="body">
-                    {move || desk.proposal().read().as_ref().is_some_and(|p| p.would_join).then(|| view! {
+                    {move || board_state.proposal().read().as_ref().is_some_and(|p| p.would_join).then(|| view! {
                         <p><b>"If you submit, you become an author and cannot approve this review."</b></p>
                     })}
                     <p>{move || summary()} " Another person must approve the review before anything changes. You can continue editing and submit again."</p>
@@ -340,8 +345,8 @@ fn SubmitDialog(desk: Desk, handle: DialogHandle) -> impl IntoView {
                         <span class="hint">"The purpose of the change, in one line."</span>
                     </div>
                     <ProblemNotice problem=problem_of(submit)/>
-                    <Same of=move |typed: Typed| {
-                        let proposal = desk.proposal().read();
+                    <EquivalentCommands of=move |typed: FormValues| {
+                        let proposal = board_state.proposal().read();
                         let submit = |p: &ProposalView| api::calls::submit(p.id, p.version, &typed.or("title", &suggested_title(p)));
                         proposal.as_ref().map(submit).into_iter().collect::<Vec<_>>()
                     }/>

@@ -15,19 +15,19 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::act::{self, Act};
 use super::calls;
 use super::drop_outcome::{self, Verdict, named};
+use super::edit_dialog::{self, OpenEdit};
 use super::planner::{self, Planner, Unusable};
+use crate::components::{DialogHandle, Feed};
 use crate::failure::ServerResult;
 use crate::live::Event;
 use crate::pages::edits;
 use crate::pages::edits::{EditContext, Joining, Put, Step};
-use crate::parts::{DialogHandle, Feed};
 
 /// How nodes were lifted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum LiftedBy {
     Pointer,
     Keyboard,
     Menu,
@@ -62,14 +62,14 @@ impl PlannerState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DraggedNodes {
     pub(super) nodes: Vec<NodeId>,
-    pub(super) by: By,
+    pub(super) by: LiftedBy,
     /// Distinguishes the response for this lift from late responses.
     number: u32,
 }
 
 /// A board and the interaction with it.
 #[derive(Clone, Copy)]
-pub(super) struct Desk {
+pub(super) struct BoardState {
     feed: Feed<Arc<Board>>,
     board: Memo<Arc<Board>>,
     proposal: Memo<Option<ProposalView>>,
@@ -97,7 +97,7 @@ pub(super) struct Desk {
     foretold: StoredValue<Option<(i32, Hash)>>,
     plans: RwSignal<PlannerState>,
     pub(super) joining: Joining,
-    pub(super) act: RwSignal<Option<Act>>,
+    pub(super) act: RwSignal<Option<OpenEdit>>,
     pub(super) dialogs: Dialogs,
     busy: RwSignal<bool>,
     /// Commands that wait for earlier ones, oldest first.
@@ -132,7 +132,7 @@ pub(super) struct Dialogs {
     pub(super) act: DialogHandle,
 }
 
-impl Desk {
+impl BoardState {
     pub(super) fn new(first: Board) -> Self {
         let name = first.name.to_string();
         let heard = StoredValue::new(HashMap::new());
@@ -420,7 +420,7 @@ impl Desk {
     // --- lifting ---
 
     /// Lifts nodes and determines the valid roles, once.
-    pub(super) fn start_drag(self, nodes: Vec<NodeId>, by: By) {
+    pub(super) fn start_drag(self, nodes: Vec<NodeId>, by: LiftedBy) {
         if nodes.is_empty() {
             return;
         }
@@ -431,7 +431,7 @@ impl Desk {
         self.lift.set(None);
         self.dropped.set_value(None);
         self.ahead.set_value(Vec::new());
-        if by == By::Keyboard {
+        if by == LiftedBy::Keyboard {
             self.say(format!("{names} picked up. Use the arrow keys to choose a role, Enter to drop, Escape to cancel."));
         }
         self.load_bind_options(nodes, move |answer| {
@@ -452,7 +452,7 @@ impl Desk {
                 self.lift.set(Some(Arc::new(lift)));
                 match self.dropped.try_update_value(Option::take).flatten() {
                     Some(role) => self.drop_delayed(&role),
-                    None if self.is_dragged_by(By::Keyboard) => self.apply_queued_keys(),
+                    None if self.is_dragged_by(LiftedBy::Keyboard) => self.apply_queued_keys(),
                     None => {}
                 }
             }
@@ -463,7 +463,7 @@ impl Desk {
         }
     }
 
-    pub(super) fn is_dragged_by(self, by: By) -> bool {
+    pub(super) fn is_dragged_by(self, by: LiftedBy) -> bool {
         self.lifted.read_untracked().as_ref().is_some_and(|lifted| lifted.by == by)
     }
 
@@ -478,7 +478,7 @@ impl Desk {
 
     /// Puts the lifted nodes back.
     pub(super) fn cancel(self) {
-        if self.is_dragged_by(By::Keyboard) {
+        if self.is_dragged_by(LiftedBy::Keyboard) {
             self.say("Canceled. Nothing was changed.");
         }
         self.end_drag();
@@ -514,7 +514,7 @@ impl Desk {
     fn drop_delayed(self, role: &RoleName) {
         self.drop_on(role);
         let refused = self.drop_outcome_untracked(role).filter(|verdict| !verdict.takes());
-        if let Some(refused) = refused.filter(|_| self.is_dragged_by(By::Pointer)) {
+        if let Some(refused) = refused.filter(|_| self.is_dragged_by(LiftedBy::Pointer)) {
             self.problem.set(Some(Problem::conflict("not_bound", refused.announcement(role))));
             self.end_drag();
         }
@@ -547,7 +547,7 @@ impl Desk {
 
     /// Cancels the lift when the pointer is released or the focus leaves. Does nothing while a drop
     /// awaits the response or the user's confirmation.
-    pub(super) fn let_go(self, by: By) {
+    pub(super) fn let_go(self, by: LiftedBy) {
         if self.is_dragged_by(by)
             && self.part.read_untracked().is_none()
             && self.dropped.with_value(Option::is_none)
@@ -572,7 +572,7 @@ impl Desk {
             });
         }
         match key {
-            Key::Walk(walk) => self.walk(walk),
+            Key::Direction(walk) => self.walk(walk),
             Key::Drop => {
                 if let Some(role) = self.over.get_untracked() {
                     self.drop_on(&role);
@@ -584,13 +584,13 @@ impl Desk {
     /// Handles the response: moves to the first valid row, then applies the queued keys.
     fn apply_queued_keys(self) {
         let ahead = self.ahead.try_update_value(std::mem::take).unwrap_or_default();
-        for key in [Key::Walk(Walk::First)].into_iter().chain(ahead) {
+        for key in [Key::Direction(Direction::First)].into_iter().chain(ahead) {
             self.press(key);
         }
     }
 
     /// Moves between rows with lifted nodes.
-    fn walk(self, walk: Walk) {
+    fn walk(self, walk: Direction) {
         let Some(lift) = self.lift.get_untracked() else { return };
         let board = self.board.read_untracked();
         let shown = board.groups.iter().flat_map(|group| &group.roles).filter(|role| role.bindable);
@@ -620,9 +620,9 @@ impl Desk {
 
     /// Opens the dialog with a form, once its chunk is loaded, so that the focus moves into it. A
     /// form that fails to load shows the error itself.
-    pub(super) fn ask(self, act: Act) {
+    pub(super) fn ask(self, act: OpenEdit) {
         spawn_local(async move {
-            drop(act::board_forms::load().await);
+            drop(edit_dialog::board_forms::load().await);
             self.act.try_set(Some(act));
             self.dialogs.act.open();
         });
@@ -885,14 +885,14 @@ const MAX_QUEUED_KEYS: usize = 64;
 /// A key while nodes are lifted by keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
-    Walk(Walk),
+    Direction(Direction),
     /// Drops on the current row.
     Drop,
 }
 
 /// Moves between rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walk {
+pub(super) enum Direction {
     /// The first valid row.
     First,
     Up,
@@ -903,7 +903,7 @@ pub(super) enum Walk {
     Letter(char),
 }
 
-impl Walk {
+impl Direction {
     fn from(
         self,
         now: Option<usize>,
@@ -955,14 +955,14 @@ mod tests {
     fn keyboard_walk_stays_on_board() {
         let rows: Vec<RoleName> =
             ["app", "db", "dns"].iter().map(|name| RoleName::parse(name).unwrap()).collect();
-        let walk = |walk: Walk, now| walk.from(now, &rows, |row| row.as_str() == "db");
-        assert_eq!(walk(Walk::First, None), Some(1));
-        assert_eq!(walk(Walk::Up, Some(0)), Some(0));
-        assert_eq!(walk(Walk::Down, Some(2)), Some(2));
-        assert_eq!(walk(Walk::Letter('D'), Some(1)), Some(2));
-        assert_eq!(walk(Walk::Letter('d'), Some(2)), Some(1));
-        assert_eq!(walk(Walk::Letter('x'), Some(2)), Some(2));
-        assert_eq!(Walk::Down.from(None, &[], |_| true), None);
-        assert_eq!(Walk::First.from(None, &rows, |_| false), None);
+        let walk = |walk: Direction, now| walk.from(now, &rows, |row| row.as_str() == "db");
+        assert_eq!(walk(Direction::First, None), Some(1));
+        assert_eq!(walk(Direction::Up, Some(0)), Some(0));
+        assert_eq!(walk(Direction::Down, Some(2)), Some(2));
+        assert_eq!(walk(Direction::Letter('D'), Some(1)), Some(2));
+        assert_eq!(walk(Direction::Letter('d'), Some(2)), Some(1));
+        assert_eq!(walk(Direction::Letter('x'), Some(2)), Some(2));
+        assert_eq!(Direction::Down.from(None, &[], |_| true), None);
+        assert_eq!(Direction::First.from(None, &rows, |_| false), None);
     }
 }

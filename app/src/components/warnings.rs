@@ -7,7 +7,7 @@ use engine::text::REVIEW_ADVICE;
 use leptos::prelude::*;
 
 use super::icon::{Icon, icon};
-use crate::places;
+use crate::addresses;
 
 /// The number of lines that are visible without expanding.
 const GLANCE: usize = 8;
@@ -95,7 +95,7 @@ fn scripts(found: &HiddenCharacters) -> Vec<AnyView> {
         view! {
             <li>
                 {whose}
-                <a href=places::script(hash) target="_blank" rel="noopener"><code>{place}</code></a>
+                <a href=addresses::script(hash) target="_blank" rel="noopener"><code>{place}</code></a>
                 ": " {what}
             </li>
         }

@@ -18,11 +18,11 @@ use super::icon::{Icon, icon};
 
 /// The input of a form, by field.
 #[derive(Clone, Copy)]
-pub struct Typed {
+pub struct FormValues {
     fields: RwSignal<BTreeMap<String, String>>,
 }
 
-impl Typed {
+impl FormValues {
     /// The text of a field. Empty if the field is missing or empty.
     pub fn get(self, field: &str) -> String {
         self.fields.read().get(field).map(|text| text.trim().to_owned()).unwrap_or_default()
@@ -41,12 +41,12 @@ impl Typed {
 
 /// The collapsed section with the commands.
 #[component]
-pub fn Same(
+pub fn EquivalentCommands(
     /// The equivalent calls for the current input of the surrounding form.
     #[prop(into)]
-    of: Callback<Typed, Vec<Call>>,
+    of: Callback<FormValues, Vec<Call>>,
 ) -> impl IntoView {
-    let typed = Typed { fields: RwSignal::new(BTreeMap::new()) };
+    let typed = FormValues { fields: RwSignal::new(BTreeMap::new()) };
     let calls = Memo::new(move |_| of.run(typed));
     let fold = NodeRef::<html::Details>::new();
     let read = move || {
@@ -78,14 +78,14 @@ pub fn Same(
 
 /// The commands that return the list of the page, with the parameters of its address.
 #[component]
-pub fn SameList(
+pub fn ListCommands(
     of: List,
     /// Parameters that the address does not have, or has under another name.
     #[prop(optional)]
     given: Vec<(&'static str, String)>,
 ) -> impl IntoView {
     let query = use_query_map();
-    let calls = move |_: Typed| {
+    let calls = move |_: FormValues| {
         let query = query.read();
         let value_of = |word: &str| match given.iter().find(|(name, _)| *name == word) {
             Some((_, value)) => Some(value.clone()),
@@ -93,7 +93,7 @@ pub fn SameList(
         };
         vec![list(of, value_of)]
     };
-    view! { <Same of=calls/> }
+    view! { <EquivalentCommands of=calls/> }
 }
 
 /// The prerequisites of the commands.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use leptos::prelude::*;
 use leptos::server_fn::ServerFn;
 
-use super::act::on_success;
-use super::refused::Refused;
+use super::action::on_success;
+use super::refused_form::Refused;
 use crate::failure::Failure;
 
 /// Builds the fields of an action's form: first with the input of a refused submission, then empty

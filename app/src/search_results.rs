@@ -5,9 +5,9 @@ use api::runs::RunState;
 use api::search::{Hit, HitKind};
 use engine::ids::{DeploymentId, DeploymentName};
 
-use crate::parts::Icon;
-use crate::parts::badge::run_style;
-use crate::places;
+use crate::addresses;
+use crate::components::Icon;
+use crate::components::badge::run_style;
 
 /// The action of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,18 +32,18 @@ pub struct Choice {
 
 /// The pages of the navigation, the most visited ones first.
 pub const NAVIGATION: [(&str, Icon, &str); 12] = [
-    (places::OVERVIEW, Icon::Overview, "Overview"),
-    (places::DEPLOYMENTS, Icon::Deployments, "Deployments"),
-    (places::NODES, Icon::Node, "Nodes"),
-    (places::GRAPH, Icon::Graph, "Graph"),
-    (places::REVIEWS, Icon::Review, "Reviews"),
-    (places::RUNS, Icon::Run, "Runs"),
-    (places::PENDING, Icon::Queued, "Pending"),
-    (places::BLUEPRINTS, Icon::Blueprint, "Blueprints"),
-    (places::CATALOG, Icon::Catalog, "Catalog"),
-    (places::WORKERS, Icon::Worker, "Workers"),
-    (places::AUDIT, Icon::Audit, "Audit"),
-    (places::SETTINGS, Icon::Person, "Settings"),
+    (addresses::OVERVIEW, Icon::Overview, "Overview"),
+    (addresses::DEPLOYMENTS, Icon::Deployments, "Deployments"),
+    (addresses::NODES, Icon::Node, "Nodes"),
+    (addresses::GRAPH, Icon::Graph, "Graph"),
+    (addresses::REVIEWS, Icon::Review, "Reviews"),
+    (addresses::RUNS, Icon::Run, "Runs"),
+    (addresses::PENDING, Icon::Queued, "Pending"),
+    (addresses::BLUEPRINTS, Icon::Blueprint, "Blueprints"),
+    (addresses::CATALOG, Icon::Catalog, "Catalog"),
+    (addresses::WORKERS, Icon::Worker, "Workers"),
+    (addresses::AUDIT, Icon::Audit, "Audit"),
+    (addresses::SETTINGS, Icon::Person, "Settings"),
 ];
 
 /// The number of pages that a narrow screen shows without *More*.
@@ -51,13 +51,13 @@ pub const PRIMARY_COUNT: usize = 6;
 
 /// Pages below those of the navigation, which search also finds.
 const SUBPAGES: [(&str, Icon, &str); 7] = [
-    (places::ROLES, Icon::Bind, "Roles"),
-    (places::ROLE_GRAPH, Icon::Graph, "Dependencies of roles"),
-    (places::IMPORTS, Icon::Catalog, "Imports"),
-    (places::ACCOUNT, Icon::Person, "My account"),
-    (places::PEOPLE, Icon::Person, "People"),
-    (places::SERVICES, Icon::Person, "Service accounts"),
-    (places::POLICY, Icon::Review, "Policy"),
+    (addresses::ROLES, Icon::Bind, "Roles"),
+    (addresses::ROLE_GRAPH, Icon::Graph, "Dependencies of roles"),
+    (addresses::IMPORTS, Icon::Catalog, "Imports"),
+    (addresses::ACCOUNT, Icon::Person, "My account"),
+    (addresses::PEOPLE, Icon::Person, "People"),
+    (addresses::SERVICES, Icon::Person, "Service accounts"),
+    (addresses::POLICY, Icon::Review, "Policy"),
 ];
 
 /// The word that starts a request to change a deployment.
@@ -86,7 +86,7 @@ pub fn commands(text: &str) -> Vec<Choice> {
         (
             "Propose changes: choose a deployment",
             Icon::Proposed,
-            Act::Go(places::DEPLOYMENTS.to_owned()),
+            Act::Go(addresses::DEPLOYMENTS.to_owned()),
         ),
         ("Theme: light", Icon::Light, Act::SetTheme(Some("light"))),
         ("Theme: dark", Icon::Dark, Act::SetTheme(Some("dark"))),
@@ -129,7 +129,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 name.to_string(),
                 "deployment".into(),
                 Icon::Deployments,
-                Act::Go(places::deployment(name)),
+                Act::Go(addresses::deployment(name)),
             ),
             choice(
                 format!("Propose changes on {name}"),
@@ -143,7 +143,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 fqdn.clone(),
                 format!("node in {deployment}"),
                 Icon::Node,
-                Act::Go(places::node(fqdn)),
+                Act::Go(addresses::node(fqdn)),
             )]
         }
         Hit::Role { role, barclamp } => {
@@ -152,7 +152,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 role.to_string(),
                 about,
                 Icon::Bind,
-                Act::Go(places::role_in(role, barclamp)),
+                Act::Go(addresses::role_in(role, barclamp)),
             )]
         }
         Hit::Run { id, role, fqdn, state } => {
@@ -160,7 +160,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 format!("Run {id}: {role} on {fqdn}"),
                 run_state_word(*state),
                 Icon::Run,
-                Act::Go(places::run(*id)),
+                Act::Go(addresses::run(*id)),
             )]
         }
         Hit::Review { id, title, deployment } => {
@@ -168,12 +168,12 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
                 title.clone(),
                 format!("review {id} on {deployment}"),
                 Icon::Review,
-                Act::Go(places::review(*id)),
+                Act::Go(addresses::review(*id)),
             )]
         }
         Hit::Person { id, name, service } => {
             let about = if *service { "service account" } else { "person" };
-            vec![choice(name.clone(), about.into(), Icon::Person, Act::Go(places::person(*id)))]
+            vec![choice(name.clone(), about.into(), Icon::Person, Act::Go(addresses::person(*id)))]
         }
     }
 }

@@ -309,7 +309,10 @@ fn every_form_action_has_an_equivalent_command() {
                 call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
             let is_named = text.contains(&format!("api::calls::{call}"))
                 || (text.contains("use api::calls;") && text.contains(&format!("calls::{call}(")));
-            assert!(is_named && text.contains("<Same "), "{act} does not show {call}");
+            assert!(
+                is_named && text.contains("<EquivalentCommands "),
+                "{act} does not show {call}"
+            );
         }
     }
     let told =

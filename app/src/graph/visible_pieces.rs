@@ -97,7 +97,7 @@ impl Pieces {
 
     /// The indices of the visible ones of `pieces`, which are either the cells of boxes or the
     /// strands of edges.
-    pub(super) fn in_viewport(&self, pieces: &[Piece], window: Rect) -> Vec<usize> {
+    pub(super) fn in_sight(&self, pieces: &[Piece], window: Rect) -> Vec<usize> {
         let all = pieces.iter().enumerate();
         all.filter(|(_, piece)| self.is_small || piece.frame.meets(window))
             .map(|(at, _)| at)
@@ -195,7 +195,7 @@ mod tests {
             let window = window(0.0, top);
             let drawn = |all: &[Piece]| -> Vec<usize> {
                 pieces
-                    .in_viewport(all, window)
+                    .in_sight(all, window)
                     .into_iter()
                     .flat_map(|at| all[at].members.clone())
                     .collect()
@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn small_picture_is_always_complete() {
         let pieces = Pieces::of(&large(40, 300));
-        let everywhere = pieces.in_viewport(&pieces.boxes, window(90_000.0, 90_000.0));
+        let everywhere = pieces.in_sight(&pieces.boxes, window(90_000.0, 90_000.0));
         assert_eq!(everywhere.len(), pieces.boxes.len());
         let large = Pieces::of(&large(60, 300));
-        assert!(large.in_viewport(&large.boxes, window(90_000.0, 90_000.0)).is_empty());
+        assert!(large.in_sight(&large.boxes, window(90_000.0, 90_000.0)).is_empty());
         assert_eq!(Pieces::of(&Layout::default()), Pieces { is_small: true, ..Pieces::default() });
     }
 }

@@ -10,7 +10,7 @@ use super::feed::Feed;
 const PERIOD: Duration = Duration::from_secs(15);
 
 /// Fetches periodically while the page is visible.
-pub fn poll<T: Send + Sync + 'static>(feed: Feed<T>) {
+pub fn poll_while_visible<T: Send + Sync + 'static>(feed: Feed<T>) {
     Effect::new(move |_| {
         let beat = move || {
             if !document().hidden() {

@@ -10,7 +10,7 @@ use leptos::server_fn::ServerFn;
 use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
-use super::act::problem_of;
+use super::action::problem_of;
 use crate::failure::Failure;
 
 /// The prefix of the parameters that contain the input.
