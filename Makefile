@@ -7,7 +7,7 @@
 #     make testbed  N local SSH servers as test nodes of a running Gantry: make testbed N=8
 #     make test     all checks and tests, with the time of each part
 #     make chaos    random faults, then a checker: make chaos SEED=1 MINUTES=10
-#     make lint     format, clippy, licences, the book and its links, the container file
+#     make lint     format, clippy, licenses, the book and its links, the container file
 #     make docs     the book, from docs/ into target/book
 #     make pictures the screenshots of the book, from a new demo
 #     make bench    the optimized benchmarks, also in the browser

@@ -123,7 +123,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     let judged = page.waitForResponse('**/call/lift');
     await drop();
     await page.keyboard.press('Control+z');
-    await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Cancelled. Nothing was changed.' }).waitFor({ state: 'attached' });
+    await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Canceled. Nothing was changed.' }).waitFor({ state: 'attached' });
     await judged;
     await page.waitForTimeout(500);
     assert.equal(await bound.count(), 0);

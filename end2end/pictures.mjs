@@ -1,6 +1,6 @@
 // Takes the screenshots of the book from a new Gantry: make pictures.
 //
-// They show the first ten minutes, in light and dark, 1440 × 900.
+// They show the graph of a deployment, in light and dark, 1440 × 900.
 
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,19 +19,10 @@ try {
   const bo = await openPage(browser, gantry);
   await signIn(bo, gantry, 'reviewer');
 
-  await visit(bo, '/reviews');
-  const review = await bo.locator('main a[href^="/reviews/"]').first().getAttribute('href');
-  await visit(bo, review);
-  await taken(bo, 'review');
-
   const { board } = await settle(bo);
   await visit(bo, board.replace('/deployments/', '/graph/'));
   await bo.locator('svg').first().waitFor();
   await taken(bo, 'graph');
-
-  await visit(bo, '/');
-  await bo.getByRole('heading', { level: 1 }).first().waitFor();
-  await taken(bo, 'overview');
 } finally {
   await browser.close();
   await gantry.stop();

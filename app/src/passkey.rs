@@ -63,7 +63,7 @@ fn explained(error: &JsValue) -> String {
         |field: &str| Reflect::get(error, &field.into()).ok().and_then(|text| text.as_string());
     match text("name").as_deref() {
         Some("NotAllowedError") => {
-            "The passkey was not used: you cancelled the request, or it timed out. Try again."
+            "The passkey was not used: you canceled the request, or it timed out. Try again."
                 .to_owned()
         }
         Some("InvalidStateError") => {

@@ -281,7 +281,7 @@ pub async fn migrate(owner: &PgPool, roles: &Roles) -> Result<(), Error> {
 
 /// How the schema of a database compares with this build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum SchemaStatus {
     Current,
     /// It was never migrated, or this role may not read the migration tables.
     Empty,
@@ -296,30 +296,34 @@ pub enum Standing {
 }
 
 /// Compares the schema of a database with this build. Works with every role.
-pub async fn standing(pool: &PgPool) -> Result<Standing, Error> {
+pub async fn schema_status(pool: &PgPool) -> Result<SchemaStatus, Error> {
     let can_read_sql =
         "SELECT coalesce(has_table_privilege(to_regclass('seaql_migrations'), 'SELECT'), false)
         AND coalesce(has_table_privilege(to_regclass('guard_version'), 'SELECT'), false)";
     if !sqlx::query_scalar::<_, bool>(can_read_sql).fetch_one(pool).await? {
-        return Ok(Standing::Empty);
+        return Ok(SchemaStatus::Empty);
     }
     if sqlx::query_scalar(WAS_REPLACED).bind(REPLACED).fetch_one(pool).await? {
-        return Ok(Standing::Unsupported);
+        return Ok(SchemaStatus::Unsupported);
     }
     match Migrator::get_pending_migrations_read_only(&connection(pool)).await {
         Ok(pending) if pending.is_empty() => {}
-        Ok(_) => return Ok(Standing::Behind),
-        Err(DbErr::Custom(_)) => return Ok(Standing::Ahead),
+        Ok(_) => return Ok(SchemaStatus::Behind),
+        Err(DbErr::Custom(_)) => return Ok(SchemaStatus::Ahead),
         Err(refused) => return Err(refused.into()),
     }
     let applied: Option<Vec<u8>> =
         sqlx::query_scalar("SELECT hash FROM guard_version").fetch_optional(pool).await?;
-    Ok(if applied == Some(guards_hash()) { Standing::Current } else { Standing::GuardsDiffer })
+    Ok(if applied == Some(guards_hash()) {
+        SchemaStatus::Current
+    } else {
+        SchemaStatus::GuardsDiffer
+    })
 }
 
-/// Whether schema and guards match this build. See [`standing`].
+/// Whether schema and guards match this build. See [`schema_status`].
 pub async fn is_current(pool: &PgPool) -> Result<bool, Error> {
-    Ok(standing(pool).await? == Standing::Current)
+    Ok(schema_status(pool).await? == SchemaStatus::Current)
 }
 
 /// The database role of a [`RolePurpose`], seen from a connection.

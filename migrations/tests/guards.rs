@@ -361,8 +361,8 @@ async fn database_before_first_release_is_not_migrated() {
         .owner("UPDATE seaql_migrations SET version = 'm0001_foundation' WHERE version = 'm0001_schema'")
         .await
         .unwrap();
-    let standing = migrations::standing(world.db.app()).await.unwrap();
-    assert_eq!(standing, migrations::Standing::Unsupported);
+    let schema_status = migrations::schema_status(world.db.app()).await.unwrap();
+    assert_eq!(schema_status, migrations::SchemaStatus::Unsupported);
     let refused =
         migrations::migrate(world.db.owner(), &migrations::Roles::default()).await.unwrap_err();
     assert!(matches!(refused, migrations::Error::Unsupported), "{refused}");

@@ -57,8 +57,8 @@ use tracing::{Instrument as _, Level, Span};
 use crate::http::metrics::Metrics;
 use crate::http::permits::Permits;
 use crate::http::problems::Refusal;
-use crate::http::timeouts::Patience;
-use crate::live::Rhythm;
+use crate::http::timeouts::Timeouts;
+use crate::live::StreamIntervals;
 use crate::live::feed::Feed;
 use crate::pages::site::Site;
 
@@ -81,7 +81,7 @@ pub(crate) struct AppState {
     /// Permits for live streams.
     pub streams: Permits,
     /// Intervals of live streams.
-    pub rhythm: Rhythm,
+    pub stream_intervals: StreamIntervals,
     /// Permits for downloads.
     pub downloads: Permits,
     /// Held by a readiness check: one at a time may use the database.
@@ -92,7 +92,7 @@ pub(crate) struct AppState {
     /// answered or not.
     pub requests: Arc<Semaphore>,
     /// Timeouts of requests.
-    pub patience: Patience,
+    pub patience: Timeouts,
     pub metrics: Metrics,
     /// Hash of the token that grants access to metrics.
     pub metrics_token: Option<Hash>,
@@ -206,10 +206,10 @@ fn state(
         readiness_check: Arc::default(),
         waiting: Permits::new(http::limits::MAX_WAITING, http::limits::MAX_WAITING_PER_PERSON),
         requests: Arc::new(Semaphore::new(http::limits::MAX_REQUESTS)),
-        patience: Patience::default(),
+        patience: Timeouts::default(),
         metrics: Metrics::default(),
         metrics_token: None,
-        rhythm: Rhythm::default(),
+        stream_intervals: StreamIntervals::default(),
         stopping,
         leptos,
     }
@@ -220,7 +220,7 @@ fn state(
 /// A request continues after its client disconnects or its time is over. No handler is written to
 /// be canceled at an arbitrary point. A commit that was not confirmed either happened or did not.
 /// The request keeps its permit until it ends. So the permits limit the work, not only the waiting
-/// clients. [`Patience::body`] and the statement timeout of the database limit its duration.
+/// clients. [`Timeouts::body`] and the statement timeout of the database limit its duration.
 ///
 /// Monitoring needs an answer most when no permit is left. Its paths ([`http::health::PROBE_PATHS`])
 /// therefore need no permit. They read no body, and limit the time and connections of their

@@ -3,14 +3,14 @@
 use crate::book;
 use crate::command::Step;
 use crate::language;
-use crate::licences;
+use crate::licenses;
 use crate::tree::Tree;
 
-/// The fast checks: format, language, licences, duplicate crates, the book, the container file.
+/// The fast checks: format, language, licenses, duplicate crates, the book, the container file.
 pub(crate) fn quick(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["fmt", "--all", "--check"]).run()?;
     language::check(tree)?;
-    licences::check(tree)?;
+    licenses::check(tree)?;
     book::check(tree)?;
     book::build(tree)?;
     Step::new(tree, tree.path("scripts/hadolint")).run()

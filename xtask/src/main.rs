@@ -2,7 +2,7 @@
 //!
 //! The Makefile is the entry point. The scripts in `scripts/` install the tools, because they must
 //! run before anything compiles. Everything else is here, in Rust: the site (`site`), the full test
-//! run (`test`), and the static checks (`lint`, `licences`, `book`).
+//! run (`test`), and the static checks (`lint`, `licenses`, `book`).
 //!
 //! Invariants: only `scripts/` (called by `test` and `site`) uses the network. Tasks leave no
 //! process running, and change nothing outside of the build folder and the cache.
@@ -11,7 +11,7 @@ mod book;
 mod command;
 mod language;
 mod leftover_processes;
-mod licences;
+mod licenses;
 mod lint;
 mod site;
 mod test;
@@ -45,10 +45,10 @@ enum Task {
         /// Parts to run, in their fixed order. Earlier parts must have been built already
         parts: Vec<Part>,
     },
-    /// Check format, clippy for server and browser, licences, duplicate crates and the book
+    /// Check format, clippy for server and browser, licenses, duplicate crates and the book
     Lint,
-    /// Check all licences against deny.toml, and find duplicate crates
-    Licences,
+    /// Check all licenses against deny.toml, and find duplicate crates
+    Licenses,
     /// Check the table of contents and the links of the book, and build it
     Book,
 }
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Task::Site { dev: false } => site::build(&tree),
         Task::Test { parts } => test::run(&tree, &parts),
         Task::Lint => lint::all(&tree),
-        Task::Licences => licences::check(&tree),
+        Task::Licenses => licenses::check(&tree),
         Task::Book => book::check(&tree).and_then(|()| book::build(&tree)),
     });
     match result {

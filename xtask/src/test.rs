@@ -25,7 +25,7 @@ use crate::{leftover_processes, lint, site};
 pub(crate) enum Part {
     /// Install missing tools and build this program
     Tools,
-    /// Check format and licences, run clippy
+    /// Check format and licenses, run clippy
     Lint,
     /// Build the server and run its tests
     Native,

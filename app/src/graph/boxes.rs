@@ -159,7 +159,7 @@ fn one(
     .into_any()
 }
 
-/// The title of a box. A single noderole shows its node first, because its neighbours mostly have
+/// The title of a box. A single noderole shows its node first, because its neighbors mostly have
 /// the same role.
 pub(super) fn box_title(vertex: &GraphVertex) -> String {
     match &vertex.noderole {

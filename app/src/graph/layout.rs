@@ -11,7 +11,7 @@
 //! 3. Add a *bend* to each layer that an edge crosses. Then sort each layer, from the left, by the
 //!    position of the median of each vertex's dependencies. Ties keep the given order, which is by
 //!    name.
-//! 4. Move each vertex as close to the middle of its neighbours as the order and the gaps allow.
+//! 4. Move each vertex as close to the middle of its neighbors as the order and the gaps allow.
 //!    This is an exact least-squares solution by pooling.
 //!
 //! Bends bound the cost: a thousand layers with long edges would have millions. An edge across more
@@ -38,7 +38,7 @@ use engine::walk;
 
 /// Maximum number of layers that an edge with bends crosses.
 const MAX_BENT_LAYERS: usize = 16;
-/// The number of passes that move vertices towards their neighbours.
+/// The number of passes that move vertices towards their neighbors.
 const SETTLE_PASSES: usize = 8;
 
 /// Sizes, in pixels.
@@ -135,7 +135,7 @@ fn layers(count: usize, edges: &[Option<(usize, usize)>]) -> Vec<usize> {
 struct LayerOrder {
     /// The content of each layer, from the top. Vertices are `0..count`, and bends follow.
     columns: Vec<Vec<usize>>,
-    /// The neighbours to the left and to the right, for vertices and bends.
+    /// The neighbors to the left and to the right, for vertices and bends.
     left: Vec<Vec<usize>>,
     right: Vec<Vec<usize>>,
     /// The bends of each edge, from the left.
@@ -185,7 +185,7 @@ impl LayerOrder {
         self.left[to].push(from);
     }
 
-    /// Sorts each layer by the position of the median neighbour to the left.
+    /// Sorts each layer by the position of the median neighbor to the left.
     fn sort(&mut self, edges: &[Option<(usize, usize)>]) {
         // A bend moves with the vertex at the end of its edge.
         let mut goes_with: Vec<usize> = (0..self.left.len()).collect();
@@ -202,7 +202,7 @@ impl LayerOrder {
                     let mut near: Vec<usize> =
                         self.left[*one].iter().map(|near| index[*near]).collect();
                     let middle = near.len().saturating_sub(1) / 2;
-                    // Vertices without a neighbour to the left come last. In the first layer these
+                    // Vertices without a neighbor to the left come last. In the first layer these
                     // are all.
                     let middle = if near.is_empty() {
                         usize::MAX
@@ -220,7 +220,7 @@ impl LayerOrder {
         }
     }
 
-    /// Moves everything as close to the middle of its neighbours as the order and the gaps allow.
+    /// Moves everything as close to the middle of its neighbors as the order and the gaps allow.
     fn settle(&mut self, measures: Dimensions) {
         self.middle = vec![0.0; self.left.len()];
         for column in &self.columns {
@@ -326,7 +326,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| sum / f64::from(n))
 }
 
-/// The distance between the centres of two vertical neighbours. Bends need little.
+/// The distance between the centres of two vertical neighbors. Bends need little.
 fn gap(a: usize, b: usize, count: usize, measures: Dimensions) -> f64 {
     let half =
         |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
@@ -336,7 +336,7 @@ fn gap(a: usize, b: usize, count: usize, measures: Dimensions) -> f64 {
 /// The positions closest to `desired` (least squares) that keep the order and are at least `gaps`
 /// apart.
 ///
-/// After subtracting the gaps, this is an isotonic regression: neighbours in the wrong order are
+/// After subtracting the gaps, this is an isotonic regression: neighbors in the wrong order are
 /// pooled to their mean.
 fn apart(desired: &[f64], gaps: &[f64]) -> Vec<f64> {
     let mut offset = 0.0;
@@ -364,11 +364,11 @@ fn apart(desired: &[f64], gaps: &[f64]) -> Vec<f64> {
 }
 
 /// The dependencies and dependents of each vertex.
-pub type Neighbours = BTreeMap<usize, (Vec<usize>, Vec<usize>)>;
+pub type Neighbors = BTreeMap<usize, (Vec<usize>, Vec<usize>)>;
 
-/// The neighbours of each vertex, from the top, for keyboard navigation.
-pub fn neighbours(layout: &Layout, edges: &[(usize, usize)]) -> Neighbours {
-    let mut near = Neighbours::new();
+/// The neighbors of each vertex, from the top, for keyboard navigation.
+pub fn neighbors(layout: &Layout, edges: &[(usize, usize)]) -> Neighbors {
+    let mut near = Neighbors::new();
     for (from, to) in edges {
         near.entry(*to).or_default().0.push(*from);
         near.entry(*from).or_default().1.push(*to);
@@ -513,7 +513,7 @@ mod tests {
         assert!(watched > 10_000, "{watched}");
     }
 
-    /// The number of crossings between edges of neighbouring layers.
+    /// The number of crossings between edges of neighboring layers.
     fn crossings(layout: &Layout, edges: &[(usize, usize)]) -> usize {
         let pieces: Vec<_> = edges
             .iter()

@@ -14,7 +14,7 @@ use wasm_bindgen::JsCast;
 
 use super::boxes::Boxes;
 use super::edges::Edges;
-use super::layout::{Layout, Neighbours, neighbours};
+use super::layout::{Layout, Neighbors, neighbors};
 use super::minimap::Minimap;
 use super::visible_pieces::{Pieces, Rect};
 use super::{MEASURES, Shown};
@@ -122,7 +122,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
         note();
     });
     // Computed on the first key press and not on each scroll.
-    let near = Memo::new(move |_| neighbours(&shown.layout.read(), &shown.ends()));
+    let near = Memo::new(move |_| neighbors(&shown.layout.read(), &shown.ends()));
     let navigate = use_navigate();
     let click = {
         let navigate = navigate.clone();
@@ -345,7 +345,7 @@ fn without_scroll() -> NavigateOptions {
 
 fn pressed(
     shown: Shown,
-    near: Memo<Neighbours>,
+    near: Memo<Neighbors>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
 ) {

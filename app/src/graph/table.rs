@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use super::{Shown, boxes, colours, named, rewired, state_style};
 use crate::components::icon;
 
-/// Maximum number of neighbours that a cell names. The rest is a count. Otherwise a barrier before
+/// Maximum number of neighbors that a cell names. The rest is a count. Otherwise a barrier before
 /// a thousand noderoles would fill the page.
 const MAX_NAMED: usize = 12;
 

@@ -105,7 +105,7 @@ impl Pieces {
     }
 }
 
-/// Groups neighbouring boxes of one layer.
+/// Groups neighboring boxes of one layer.
 fn cells(layout: &Layout) -> Vec<Piece> {
     let mut cells: BTreeMap<(usize, i64), Vec<usize>> = BTreeMap::new();
     for (at, (layer, (_, y))) in layout.layers.iter().zip(&layout.places).enumerate() {
@@ -119,7 +119,7 @@ fn cells(layout: &Layout) -> Vec<Piece> {
     cells.into_values().filter_map(piece).collect()
 }
 
-/// Groups neighbouring edges of similar length.
+/// Groups neighboring edges of similar length.
 fn strands(layout: &Layout) -> Vec<Piece> {
     let mut grids: BTreeMap<(u32, i64, i64), Vec<(usize, Rect)>> = BTreeMap::new();
     for (edge, path) in layout.paths.iter().enumerate() {

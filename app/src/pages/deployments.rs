@@ -138,7 +138,7 @@ impl ListPage for AllDeployments {
     fn none(self) -> AnyView {
         view! {
             <Empty icon=Icon::Deployments title="No deployments yet">
-                <p>"Gantry creates the first one, system, with the first target."</p>
+                <p>"Gantry creates the first one, system, with the first blueprint."</p>
             </Empty>
         }
         .into_any()

@@ -337,7 +337,7 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     if whose == Whose::ForMe && !listed.is_filtered() && listed.place().is_none() {
         return view! {
             <Empty icon=Icon::Check title="No reviews wait for you">
-                <p>"This list shows the reviews that you can judge or commit now."</p>
+                <p>"This list shows the reviews that you can approve, reject or commit now."</p>
             </Empty>
         }
         .into_any();

@@ -201,10 +201,10 @@ async fn node_change_commands_name_displayed_version() {
     let lines = [
         format!("-H 'If-Match: \"{version}\"' -X PUT --json"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/availability\""),
-        format!("gantry node out {id} --reason WHY --version {version}"),
+        format!("gantry node start-maintenance {id} --reason WHY --version {version}"),
         format!("gantry node edit {id} --description TEXT --version {version}"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/proposals\""),
-        format!("gantry node token make {id} --name NAME --days 90"),
+        format!("gantry node token create {id} --name NAME --days 90"),
     ];
     let name = fake.0.lock().expect("no test died here").machine.fqdn.clone();
     says(&fake, &format!("/nodes/{name}"), &lines.each_ref().map(String::as_str)).await;

@@ -2,7 +2,7 @@
 
 use engine::Hash;
 use engine::blueprint::difference::Sides;
-use engine::blueprint::text::{Behind, Names, PinDescription};
+use engine::blueprint::text::{HashDescriptions, Names, PinDescription};
 use engine::blueprint::{Anchor, Difference, Impact};
 use engine::ids::{BlueprintNumber, DeploymentName, ReviewId};
 use serde::{Deserialize, Serialize};
@@ -255,7 +255,7 @@ impl Comparison {
     }
 
     /// The known content of each hash.
-    fn behind(&self) -> Behind {
+    fn behind(&self) -> HashDescriptions {
         let pins = self.pins.iter().map(|pin| {
             let called = |side: &Option<PinnedVersion>| side.as_ref().map(ToString::to_string);
             let versions = Sides { old: called(&pin.old), new: called(&pin.new) };
@@ -264,7 +264,7 @@ impl Comparison {
         });
         let contents =
             self.contents.iter().map(|content| ((content.old, content.new), content.lines()));
-        Behind { pins: pins.collect(), contents: contents.collect() }
+        HashDescriptions { pins: pins.collect(), contents: contents.collect() }
     }
 }
 

@@ -9,7 +9,7 @@
 mod edits;
 mod graphs;
 mod lists;
-mod machines;
+mod nodes;
 mod people;
 mod samples;
 mod work;
@@ -18,7 +18,7 @@ pub use crate::call::{Body, Call, Method, SERVER_VARIABLE, SESSION_VARIABLE, TOK
 pub use edits::*;
 pub use graphs::*;
 pub use lists::*;
-pub use machines::*;
+pub use nodes::*;
 pub use people::*;
 pub use samples::samples;
 pub use work::*;

@@ -158,7 +158,7 @@ pub struct RoleView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RoleGraphWanted {
-    /// Draw the roles of this barclamp and their direct neighbours. Empty: all roles.
+    /// Draw the roles of this barclamp and their direct neighbors. Empty: all roles.
     pub barclamp: String,
     /// Draw this role with its dependencies and its dependents. Empty: all roles.
     pub role: String,

@@ -161,10 +161,16 @@ pub struct NoderoleView {
     /// Its runs, newest first, at most 50.
     pub runs: Vec<RunSummary>,
     /// Whether you can retry it. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_retry: Result<(), String>,
     /// Its draft in an open proposal, if you can edit it there. Otherwise the reason.
+    #[serde(with = "crate::allowed::draft")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::draft::EditableDraft"))]
     pub may_edit: Result<NoderoleDraft, String>,
     /// Whether you can propose changes on its node. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_propose: Result<(), String>,
     /// Limits of runs from the role (retries, timeout, error scope, priority), as pairs of name and
     /// value.

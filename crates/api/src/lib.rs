@@ -5,6 +5,7 @@
 //!
 //! With the feature `schema`, doc comments become descriptions in the OpenAPI document.
 
+mod allowed;
 pub mod audit;
 pub mod background_tasks;
 pub mod blueprints;

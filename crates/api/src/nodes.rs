@@ -58,6 +58,8 @@ pub struct NodeView {
     /// Tokens of the node, valid ones first.
     pub tokens: Vec<NodeToken>,
     /// Whether you can change the node, its availability and its tokens. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_change: Result<(), String>,
     /// Journal position of this view.
     pub cursor: i64,

@@ -268,7 +268,7 @@ pub struct ReviewView {
     /// The last document of this page, as `after` for the rest. Absent if there are no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Anchor>,
-    /// Reasons of required noderoles, for example `brought by app`.
+    /// Reasons of required noderoles, for example `required by app`.
     pub required_by: std::collections::BTreeMap<NoderoleId, String>,
     /// Names of the deployments in the difference.
     pub deployments: std::collections::BTreeMap<DeploymentId, DeploymentName>,
@@ -318,8 +318,12 @@ pub struct ReviewView {
     #[serde(default)]
     pub may_sign: bool,
     /// Whether you can give a verdict. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_judge: Result<(), String>,
     /// Whether you can commit it now. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_commit: Result<(), String>,
     /// The name to type at commit, because the change can't be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -419,6 +423,8 @@ pub struct Discussion {
     /// Number of open threads. They block the gate.
     pub open: usize,
     /// Whether you can open a thread or reply. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_write: Result<(), String>,
 }
 
@@ -441,6 +447,8 @@ pub struct ThreadView {
     /// The person who resolved it and the time, or null if it is open.
     pub resolved: Option<(String, At)>,
     /// Whether you can resolve it. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_resolve: Result<(), String>,
 }
 

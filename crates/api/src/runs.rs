@@ -226,6 +226,8 @@ pub struct RunView {
     /// The review that approved the run's blueprint.
     pub review: Option<ReviewId>,
     /// Whether you can cancel it. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_cancel: Result<(), String>,
     /// Length of the log, in bytes.
     pub log_bytes: i64,

@@ -293,7 +293,7 @@ fn collect(command: &Command, path: &str, all: &mut BTreeMap<String, Setting>) {
 
 /// A setting with its current value and the source of the value.
 #[derive(Debug, Serialize)]
-struct Held {
+struct CurrentSetting {
     #[serde(flatten)]
     setting: Setting,
     /// `None` if nothing is set or the value is a secret.
@@ -301,7 +301,11 @@ struct Held {
     source: &'static str,
 }
 
-fn held(setting: Setting, file: &File, environment: impl Fn(&str) -> Option<String>) -> Held {
+fn current(
+    setting: Setting,
+    file: &File,
+    environment: impl Fn(&str) -> Option<String>,
+) -> CurrentSetting {
     let (value, source) = if let Some(value) = environment(&setting.variable) {
         (Some(value), "environment")
     } else if let Some(value) = file.values.get(&setting.key) {
@@ -311,7 +315,7 @@ fn held(setting: Setting, file: &File, environment: impl Fn(&str) -> Option<Stri
     } else {
         (None, "nothing")
     };
-    Held { value: value.filter(|_| !setting.secret), source, setting }
+    CurrentSetting { value: value.filter(|_| !setting.secret), source, setting }
 }
 
 /// Prints the current settings.
@@ -335,13 +339,13 @@ pub fn run(arguments: &Arguments, file: &File, command: &Command) -> Result<()> 
     }
 }
 
-fn here(file: &File, command: &Command) -> Vec<Held> {
+fn here(file: &File, command: &Command) -> Vec<CurrentSetting> {
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    settings(command).into_iter().map(|setting| held(setting, file, environment)).collect()
+    settings(command).into_iter().map(|setting| current(setting, file, environment)).collect()
 }
 
-fn table(file: &File, all: &[Held]) -> String {
+fn table(file: &File, all: &[CurrentSetting]) -> String {
     let mut text = match file.path() {
         Some(path) => format!("file: {}\n\n", path.display()),
         None => {
@@ -351,8 +355,8 @@ fn table(file: &File, all: &[Held]) -> String {
             )
         }
     };
-    let width = all.iter().map(|held| held.setting.key.len()).max().unwrap_or_default();
-    for Held { setting, value, source } in all {
+    let width = all.iter().map(|current| current.setting.key.len()).max().unwrap_or_default();
+    for CurrentSetting { setting, value, source } in all {
         let shown = match (value, *source) {
             (_, "nothing") => "-",
             (None, _) => "(hidden)",
@@ -483,13 +487,13 @@ mod tests {
     fn secret_values_are_not_printed() {
         let file = file("database_url = 'postgres://gantry:hunter22@db'\nlisten = '[::1]:80'")
             .expect("it is right");
-        let all: Vec<Held> = settings(&command())
+        let all: Vec<CurrentSetting> = settings(&command())
             .into_iter()
-            .map(|setting| held(setting, &file, |_| None))
+            .map(|setting| current(setting, &file, |_| None))
             .collect();
         let text = serde_json::to_string(&all).expect("JSON");
         assert!(!text.contains("hunter22") && text.contains("[::1]:80"), "{text}");
-        let of = |key: &str| all.iter().find(|held| held.setting.key == key).expect(key);
+        let of = |key: &str| all.iter().find(|current| current.setting.key == key).expect(key);
         assert_eq!((of("database_url").source, &of("database_url").value), ("file", &None));
         let help = file
             .below(command())

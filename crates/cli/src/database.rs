@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use engine::reach::{Database, Policy};
-use migrations::{RolePurpose, Standing};
+use migrations::{RolePurpose, SchemaStatus};
 use sqlx::postgres::PgConnectOptions;
 use store::{Connecting, Store};
 
@@ -114,28 +114,28 @@ async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(
         )));
     }
     let unfit = |why: &str| Err(OpenError::Permanent(anyhow!("{why}")));
-    match migrations::standing(store.pool())
+    match migrations::schema_status(store.pool())
         .await
         .map_err(|error| OpenError::Permanent(error.into()))?
     {
-        Standing::Current => fits(store, name, owns_tables, role).await,
-        Standing::Empty => unfit(
+        SchemaStatus::Current => fits(store, name, owns_tables, role).await,
+        SchemaStatus::Empty => unfit(
             "The database has no tables of Gantry that this role can read. Run `gantry migrate` as \
              the database's owner. Then connect as the role that it grants rights to (by default \
              gantry_server or gantry_worker).",
         ),
-        Standing::Unsupported => unfit(
+        SchemaStatus::Unsupported => unfit(
             "The database has the tables of a Gantry before 0.1, which cannot be upgraded. Run \
              `gantry migrate` on a new, empty database.",
         ),
-        Standing::Behind => unfit(
+        SchemaStatus::Behind => unfit(
             "The database has the tables of an older Gantry. Run `gantry migrate` of this version \
              as the owner.",
         ),
-        Standing::Ahead => {
+        SchemaStatus::Ahead => {
             unfit("The database has the tables of a newer Gantry. Use that version.")
         }
-        Standing::GuardsDiffer => unfit(
+        SchemaStatus::GuardsDiffer => unfit(
             "The guards of the database are not those of this Gantry version. Run `gantry migrate` \
              of the version that you want to use.",
         ),

@@ -47,7 +47,7 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
     /// Bearer token for /metrics; without it only this machine has access
-    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = Unsaid)]
+    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = MetricsTokenParser)]
     metrics_token: Option<MetricsToken>,
     /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]
@@ -105,9 +105,9 @@ impl AuditArguments {
 
 /// Parser of the metrics token. Its errors do not quote the value, which is a secret.
 #[derive(Debug, Clone, Copy)]
-pub struct Unsaid;
+pub struct MetricsTokenParser;
 
-impl TypedValueParser for Unsaid {
+impl TypedValueParser for MetricsTokenParser {
     type Value = MetricsToken;
 
     fn parse_ref(
@@ -132,7 +132,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     control
         .ensure_genesis(&policy, &Demo::default())
         .await
-        .context("Cannot create the first target")?;
+        .context("Cannot create the first blueprint")?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| format!("Cannot listen on {}", arguments.listen))?;
     let address = public_address(arguments.public_address, &listener)?;

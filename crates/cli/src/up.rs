@@ -59,7 +59,7 @@ pub struct Arguments {
     #[arg(long, env = "GANTRY_SITE")]
     site: Option<PathBuf>,
     /// Bearer token for /metrics; without it only this machine has access
-    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = serve::Unsaid)]
+    #[arg(long, env = "GANTRY_METRICS_TOKEN", hide_env_values = true, value_parser = serve::MetricsTokenParser)]
     metrics_token: Option<server::MetricsToken>,
     /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = server::TrustedProxies::LOOPBACK)]
@@ -509,7 +509,7 @@ async fn seed(
     let seeds_demo = demo_people && !arguments.no_demo;
     let demo = if seeds_demo { demo(data)? } else { Demo::default() };
     let policy = Policy::default();
-    if control.ensure_genesis(&policy, &demo).await.context("Cannot create the first target")?
+    if control.ensure_genesis(&policy, &demo).await.context("Cannot create the first blueprint")?
         && seeds_demo
     {
         let ada = people.sign_in_as_owner("ada").await?;

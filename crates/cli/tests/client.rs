@@ -299,7 +299,7 @@ async fn contexts_are_private_and_hide_secrets() {
 
     // A token in the environment works too. Without credentials, the error names the remedy.
     let token = house
-        .gantry(&["token", "make", "--name", "ci", "--may", "viewer", "--json"])
+        .gantry(&["token", "create", "--name", "ci", "--may", "viewer", "--json"])
         .json()["token"]
         .clone();
     let by_token = |token: &str, words: &[&str]| {
@@ -317,7 +317,7 @@ async fn contexts_are_private_and_hide_secrets() {
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
     by_token(token.as_str().unwrap(), &["review", "approve", "1"]).no(6, "");
     house
-        .gantry(&["token", "make", "--name", "x", "--may", "admin", "--in", "web"])
+        .gantry(&["token", "create", "--name", "x", "--may", "admin", "--in", "web"])
         .no(5, "always applies everywhere");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
@@ -407,7 +407,7 @@ async fn disabled_person_returns_without_their_approvals() {
     let house = House::new().await;
     house.admin("root").await;
     let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
-    let make = ["token", "make", "--name", "ci", "--may", "viewer", "--context", "bo", "--json"];
+    let make = ["token", "create", "--name", "ci", "--may", "viewer", "--context", "bo", "--json"];
     let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let by_token = || {
         let mut command = house.command(&["node", "list"]);
@@ -752,7 +752,7 @@ async fn open_proposal_is_joined_only_on_request() {
     // submitted too.
     let make = [
         "token",
-        "make",
+        "create",
         "--name",
         "ci",
         "--may",
@@ -832,8 +832,8 @@ async fn node_change_on_old_version_is_rejected() {
     assert_ne!(old, new);
     for words in [
         &["node", "edit", "n1", "--description", "other rack"][..],
-        &["node", "out", "n1", "--reason", "disks"],
-        &["node", "token", "make", "n1", "--name", "agent"],
+        &["node", "start-maintenance", "n1", "--reason", "disks"],
+        &["node", "token", "create", "n1", "--name", "agent"],
     ] {
         let refused = house.gantry(&[words, &["--version", &old, "--json"]].concat()).no(5, "");
         assert_eq!(
@@ -842,11 +842,13 @@ async fn node_change_on_old_version_is_rejected() {
             "{words:?}"
         );
     }
-    house.gantry(&["node", "out", "n1", "--reason", "disks", "--version", &new]).ok();
-    house.gantry(&["node", "in", "n1", "--reason", "done", "--version", &version("n1")]).ok();
+    house.gantry(&["node", "start-maintenance", "n1", "--reason", "disks", "--version", &new]).ok();
+    house
+        .gantry(&["node", "end-maintenance", "n1", "--reason", "done", "--version", &version("n1")])
+        .ok();
     // Without a version, it applies to the newest.
     house.gantry(&["node", "edit", "n1", "--description", "other rack"]).ok();
-    let made = house.gantry(&["node", "token", "make", "n1", "--name", "agent", "--json"]).json();
+    let made = house.gantry(&["node", "token", "create", "n1", "--name", "agent", "--json"]).json();
     let token = made["id"].as_str().unwrap();
     let revoke = ["node", "token", "revoke", "n1", token, "--version"];
     house.gantry(&[&revoke[..], &[old.as_str()]].concat()).no(5, "");
@@ -1075,7 +1077,7 @@ async fn watched_lists_are_paged_and_updated() {
     };
     let (_tokens, mut lines) = watch(&["node", "token", "list", "n1", "--watch", "--json"]);
     assert_eq!(lines.next().unwrap().unwrap(), "[]");
-    house.gantry(&["node", "token", "make", "n1", "--name", "agent"]).ok();
+    house.gantry(&["node", "token", "create", "n1", "--name", "agent"]).ok();
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
 
     // The command ends when its reader is gone, even if nothing changes.

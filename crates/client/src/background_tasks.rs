@@ -7,12 +7,12 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::exit::Outcome;
 use crate::output::list::{List, word};
-use crate::output::{Paper, moment};
+use crate::output::{OutputFormat, moment};
 use crate::overview::Show;
 
 pub(crate) fn background_tasks(client: &Client, show: &Show) -> Outcome {
     let list = background_task_list();
-    let text = |document: &Value, output: Paper| {
+    let text = |document: &Value, output: OutputFormat| {
         let more = match document["more"] == Value::Bool(true) {
             true => format!("More background tasks exist. Only {MAX_TASKS} are listed.\n"),
             false => String::new(),

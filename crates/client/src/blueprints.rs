@@ -10,7 +10,7 @@ use crate::client::{Client, ListOptions, WatchOption};
 use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
-use crate::output::{Paper, moment, moment_of, plain, said, sanitize_lines, steps};
+use crate::output::{OutputFormat, moment, moment_of, plain, said, sanitize_lines, steps};
 
 /// Prints all differences, page by page: as text, or as JSON with all documents.
 pub(crate) fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
@@ -87,7 +87,7 @@ pub(crate) fn blueprint(client: &Client, command: &Blueprint) -> Outcome {
     }
 }
 
-fn blueprint_text(value: &Value, output: Paper) -> String {
+fn blueprint_text(value: &Value, output: OutputFormat) -> String {
     let target = &value["blueprint"];
     let by = actor_name(target["by"].as_str());
     let at = target["at"].as_i64().map(moment_of).unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::events::EventStream;
 use crate::exit::Outcome;
 use crate::names::from_one;
 use crate::output::list::{List, OMITTED};
-use crate::output::{Paper, note};
+use crate::output::{OutputFormat, note};
 use crate::server::Server;
 
 /// Maximum time between requests without an event: the stream does not cover all data.
@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) server: Server,
-    pub(crate) output: Paper,
+    pub(crate) output: OutputFormat,
 }
 
 /// Limit and order of a list.
@@ -76,7 +76,7 @@ impl Client {
         &self,
         again: WatchOption,
         ask: impl Fn() -> Outcome<Value>,
-        text: impl Fn(&Value, Paper) -> String,
+        text: impl Fn(&Value, OutputFormat) -> String,
     ) -> Outcome {
         let output = self.output;
         let mut current = ask()?;

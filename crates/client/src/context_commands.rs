@@ -14,7 +14,7 @@ use crate::address::Address;
 use crate::contexts::{Context, Contexts, Key, Secret, default_path};
 use crate::exit::{Failure, Outcome};
 use crate::output::table::Table;
-use crate::output::{Paper, note, said};
+use crate::output::{OutputFormat, note, said};
 use crate::server::Server;
 
 #[derive(Debug, Subcommand)]
@@ -27,7 +27,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "URL")]
         server: String,
         #[command(flatten)]
-        way: Way,
+        sign_in: SignInOptions,
         /// Code of your authenticator app, if you have a second factor
         #[arg(long, value_name = "CODE")]
         code: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) enum Command {
         /// Name of the context [default: the current one]
         name: Option<String>,
         #[command(flatten)]
-        way: Way,
+        sign_in: SignInOptions,
         /// Code of your authenticator app, if you have a second factor
         #[arg(long, value_name = "CODE")]
         code: Option<String>,
@@ -67,7 +67,7 @@ pub(crate) enum Command {
 /// Sign-in options. By default, a token or a one-time link is read from standard input.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub(crate) struct Way {
+pub(crate) struct SignInOptions {
     /// File with a token (gantry_...), or - for standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -83,7 +83,7 @@ const TOKEN: &str = api::names::TOKEN_PREFIX;
 /// Maximum size of a secret, in bytes.
 const LARGEST: u64 = 16 << 10;
 
-impl Way {
+impl SignInOptions {
     fn key(&self, address: &Address) -> Outcome<Key> {
         let session = |form: &[(&str, &str)]| {
             Ok(Key::Session(Server::new(address.clone(), None).sign_in(form)?))
@@ -152,7 +152,7 @@ fn secret(file: Option<&Path>, description: &str) -> Outcome<Secret> {
 }
 
 pub(crate) fn run(
-    output: Paper,
+    output: OutputFormat,
     selected_context: Option<&str>,
     insecure: bool,
     command: &Command,
@@ -160,7 +160,7 @@ pub(crate) fn run(
     let path = default_path()?;
     let mut contexts = Contexts::read(&path)?;
     match command {
-        Command::Add { name, server, way, code, replace } => {
+        Command::Add { name, server, sign_in, code, replace } => {
             let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
             if name.is_empty() || name.len() > 64 || !name.chars().all(is_valid) {
                 return Err(Failure::Usage(
@@ -175,7 +175,7 @@ pub(crate) fn run(
                 )));
             }
             let address = Address::parse(server, insecure)?;
-            let key = way.key(&address)?;
+            let key = sign_in.key(&address)?;
             let who = who(&address, &key, code.as_deref())?;
             let context = Context { server: address.to_string(), insecure_http: insecure, key };
             contexts.contexts.insert(name.clone(), context);
@@ -186,11 +186,11 @@ pub(crate) fn run(
                 &format!("Context {name} is now in use: {address}, as {who}."),
             )
         }
-        Command::SignIn { name, way, code } => {
+        Command::SignIn { name, sign_in, code } => {
             let name = named(&contexts, name.as_deref().or(selected_context))?;
             let context = contexts.named(&name)?.clone();
             let address = Address::parse(&context.server, context.insecure_http || insecure)?;
-            let key = way.key(&address)?;
+            let key = sign_in.key(&address)?;
             let who = who(&address, &key, code.as_deref())?;
             contexts.contexts.insert(name.clone(), Context { key, ..context });
             contexts.write(&path)?;

@@ -178,7 +178,7 @@ fn create_private(path: &Path, text: &str) -> std::io::Result<()> {
 
 /// The user's settings that select the server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct ServerSettings {
     /// From the options.
     pub(crate) context: Option<String>,
     pub(crate) server: Option<String>,
@@ -200,7 +200,7 @@ pub(crate) struct SelectedServer {
 
 /// Selects the server. Options take precedence over the environment, and the environment over the
 /// current context. A server takes precedence over a context.
-pub(crate) fn choose(said: &Said, contexts: &Contexts) -> Outcome<SelectedServer> {
+pub(crate) fn choose(said: &ServerSettings, contexts: &Contexts) -> Outcome<SelectedServer> {
     let token = || said.env_token.clone().map(Key::Token);
     let explicit_server = said.server.as_ref().or(if said.context.is_none() {
         said.env_server.as_ref()
@@ -295,42 +295,51 @@ mod tests {
 
     #[test]
     fn option_overrides_environment_overrides_current_context() {
-        let chosen = |said: Said| choose(&said, &two()).unwrap();
+        let chosen = |said: ServerSettings| choose(&said, &two()).unwrap();
         let text = |text: &str| Some(text.to_owned());
-        assert_eq!(chosen(Said::default()).context.as_deref(), Some("lab"));
-        let far = chosen(Said { env_context: text("far"), ..Said::default() });
+        assert_eq!(chosen(ServerSettings::default()).context.as_deref(), Some("lab"));
+        let far = chosen(ServerSettings { env_context: text("far"), ..ServerSettings::default() });
         assert_eq!(far.address.to_string(), "https://far.example");
-        let lab = chosen(Said {
+        let lab = chosen(ServerSettings {
             context: text("lab"),
             env_context: text("far"),
             env_server: text("https://x.example"),
-            ..Said::default()
+            ..ServerSettings::default()
         });
         assert_eq!(lab.context.as_deref(), Some("lab"));
-        let token = chosen(Said { env_token: Some(Secret::new("t")), ..Said::default() });
+        let token = chosen(ServerSettings {
+            env_token: Some(Secret::new("t")),
+            ..ServerSettings::default()
+        });
         assert_eq!((token.key, token.context), (Some(Key::Token(Secret::new("t"))), None));
     }
 
     #[test]
     fn credentials_go_only_to_their_own_server() {
         let other = choose(
-            &Said { server: Some("https://other.example".into()), ..Said::default() },
+            &ServerSettings {
+                server: Some("https://other.example".into()),
+                ..ServerSettings::default()
+            },
             &two(),
         )
         .unwrap();
         assert_eq!((other.key, other.context), (None, None));
         let same = choose(
-            &Said { server: Some("https://far.example/".into()), ..Said::default() },
+            &ServerSettings {
+                server: Some("https://far.example/".into()),
+                ..ServerSettings::default()
+            },
             &two(),
         )
         .unwrap();
         assert_eq!(same.context.as_deref(), Some("far"));
         // The explicit server replaces the server of the environment.
-        let named = Said {
+        let named = ServerSettings {
             context: Some("far".into()),
             env_server: Some("https://other.example".into()),
             env_token: Some(Secret::new("other")),
-            ..Said::default()
+            ..ServerSettings::default()
         };
         let far = choose(&named, &two()).unwrap();
         assert_eq!(far.address.to_string(), "https://far.example");
@@ -342,9 +351,9 @@ mod tests {
 
     #[test]
     fn unknown_context_error_lists_existing_contexts() {
-        let said = Said { context: Some("lap".into()), ..Said::default() };
+        let said = ServerSettings { context: Some("lap".into()), ..ServerSettings::default() };
         let failure = choose(&said, &two()).unwrap_err();
         assert_eq!((failure.code(), failure.to_string().contains("far, lab")), (4, true));
-        assert_eq!(choose(&Said::default(), &Contexts::default()).unwrap_err().code(), 2);
+        assert_eq!(choose(&ServerSettings::default(), &Contexts::default()).unwrap_err().code(), 2);
     }
 }

@@ -52,9 +52,9 @@ pub use contexts::config_folder;
 pub use exit::{CALLED_WRONGLY, NOT_SO};
 
 use client::Client;
-use contexts::{Contexts, Said, Secret};
+use contexts::{Contexts, Secret, ServerSettings};
 use exit::{Failure, Outcome};
-use output::{Paper, note};
+use output::{OutputFormat, note};
 use server::Server;
 
 /// A command for a server or about servers.
@@ -180,11 +180,11 @@ impl Options {
             .unwrap_or_else(defaults)
     }
 
-    fn said(&self) -> Said {
+    fn said(&self) -> ServerSettings {
         // Not read by clap: the choice of a server is personal, not a setting of the configuration
         // file.
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Said {
+        ServerSettings {
             context: self.context.clone(),
             server: self.server.clone(),
             insecure_http: self.insecure_http,
@@ -273,11 +273,11 @@ fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
         )));
     }
     let server = Server::new(selected.address, selected.key);
-    Ok((Client { server, output: Paper::new(options.json) }, selected.context))
+    Ok((Client { server, output: OutputFormat::new(options.json) }, selected.context))
 }
 
 fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome {
-    let output = Paper::new(options.json);
+    let output = OutputFormat::new(options.json);
     match command {
         Command::Context(command) => {
             return context_commands::run(

@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::Shell;
 
 use crate::exit::{Failure, Outcome};
-use crate::output::Paper;
+use crate::output::OutputFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
@@ -21,7 +21,7 @@ pub(crate) struct Man {
 }
 
 pub(crate) fn completions(
-    output: Paper,
+    output: OutputFormat,
     wanted: &Completions,
     mut command: clap::Command,
 ) -> Outcome {
@@ -31,7 +31,7 @@ pub(crate) fn completions(
 }
 
 /// Writes a page for each command, for example `gantry-node-list.1`.
-pub(crate) fn man(output: Paper, wanted: &Man, command: clap::Command) -> Outcome {
+pub(crate) fn man(output: OutputFormat, wanted: &Man, command: clap::Command) -> Outcome {
     let wrong = |path: &Path, error: std::io::Error| {
         Failure::Usage(format!("Cannot write {}: {error}.", path.display()))
     };
@@ -75,7 +75,7 @@ mod tests {
     fn every_command_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Man { folder: folder.path().join("man") };
-        man(Paper::new(true), &wanted, Program::command()).unwrap();
+        man(OutputFormat::new(true), &wanted, Program::command()).unwrap();
         for page in ["gantry.1", "gantry-node.1", "gantry-node-token-make.1", "gantry-converge.1"] {
             let text = std::fs::read_to_string(wanted.folder.join(page)).unwrap();
             assert!(text.contains(".SH NAME"), "{page}: {text}");

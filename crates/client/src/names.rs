@@ -261,7 +261,7 @@ pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleK
 
 /// Finds a person by name or id.
 pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
-    let Looked { found, near } = look_up(
+    let Lookup { found, near } = look_up(
         server,
         ("/people", "people", "after"),
         Query::default().with("filter", name),
@@ -277,7 +277,7 @@ pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
 
 /// Finds a worker by name or id.
 pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
-    let Looked { found, near } = look_up(
+    let Lookup { found, near } = look_up(
         server,
         ("/workers", "workers", "before"),
         Query::default().with("name", name),
@@ -292,7 +292,7 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
 }
 
 /// The id of a name, or a suggestion for an unknown name.
-struct Looked {
+struct Lookup {
     found: Option<String>,
     near: String,
 }
@@ -303,16 +303,16 @@ fn look_up(
     (path, items, cursor_parameter): (&str, &str, &'static str),
     mut query: Query,
     name: &str,
-) -> Outcome<Looked> {
+) -> Outcome<Lookup> {
     if name.parse::<uuid::Uuid>().is_ok() {
-        return Ok(Looked { found: Some(name.to_owned()), near: String::new() });
+        return Ok(Lookup { found: Some(name.to_owned()), near: String::new() });
     }
     let mut others = Vec::new();
     loop {
         let page = server.get(&query.behind(path))?;
         let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(found) = all.iter().find(|lookup| lookup["name"] == name) {
-            return Ok(Looked {
+            return Ok(Lookup {
                 found: found["id"].as_str().map(str::to_owned),
                 near: String::new(),
             });
@@ -323,7 +323,7 @@ fn look_up(
             next => query = query.with(cursor_parameter, said(next)),
         }
     }
-    Ok(Looked { found: None, near: near(name, others.iter().map(String::as_str)) })
+    Ok(Lookup { found: None, near: near(name, others.iter().map(String::as_str)) })
 }
 
 #[cfg(test)]

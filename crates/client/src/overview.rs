@@ -14,7 +14,7 @@ use crate::client::{Client, WatchOption};
 use crate::exit::Outcome;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{Paper, facts, moment_of, said, steps};
+use crate::output::{OutputFormat, facts, moment_of, said, steps};
 use crate::runs::pending::pending_text;
 
 /// A resource that `--watch` can repeat.
@@ -51,7 +51,7 @@ pub(crate) fn execution(client: &Client, args: &Execution) -> Outcome {
         .either(&response, &format!("{state} since blueprint {}.", said(&response["blueprint"])))
 }
 
-pub(crate) fn overview_text(response: &Value, output: Paper) -> String {
+pub(crate) fn overview_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = Overview::deserialize(response) else { return outline(response) };
     let execution =
         if told.enabled { "execution is on" } else { "execution is off: no steps start" };
@@ -141,7 +141,7 @@ mod tests {
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],
             "reviews": {"count": 1, "more": true}, "open_reviews": 2, "commits": [], "queue": {"queued": 0, "running": 4, "oldest": null},
             "workers": {"alive": 1, "capacity": 8}, "hours": [], "first_steps": null});
-        let text = overview_text(&view, Paper::new(false));
+        let text = overview_text(&view, OutputFormat::new(false));
         for line in [
             "Blueprint 3, execution is off: no steps start\n",
             "  deployments  2, 1 on hold\n",

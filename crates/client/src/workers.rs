@@ -12,7 +12,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{Paper, comma_separated, facts, moment, moment_of, plain};
+use crate::output::{OutputFormat, comma_separated, facts, moment, moment_of, plain};
 
 /// Workers, which execute runs.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
     client.list(&worker_list(), &query, &wanted.much)
 }
 
-pub(crate) fn worker_text(response: &Value, output: Paper) -> String {
+pub(crate) fn worker_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = WorkerView::deserialize(response) else { return outline(response) };
     let heard = if told.alive { "alive" } else { "not alive" };
     let name = output.heading(&format!("Worker {}:", plain(&told.name)));
@@ -98,7 +98,7 @@ mod tests {
         let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
             "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "last_heartbeat": moment,
             "lease_until": moment, "reason": null});
-        let text = worker_text(&view, Paper::new(false));
+        let text = worker_text(&view, OutputFormat::new(false));
         for line in [
             "Worker w1: confirmed, alive\n",
             "  leased       5 of 8 runs\n",
@@ -112,14 +112,14 @@ mod tests {
         assert!(!text.contains("reason"), "{text}");
         (view["alive"], view["leased"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
-        let text = worker_text(&view, Paper::new(false));
+        let text = worker_text(&view, OutputFormat::new(false));
         assert!(
             text.starts_with("Worker w1: none, not alive\n  reason       it was stopped\n"),
             "{text}"
         );
         assert!(!text.contains("  runs"), "{text}");
         assert_eq!(
-            worker_text(&json!({"of": "another"}), Paper::new(false)),
+            worker_text(&json!({"of": "another"}), OutputFormat::new(false)),
             "of: another\n",
             "printed as an outline"
         );

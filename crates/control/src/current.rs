@@ -19,7 +19,7 @@ use engine::catalog::{Catalog, CatalogError};
 use engine::cluster::document::parse;
 use engine::cluster::{Blueprint, RootDoc, Skeleton, phantom};
 use engine::ids::{BlueprintNumber, DeploymentId, Fqdn, NodeId, NoderoleId};
-use engine::plan::Bare;
+use engine::plan::UndocumentedNode;
 use sqlx::PgConnection;
 use store::StoreError;
 use store::blueprints::Head;
@@ -55,7 +55,7 @@ pub(crate) struct Moment {
 
 /// Cache of data that is immutable under its hash.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct ObjectCache {
     blueprint: RwLock<Option<(Hash, Arc<Blueprint>)>>,
     /// Locked while a blueprint is read.
     reads: Mutex<()>,
@@ -161,9 +161,9 @@ impl Present {
     }
 
     /// The record of a node without a document. An invalid connection counts as none.
-    pub fn bare(&self, id: NodeId) -> Option<Bare> {
+    pub fn bare(&self, id: NodeId) -> Option<UndocumentedNode> {
         let BareNode { id: _, fqdn, deployment, connection, hints } = self.bare.get(&id)?;
-        Some(Bare {
+        Some(UndocumentedNode {
             fqdn: fqdn.clone(),
             deployment: *deployment,
             connection: connection
@@ -174,7 +174,7 @@ impl Present {
     }
 }
 
-impl Kept {
+impl ObjectCache {
     /// Reads the parts that can change. `on` must be a transaction with a snapshot.
     pub async fn moment(&self, on: &mut PgConnection) -> Result<Moment, Problem> {
         let head = store::blueprints::head(on).await.map_err(from_store)?;

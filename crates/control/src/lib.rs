@@ -65,7 +65,7 @@ use sqlx::{PgConnection, Postgres, Transaction};
 use store::Store;
 
 use crate::compute::{ComputeLimit, PERMITS, Permits};
-use crate::current::{Kept, Present};
+use crate::current::{ObjectCache, Present};
 use crate::nodes::address_policy::Added;
 use crate::problems::from_store;
 
@@ -73,9 +73,9 @@ use crate::problems::from_store;
 #[derive(Debug, Clone)]
 pub struct Control {
     store: Store,
-    kept: Arc<Kept>,
+    kept: Arc<ObjectCache>,
     /// Plans of open reviews on the current target.
-    plans: Arc<reviews::impact::Kept>,
+    plans: Arc<reviews::impact::PlanCache>,
     permits: Arc<Permits>,
     data: Option<Arc<Path>>,
     reach: Arc<Policy>,

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use engine::Hash;
-use engine::blueprint::text::{Behind, Names};
+use engine::blueprint::text::{HashDescriptions, Names};
 use engine::blueprint::{compare, difference};
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::ids::{DeploymentId, Fqdn, NodeId, RoleName};
@@ -70,7 +70,7 @@ fn main() {
             let began = Instant::now();
             let changes = compare(black_box(&old), black_box(&new));
             let found = difference(&old, &new, &changes).unwrap();
-            let text = found.text(&Names::of(&found, &old, &new), &Behind::default());
+            let text = found.text(&Names::of(&found, &old, &new), &HashDescriptions::default());
             took.push(began.elapsed());
             assert_eq!((changes.len(), black_box(text).lines().count() > 3), (1, true));
         }

@@ -299,9 +299,9 @@ uuids! {
     NodeId;
     /// A deployment. Minted by the edit that creates it.
     DeploymentId;
-    /// A noderole. Derived by [`NoderoleId::of`].
+    /// A noderole. The id is derived from the node, the role and the instance.
     NoderoleId;
-    /// A step. Derived by [`StepId::of`].
+    /// A step. The id is derived from the noderole and the action.
     StepId;
     /// A person or a service account.
     PersonId;

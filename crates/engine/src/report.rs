@@ -391,7 +391,7 @@ impl Asked<'_> {
         let what =
             format!("{} on {} are bound", many(bound_count, "noderole"), many(carriers, "node"));
         report.did.push(Line::new(what, "the blueprint that the plan is based on"));
-        let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| Thing {
+        let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| ChangedNoderole {
             role: noderole.role.clone(),
             id: noderole.id(node),
             evidence: self.evidence(node, why),
@@ -545,7 +545,7 @@ impl EditNames for Asked<'_> {
 }
 
 /// A noderole that the plan changes.
-struct Thing {
+struct ChangedNoderole {
     role: RoleName,
     id: NoderoleId,
     evidence: String,
@@ -555,10 +555,10 @@ struct Thing {
 /// One line for each role and reason.
 fn lines_by_role<'a>(
     verb: &'a str,
-    changes: impl Iterator<Item = Thing>,
+    changes: impl Iterator<Item = ChangedNoderole>,
 ) -> impl Iterator<Item = Line> + 'a {
     let mut grouped: BTreeMap<(RoleName, String), (Vec<Subject>, BTreeSet<u32>)> = BTreeMap::new();
-    for Thing { role, id, evidence, edit } in changes {
+    for ChangedNoderole { role, id, evidence, edit } in changes {
         let (ids, edits) = grouped.entry((role, evidence)).or_default();
         ids.push(Subject::Noderole(id));
         edits.insert(edit);

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use engine::anneal::{
-    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment,
-    NodeView, OpenRun, Reason, StepState, StepView, Taken, admit, why_not,
+    AdmissionView, BudgetId, BudgetView, ConcurrencyGroupKey, ConcurrencyGroupLimit,
+    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepState, StepView, Taken, admit,
+    why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
 use engine::ids::{
@@ -35,8 +36,8 @@ fn deployment_id(n: u128) -> DeploymentId {
     DeploymentId(Uuid::from_u128(200 + n))
 }
 
-fn lane(deployment: u128, name: &str) -> LaneKey {
-    LaneKey {
+fn concurrency_group(deployment: u128, name: &str) -> ConcurrencyGroupKey {
+    ConcurrencyGroupKey {
         deployment: deployment_id(deployment),
         name: ConcurrencyGroupName::parse(name).unwrap(),
     }
@@ -46,7 +47,7 @@ fn step(n: u128, node: u128) -> (StepId, StepView) {
     let view = StepView {
         noderole: noderole_id(n),
         node: node_id(node),
-        lane: lane(1, "app"),
+        concurrency_group: concurrency_group(1, "app"),
         jig: JigName::parse("script").unwrap(),
         state: StepState::Todo,
         pending: 0,
@@ -70,7 +71,7 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
         let name = DeploymentName::parse(name).unwrap();
         (
             deployment_id(n),
-            DeploymentView { name, parent: parent.map(deployment_id), held_by: None },
+            DeploymentView { name, parent: parent.map(deployment_id), on_hold_by: None },
         )
     };
     let node = |n: u128| {
@@ -83,7 +84,7 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
         };
         (node_id(n), view)
     };
-    let free = LaneView { max_running: None, mode: ConcurrencyGroupMode::Rolling };
+    let free = ConcurrencyGroupLimit { max_running: None, mode: ConcurrencyGroupMode::Rolling };
     AdmissionView {
         now: Moment(1_000_000_000),
         enabled: true,
@@ -94,7 +95,11 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
             deployment(2, "db", Some(0)),
         ]
         .into(),
-        lanes: [(lane(1, "app"), free), (lane(2, "app"), free)].into(),
+        concurrency_groups: [
+            (concurrency_group(1, "app"), free),
+            (concurrency_group(2, "app"), free),
+        ]
+        .into(),
         budgets: [(BudgetId(1), BudgetView { name: "quorum".into(), max_down: 1 })].into(),
         nodes: (1..=5).map(node).collect(),
         jigs: [(JigName::parse("script").unwrap(), true)].into(),
@@ -109,7 +114,7 @@ fn open(n: u128, node: u128) -> OpenRun {
         step: step_id(n),
         noderole: noderole_id(n),
         node: node_id(node),
-        lane: lane(1, "app"),
+        concurrency_group: concurrency_group(1, "app"),
         exclusive: true,
     }
 }
@@ -138,7 +143,7 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
 #[test]
 fn every_rule_applies_and_is_reported() {
     let rules: [(Spoil, &str); 22] = [
-        (|v| v.enabled = false, "Execution is paused. An operator must resume it"),
+        (|v| v.enabled = false, "Execution is off. An operator must turn it on"),
         (
             |v| v.capacity = 0,
             "No worker is running (0 runs open, 10 allowed). Start one with `gantry worker`",
@@ -180,7 +185,7 @@ fn every_rule_applies_and_is_reported() {
             "Jig script is switched off. Propose to switch it on",
         ),
         (
-            |v| v.deployments.get_mut(&deployment_id(0)).unwrap().held_by = Some("ada".into()),
+            |v| v.deployments.get_mut(&deployment_id(0)).unwrap().on_hold_by = Some("ada".into()),
             "Deployment system was put on hold by ada",
         ),
         (|v| the_node(v).available = false, "Node n1 is in maintenance. Make it available again"),
@@ -214,16 +219,20 @@ fn every_rule_applies_and_is_reported() {
         ),
         (
             |v| {
-                v.lanes.get_mut(&lane(1, "app")).unwrap().max_running = Some(2);
+                v.concurrency_groups.get_mut(&concurrency_group(1, "app")).unwrap().max_running =
+                    Some(2);
                 v.open.extend([open(8, 4), open(9, 5)]);
             },
             "Concurrency group web/app is full: 2 of 2 runs are open",
         ),
         (
             |v| {
-                v.lanes.insert(
-                    lane(1, "app"),
-                    LaneView { max_running: Some(2), mode: ConcurrencyGroupMode::Chunk },
+                v.concurrency_groups.insert(
+                    concurrency_group(1, "app"),
+                    ConcurrencyGroupLimit {
+                        max_running: Some(2),
+                        mode: ConcurrencyGroupMode::Chunk,
+                    },
                 );
                 v.open.push(open(9, 5));
             },
@@ -241,7 +250,7 @@ fn every_rule_applies_and_is_reported() {
             "Disruption budget quorum is exhausted: 1 is down, and the limit is 1 node",
         ),
         (
-            |v| v.lanes.clear(),
+            |v| v.concurrency_groups.clear(),
             "Unknown concurrency group web/app. Restore it from a backup, or report a bug",
         ),
     ];
@@ -315,7 +324,7 @@ fn order_uses_priority_turn_ready_rank_id() {
 fn deployments_take_turns() {
     let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
     for (_, step) in &mut steps[3..] {
-        step.lane = lane(2, "app");
+        step.concurrency_group = concurrency_group(2, "app");
         step.ready_since = Moment(5);
     }
     let mut view = view(steps);
@@ -328,9 +337,9 @@ fn deployments_take_turns() {
 #[test]
 fn chunk_starts_together_and_waits_for_end() {
     let mut view = view((1..=5).map(|n| step(n, n)));
-    view.lanes.insert(
-        lane(1, "app"),
-        LaneView { max_running: Some(3), mode: ConcurrencyGroupMode::Chunk },
+    view.concurrency_groups.insert(
+        concurrency_group(1, "app"),
+        ConcurrencyGroupLimit { max_running: Some(3), mode: ConcurrencyGroupMode::Chunk },
     );
     assert_eq!(admit(&view, LIMITS), [1, 2, 3].map(step_id));
     view.open.push(open(1, 1));
@@ -363,56 +372,60 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
         (proptest::bool::weighted(0.85), proptest::bool::weighted(0.95)),
         5,
     );
-    let lanes = proptest::collection::vec((proptest::option::of(1..4u32), any::<bool>()), 4);
-    (steps, nodes, lanes, 1..3u32, 1..8u32).prop_map(|(steps, nodes, lanes, max_down, capacity)| {
-        let mut view = view([]);
-        view.capacity = capacity;
-        for ((alive, available), node) in nodes.into_iter().zip(view.nodes.values_mut()) {
-            (node.alive, node.available) = (alive, available);
-        }
-        for (n, (max_running, chunk)) in lanes.into_iter().enumerate() {
-            let mode =
-                if chunk { ConcurrencyGroupMode::Chunk } else { ConcurrencyGroupMode::Rolling };
-            view.lanes.insert(
-                lane(1 + n as u128 % 2, ["app", "other"][n / 2]),
-                LaneView { max_running, mode },
-            );
-        }
-        for budget in [1, 2] {
-            view.budgets
-                .insert(BudgetId(budget), BudgetView { name: format!("b{budget}"), max_down });
-        }
-        for (
-            n,
-            (
-                (node, noderole, deployment, app, exclusive, freezes),
-                (priority, since, rank, failures, budgets),
-                state,
-                needs,
-            ),
-        ) in steps.into_iter().enumerate()
-        {
-            let (id, mut step) = step(n as u128 + 1, node);
-            step.noderole = noderole_id(10 * node + noderole);
-            step.lane = lane(deployment, if app { "app" } else { "other" });
-            (step.exclusive, step.priority, step.ready_since, step.rank) =
-                (exclusive, priority, Moment(since), rank);
-            (step.failures, step.budgets, step.state, step.needs) =
-                (failures, budgets, state, needs);
-            step.on_error = if freezes { OnError::Node } else { OnError::Descendants };
-            if state == StepState::Transition {
-                view.open.push(OpenRun {
-                    step: id,
-                    noderole: step.noderole,
-                    node: step.node,
-                    lane: step.lane.clone(),
-                    exclusive,
-                });
+    let concurrency_groups =
+        proptest::collection::vec((proptest::option::of(1..4u32), any::<bool>()), 4);
+    (steps, nodes, concurrency_groups, 1..3u32, 1..8u32).prop_map(
+        |(steps, nodes, concurrency_groups, max_down, capacity)| {
+            let mut view = view([]);
+            view.capacity = capacity;
+            for ((alive, available), node) in nodes.into_iter().zip(view.nodes.values_mut()) {
+                (node.alive, node.available) = (alive, available);
             }
-            view.steps.insert(id, step);
-        }
-        view
-    })
+            for (n, (max_running, chunk)) in concurrency_groups.into_iter().enumerate() {
+                let mode =
+                    if chunk { ConcurrencyGroupMode::Chunk } else { ConcurrencyGroupMode::Rolling };
+                view.concurrency_groups.insert(
+                    concurrency_group(1 + n as u128 % 2, ["app", "other"][n / 2]),
+                    ConcurrencyGroupLimit { max_running, mode },
+                );
+            }
+            for budget in [1, 2] {
+                view.budgets
+                    .insert(BudgetId(budget), BudgetView { name: format!("b{budget}"), max_down });
+            }
+            for (
+                n,
+                (
+                    (node, noderole, deployment, app, exclusive, freezes),
+                    (priority, since, rank, failures, budgets),
+                    state,
+                    needs,
+                ),
+            ) in steps.into_iter().enumerate()
+            {
+                let (id, mut step) = step(n as u128 + 1, node);
+                step.noderole = noderole_id(10 * node + noderole);
+                step.concurrency_group =
+                    concurrency_group(deployment, if app { "app" } else { "other" });
+                (step.exclusive, step.priority, step.ready_since, step.rank) =
+                    (exclusive, priority, Moment(since), rank);
+                (step.failures, step.budgets, step.state, step.needs) =
+                    (failures, budgets, state, needs);
+                step.on_error = if freezes { OnError::Node } else { OnError::Descendants };
+                if state == StepState::Transition {
+                    view.open.push(OpenRun {
+                        step: id,
+                        noderole: step.noderole,
+                        node: step.node,
+                        concurrency_group: step.concurrency_group.clone(),
+                        exclusive,
+                    });
+                }
+                view.steps.insert(id, step);
+            }
+            view
+        },
+    )
 }
 
 proptest! {
@@ -451,10 +464,10 @@ proptest! {
             prop_assert!(fits);
             let freezes = |s: &StepView| s.state == StepState::Error && s.on_error == OnError::Node;
             prop_assert!(!view.steps.values().any(|s| s.node == step.node && freezes(s)));
-            let lane = &view.lanes[&step.lane];
-            let in_lane = after.iter().filter(|(_, s)| s.lane == step.lane).count();
-            prop_assert!(lane.max_running.is_none_or(|max| in_lane <= max as usize));
-            prop_assert!(lane.mode == ConcurrencyGroupMode::Rolling || !view.open.iter().any(|run| run.lane == step.lane));
+            let concurrency_group = &view.concurrency_groups[&step.concurrency_group];
+            let in_group = after.iter().filter(|(_, s)| s.concurrency_group == step.concurrency_group).count();
+            prop_assert!(concurrency_group.max_running.is_none_or(|max| in_group <= max as usize));
+            prop_assert!(concurrency_group.mode == ConcurrencyGroupMode::Rolling || !view.open.iter().any(|run| run.concurrency_group == step.concurrency_group));
             for budget in &step.budgets {
                 let in_budget = || view.steps.iter().filter(|(_, s)| s.budgets.contains(budget));
                 let unwell = |s: &StepView| s.state != StepState::Todo || s.failures > 0 || !view.nodes[&s.node].alive;

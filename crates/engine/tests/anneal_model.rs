@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::anneal::{
-    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, DeploymentView, Event,
-    LaneKey, LaneView, Limits, Missing, Moment, NodeView, OpenRun, Outcome, Progress, Refused,
-    Step, StepState, StepView, Stop, Why, World, admit, apply, apply_each, why_not,
+    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, ConcurrencyGroupKey,
+    ConcurrencyGroupLimit, DeploymentView, Event, Limits, Missing, Moment, NodeView, OpenRun,
+    Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why, World, admit, apply,
+    apply_each, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, JoinAfter, JoinNeed, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -21,7 +22,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 const NODES: usize = 3;
-const LANES: [(&str, Option<u32>, ConcurrencyGroupMode); 3] = [
+const CONCURRENCY_GROUPS: [(&str, Option<u32>, ConcurrencyGroupMode); 3] = [
     ("free", None, ConcurrencyGroupMode::Rolling),
     ("one-by-one", Some(1), ConcurrencyGroupMode::Rolling),
     ("pairs", Some(2), ConcurrencyGroupMode::Chunk),
@@ -33,7 +34,7 @@ const BUDGET: BudgetId = BudgetId(1);
 #[derive(Debug, Clone)]
 struct Drawn {
     node: usize,
-    lane: usize,
+    concurrency_group: usize,
     parents: Vec<(usize, EdgeKind)>,
     need: JoinNeed,
     after: JoinAfter,
@@ -79,10 +80,10 @@ fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
         proptest::bool::weighted(0.3),
         proptest::bool::weighted(0.15),
     );
-    (0..NODES, 0..LANES.len(), parents, need, after, needs, 0..3u32, flags).prop_map(
+    (0..NODES, 0..CONCURRENCY_GROUPS.len(), parents, need, after, needs, 0..3u32, flags).prop_map(
         move |(
             node,
-            lane,
+            concurrency_group,
             parents,
             need,
             after,
@@ -101,7 +102,7 @@ fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
             };
             Drawn {
                 node,
-                lane,
+                concurrency_group,
                 parents,
                 need,
                 after,
@@ -151,10 +152,10 @@ fn node_id(index: usize) -> NodeId {
     NodeId(Uuid::from_u128(1_000 + index as u128))
 }
 
-fn lane_key(index: usize) -> LaneKey {
-    LaneKey {
+fn concurrency_group_key(index: usize) -> ConcurrencyGroupKey {
+    ConcurrencyGroupKey {
         deployment: DeploymentId(Uuid::from_u128(1)),
-        name: ConcurrencyGroupName::parse(LANES[index].0).unwrap(),
+        name: ConcurrencyGroupName::parse(CONCURRENCY_GROUPS[index].0).unwrap(),
     }
 }
 
@@ -615,7 +616,7 @@ impl Cluster {
             let view = StepView {
                 noderole: NoderoleId(id.0),
                 node: step.node,
-                lane: lane_key(drawn.lane),
+                concurrency_group: concurrency_group_key(drawn.concurrency_group),
                 jig: JigName::parse("test").unwrap(),
                 state: step.progress.state,
                 pending: step.progress.pending,
@@ -639,30 +640,31 @@ impl Cluster {
             available: true,
             confirmed: true,
         };
-        let lanes = LANES
-            .iter()
-            .enumerate()
-            .map(|(n, (_, max, mode))| (lane_key(n), LaneView { max_running: *max, mode: *mode }));
+        let concurrency_groups =
+            CONCURRENCY_GROUPS.iter().enumerate().map(|(n, (_, max, mode))| {
+                (concurrency_group_key(n), ConcurrencyGroupLimit { max_running: *max, mode: *mode })
+            });
         let open = self.runs.iter().map(|(step, run)| OpenRun {
             step: *step,
             noderole: NoderoleId(step.0),
             node: run.node,
-            lane: lane_key(
-                self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()].lane,
+            concurrency_group: concurrency_group_key(
+                self.drawn[*self.born.iter().find(|i| step_id(**i) == *step).unwrap()]
+                    .concurrency_group,
             ),
             exclusive: run.exclusive,
         });
         let web = DeploymentView {
             name: DeploymentName::parse("web").unwrap(),
             parent: None,
-            held_by: None,
+            on_hold_by: None,
         };
         AdmissionView {
             now: Moment(self.now),
             enabled: true,
             capacity: 100,
             deployments: [(deployment, web)].into(),
-            lanes: lanes.collect(),
+            concurrency_groups: concurrency_groups.collect(),
             budgets: [(BUDGET, BudgetView { name: "quorum".into(), max_down: 2 })].into(),
             nodes: (0..NODES).map(|n| (node_id(n), node(n))).collect(),
             jigs: [(JigName::parse("test").unwrap(), true)].into(),
@@ -716,13 +718,16 @@ impl Cluster {
     }
 
     fn check_limits(&self) {
-        for (lane, (_, max, _)) in LANES.iter().enumerate() {
-            let running = self
-                .born
-                .iter()
-                .filter(|i| self.drawn[**i].lane == lane && self.runs.contains_key(&step_id(**i)));
+        for (concurrency_group, (_, max, _)) in CONCURRENCY_GROUPS.iter().enumerate() {
+            let running = self.born.iter().filter(|i| {
+                self.drawn[**i].concurrency_group == concurrency_group
+                    && self.runs.contains_key(&step_id(**i))
+            });
             let running = running.count();
-            assert!(max.is_none_or(|max| running <= max as usize), "lane {lane} is over its limit");
+            assert!(
+                max.is_none_or(|max| running <= max as usize),
+                "concurrency group {concurrency_group} is over its limit"
+            );
         }
     }
 

@@ -371,7 +371,7 @@ fn failures_report_reason() {
     fails(&mut node, "dns-client", json!({"dns": {"server": ""}}), "dns.server is not set");
     for (port, reason) in [
         (json!(80), "app.port is 80: ports below 1024 need privileges"),
-        (json!(70000), "the last port is 65535"),
+        (json!(70000), "the highest port is 65535"),
         (json!(123_456_789), "must be a number from 1024 to 65535"),
         (json!("http"), "app.port is \"http\""),
         (json!(-1), "app.port is \"-1\""),
@@ -398,7 +398,7 @@ fn failures_report_reason() {
         &mut node,
         "app-check",
         json!({"check": {"expect": "fine"}}),
-        "reports \"ok\"; check.expect asks for \"fine\"",
+        "reports \"ok\", but check.expect is \"fine\"",
     );
     // Killed without a chance to clean up: its last report still exists.
     assert!(kill("-KILL", &format!("-{}", node.pid("app"))));

@@ -20,7 +20,7 @@ use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outs
 use engine::plan::effects::Why;
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Along, Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, edit, materialise, resolve,
+    Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, SideEffects, edit, materialise, resolve,
     resolve_with, resolve_with_rules,
 };
 use engine::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
@@ -183,15 +183,16 @@ fn side_effects_are_reported_for_accepted_edits() {
         unbind("base", true),
         bind(SYSTEM, 2, "base"),
     ];
-    let (effects, along) = resolve_with(&world.skeleton(), &world.catalog, &numbered(&edits));
+    let (effects, side_effects) =
+        resolve_with(&world.skeleton(), &world.catalog, &numbered(&edits));
     assert_eq!(effects, world.effects(&edits));
     assert_eq!(effects.refused.iter().map(|refused| refused.edit).collect::<Vec<_>>(), [2, 3, 4]);
     let key = |role: &str| (node(1), NoderoleKey::first(name(role)));
     let expected = [
-        (1, Along { moved: [(node(1), WEB)].into(), ..Along::default() }),
-        (5, Along { gone: [key("app"), key("web")].into(), ..Along::default() }),
+        (1, SideEffects { moved: [(node(1), WEB)].into(), ..SideEffects::default() }),
+        (5, SideEffects { gone: [key("app"), key("web")].into(), ..SideEffects::default() }),
     ];
-    assert_eq!(along, expected.into());
+    assert_eq!(side_effects, expected.into());
 }
 
 #[test]

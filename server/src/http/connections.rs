@@ -55,15 +55,15 @@ pub(crate) async fn serve(
     stopping: CancellationToken,
 ) {
     let answering = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(bounds.at_once));
+    let permits = Arc::new(Semaphore::new(bounds.at_once));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(bounds.head)
         .max_buf_size(limits::MAX_HEAD_BYTES);
     loop {
-        let (place, stream, from) = tokio::select! {
+        let (permit, stream, from) = tokio::select! {
             () = stopping.cancelled() => break,
-            next = next_of(&listener, &places) => match next {
+            next = next_of(&listener, &permits) => match next {
                 Ok(next) => next,
                 Err(error) => {
                     after(error).await;
@@ -81,7 +81,7 @@ pub(crate) async fn serve(
             if let Err(error) = connection.await {
                 tracing::debug!(%error, %from, "a connection ended early");
             }
-            drop(place);
+            drop(permit);
         });
     }
     drop(listener);
@@ -91,16 +91,16 @@ pub(crate) async fn serve(
 /// Waits for a free permit and accepts the next connection.
 async fn next_of(
     listener: &TcpListener,
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> io::Result<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let permit = Arc::clone(permits).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, from) = listener.accept().await?;
     // Answers are written whole, so Nagle's algorithm would only delay them. The call fails if the
     // connection is already closed. The connection ends then, and must not block the next accept.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, %from, "a connection was closed before it was accepted");
     }
-    Ok((place, stream, from))
+    Ok((permit, stream, from))
 }
 
 /// Handles an error of `accept`. An aborted connection is ignored. Other errors, such as a lack of

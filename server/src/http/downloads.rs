@@ -14,10 +14,10 @@ use futures::Stream;
 
 use crate::AppState;
 use crate::http::limits;
-use crate::http::permits::{Full, Place};
+use crate::http::permits::{Full, Permit};
 
 /// Takes a download permit for a person.
-pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem> {
+pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Permit, Problem> {
     state.downloads.take(person).map_err(|full| match full {
         Full::Server => Problem::unavailable(
             "The server has reached its limit of concurrent downloads. Try again in a moment.",
@@ -38,14 +38,14 @@ pub(crate) fn take(state: &AppState, person: PersonId) -> Result<Place, Problem>
 
 /// Wraps a body so that it keeps its permit until it ends or is dropped.
 pub(crate) fn body<E>(
-    place: Place,
+    permit: Permit,
     parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
 ) -> Body
 where
     E: Into<BoxError> + Send + 'static,
 {
     Body::from_stream(async_stream::stream! {
-        let _permit = place;
+        let _permit = permit;
         for await part in parts {
             yield part;
         }

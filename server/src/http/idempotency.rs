@@ -44,7 +44,7 @@ use api::problem::DEFAULT_RETRY_AFTER;
 use crate::AppState;
 use crate::http::contract::LONGEST_KEY;
 use crate::http::problems::Refusal;
-use crate::http::session::Who;
+use crate::http::session::RequestActor;
 
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -56,8 +56,8 @@ const STORED_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION,
 /// Executes a request once for its key. `secret`: its response shows a secret.
 pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret: bool) -> Response {
     match claim(state, request).await {
-        Ok(Turn::Run(request, None)) => next.run(request).await,
-        Ok(Turn::Run(request, Some((key, claim)))) => {
+        Ok(Handling::Run(request, None)) => next.run(request).await,
+        Ok(Handling::Run(request, Some((key, claim)))) => {
             let renewal = AbortOnDropHandle::new(tokio::spawn(renew(
                 state.control.clone(),
                 key.clone(),
@@ -67,13 +67,13 @@ pub(crate) async fn once(state: &AppState, request: Request, next: Next, secret:
             drop(renewal);
             note(state, &key, claim, answer, secret).await
         }
-        Ok(Turn::Answer(answer)) => answer,
+        Ok(Handling::Answer(answer)) => answer,
         Err(refusal) => refusal.into_response(),
     }
 }
 
 /// How to handle a request.
-enum Turn {
+enum Handling {
     Run(Request, Option<(Key, Uuid)>),
     Answer(Response),
 }
@@ -92,11 +92,11 @@ async fn renew(control: Arc<Control>, key: Key, claim: Uuid) {
     }
 }
 
-async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
+async fn claim(state: &AppState, request: Request) -> Result<Handling, Refusal> {
     let word = word(request.headers())?;
-    let actor = request.extensions().get::<Who>().and_then(|who| who.0.as_ref());
+    let actor = request.extensions().get::<RequestActor>().and_then(|who| who.0.as_ref());
     // Without an actor, an inner layer rejects the request.
-    let Some(actor) = actor else { return Ok(Turn::Run(request, None)) };
+    let Some(actor) = actor else { return Ok(Handling::Run(request, None)) };
     let person = actor.person;
     let token = actor.token.as_ref().map(|token| token.id.into_bytes()).unwrap_or_default();
     let (parts, body) = request.into_parts();
@@ -114,9 +114,9 @@ async fn claim(state: &AppState, request: Request) -> Result<Turn, Refusal> {
         state.control.store().pool().acquire().await.map_err(|error| away(&error.into()))?;
     match claim_key(&mut connection, &key).await.map_err(|error| away(&error))? {
         Claimed::Yours(claim) => {
-            Ok(Turn::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim))))
+            Ok(Handling::Run(Request::from_parts(parts, Body::from(bytes)), Some((key, claim))))
         }
-        Claimed::Completed(kept) => Ok(Turn::Answer(again(kept))),
+        Claimed::Completed(kept) => Ok(Handling::Answer(again(kept))),
         Claimed::UnderWay(seconds) => {
             let problem = Problem::conflict(
                 "under_way",

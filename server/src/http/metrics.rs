@@ -62,7 +62,7 @@ struct ResponseLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Asked {
+struct RequestLabels {
     method: &'static str,
     route: Route,
 }
@@ -89,7 +89,7 @@ pub(crate) struct Metrics(Arc<Inner>);
 
 struct Inner {
     answered: Family<ResponseLabels, Counter>,
-    took: Family<Asked, Histogram, fn() -> Histogram>,
+    took: Family<RequestLabels, Histogram, fn() -> Histogram>,
     in_flight: Gauge,
     streams: Gauge,
     pool: Family<StateLabel, Gauge>,
@@ -228,7 +228,7 @@ pub(crate) async fn count(
     let route = Route(routed.0.get().map_or(NO_ROUTE, MatchedPath::as_str).into());
     inner
         .took
-        .get_or_create(&Asked { method, route: route.clone() })
+        .get_or_create(&RequestLabels { method, route: route.clone() })
         .observe(began.elapsed().as_secs_f64());
     inner
         .answered

@@ -29,7 +29,7 @@ pub(crate) enum Full {
 
 /// A permit. It is returned on drop.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     _one: OwnedSemaphorePermit,
     taken: Arc<Mutex<HashMap<PersonId, usize>>>,
     person: PersonId,
@@ -46,7 +46,7 @@ impl Permits {
     }
 
     /// Takes a permit for a person.
-    pub(crate) fn take(&self, person: PersonId) -> Result<Place, Full> {
+    pub(crate) fn take(&self, person: PersonId) -> Result<Permit, Full> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let has = taken.get(&person).copied().unwrap_or_default();
         if has >= self.each {
@@ -54,11 +54,11 @@ impl Permits {
         }
         let one = Arc::clone(&self.all).try_acquire_owned().map_err(|_| Full::Server)?;
         taken.insert(person, has + 1);
-        Ok(Place { _one: one, taken: Arc::clone(&self.taken), person })
+        Ok(Permit { _one: one, taken: Arc::clone(&self.taken), person })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         match taken.get_mut(&self.person) {

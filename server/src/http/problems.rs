@@ -57,7 +57,7 @@ impl IntoResponse for Refusal {
 
 impl Refusal {
     /// Replaces a hint for the console by one for API clients.
-    fn for_programs(self) -> Self {
+    fn for_api_clients(self) -> Self {
         if self.0.code != SIGNED_OUT {
             return self;
         }
@@ -130,21 +130,21 @@ impl From<BytesRejection> for Refusal {
 /// Typed path parameters.
 #[derive(Debug, Clone, Copy, FromRequestParts)]
 #[from_request(via(Path), rejection(Refusal))]
-pub(crate) struct Place<T>(pub T);
+pub(crate) struct PathParams<T>(pub T);
 
 /// Typed query parameters.
 #[derive(Debug, Clone, Copy, FromRequestParts)]
 #[from_request(via(Query), rejection(Refusal))]
-pub(crate) struct Asked<T>(pub T);
+pub(crate) struct QueryParams<T>(pub T);
 
 /// A typed JSON body. An error names the field, line and column.
 ///
 /// The body limit bounds its size. `serde_json` bounds its depth
 /// ([`limits::MAX_JSON_DEPTH`]).
 #[derive(Debug, Clone)]
-pub(crate) struct Given<T>(pub T);
+pub(crate) struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
@@ -163,9 +163,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
 
 /// An optional JSON body.
 #[derive(Debug, Clone)]
-pub(crate) struct Perhaps<T>(pub T);
+pub(crate) struct OptionalJson<T>(pub T);
 
-impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Perhaps<T> {
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalJson<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
@@ -175,7 +175,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Perhaps<T
             return Ok(Self(T::default()));
         }
         let whole = Request::from_parts(parts, Body::from(bytes));
-        Given::from_request(whole, state).await.map(|Given(value)| Self(value))
+        JsonBody::from_request(whole, state).await.map(|JsonBody(value)| Self(value))
     }
 }
 
@@ -430,7 +430,7 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, www_authenticate(known.as_ref()));
     }
     let refusal = match known {
-        Some(refusal) if !wants_page => refusal.for_programs(),
+        Some(refusal) if !wants_page => refusal.for_api_clients(),
         Some(refusal) => refusal,
         None if has_custom_body(answer.headers()) => return answer,
         None => Refusal(problem_for_response(status, answer.headers())),

@@ -27,7 +27,7 @@ use crate::http::problems::{Refusal, wants_page};
 /// The authenticated client of a request, set by the session middleware. `None` if it is not signed
 /// in.
 #[derive(Debug, Clone)]
-pub(crate) struct Who(pub Option<Actor>);
+pub(crate) struct RequestActor(pub Option<Actor>);
 
 /// The bearer token of a request, if it has `Authorization`. Another scheme counts as an empty
 /// token, which is never valid.
@@ -45,7 +45,7 @@ impl FromRequestParts<AppState> for SignedIn {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Refusal> {
-        let actor = parts.extensions.get::<Who>().and_then(|who| who.0.clone());
+        let actor = parts.extensions.get::<RequestActor>().and_then(|who| who.0.clone());
         actor.map(Self).ok_or_else(|| {
             Refusal(match bearer(&parts.headers) {
                 None => Problem::signed_out(),
@@ -146,7 +146,7 @@ fn before(request: &Request, actor: Option<&Actor>) -> Option<Response> {
     }
 }
 
-/// Adds [`Who`] to a page request.
+/// Adds [`RequestActor`] to a page request.
 pub(crate) async fn look_up(
     State(state): State<AppState>,
     mut request: Request,
@@ -157,14 +157,14 @@ pub(crate) async fn look_up(
             if let Some(refused) = before(&request, actor.as_ref()) {
                 return refused;
             }
-            request.extensions_mut().insert(Who(actor));
+            request.extensions_mut().insert(RequestActor(actor));
             next.run(request).await
         }
         Err(problem) => Refusal(problem).into_response(),
     }
 }
 
-/// Adds [`Who`] to a request that may use a token. The audit records the token.
+/// Adds [`RequestActor`] to a request that may use a token. The audit records the token.
 pub(crate) async fn authenticate(
     State(state): State<AppState>,
     mut request: Request,
@@ -182,7 +182,7 @@ pub(crate) async fn authenticate(
         return refused;
     }
     let token = actor.as_ref().and_then(|actor| actor.token.as_ref()).map(|token| token.id);
-    request.extensions_mut().insert(Who(actor));
+    request.extensions_mut().insert(RequestActor(actor));
     match token {
         Some(token) => store::audit::run_with_token(token, next.run(request)).await,
         None => next.run(request).await,
@@ -191,7 +191,7 @@ pub(crate) async fn authenticate(
 
 /// Redirects a browser without a session to the sign-in page, and back afterwards.
 pub(crate) async fn redirect_to_sign_in(request: Request, next: Next) -> Response {
-    let signed_in = request.extensions().get::<Who>().is_some_and(|who| who.0.is_some());
+    let signed_in = request.extensions().get::<RequestActor>().is_some_and(|who| who.0.is_some());
     let path = request.uri().path();
     if signed_in || path == addresses::SIGN_IN || !wants_page(&request) {
         return next.run(request).await;

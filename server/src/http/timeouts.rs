@@ -15,14 +15,14 @@ use crate::http::limits;
 
 /// Timeouts of this server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     /// Time to receive the whole body of a request.
     pub body: Duration,
     /// Time until the response begins.
     pub answer: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { body: limits::BODY_TIMEOUT, answer: limits::REQUEST_TIMEOUT }
     }

@@ -10,7 +10,7 @@
 //! at or above its snapshot's xmin. The xmin only rises, so the feed had not sent that event when
 //! the stream joined, and it arrives through the ring. (A stream therefore waits until the feed has
 //! a first position.) An event that arrives twice has a position that the stream has passed, so it
-//! is dropped. A stream that is too slow for the ring gets [`Told::Reset`] and must fetch
+//! is dropped. A stream that is too slow for the ring gets [`FeedMessage::Reset`] and must fetch
 //! everything again: the feed waits for no stream.
 //!
 //! *Logs.* Growth of a log is notified but not in the journal. It goes through a separate ring,
@@ -65,7 +65,7 @@ pub(crate) enum FeedError {
 
 /// A message of the feed to streams.
 #[derive(Debug, Clone)]
-pub(crate) enum Told {
+pub(crate) enum FeedMessage {
     Entry(Arc<Entry<Live>>),
     /// Earlier positions are invalid (a backup was restored). Fetch everything again.
     Reset(Position),
@@ -84,7 +84,7 @@ pub(crate) enum LogGrowth {
 #[derive(Debug, Clone)]
 pub(crate) struct Feed {
     store: Store,
-    ring: broadcast::Sender<Told>,
+    ring: broadcast::Sender<FeedMessage>,
     logs: broadcast::Sender<LogGrowth>,
     place: watch::Receiver<Position>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Feed {
 #[derive(Debug)]
 pub(crate) struct Listening {
     feed: Feed,
-    ring: broadcast::Receiver<Told>,
+    ring: broadcast::Receiver<FeedMessage>,
     place: Position,
     caught_up: bool,
 }
@@ -121,7 +121,7 @@ pub(crate) struct Joined {
     /// Growth of logs.
     pub logs: Logs,
     /// A message to send before all others.
-    pub first: Option<Told>,
+    pub first: Option<FeedMessage>,
 }
 
 impl Feed {
@@ -170,7 +170,7 @@ impl Feed {
         };
         match store::events::resume(self.store.pool(), after, MAX_BACKLOG).await? {
             Resume::There => Ok(join(after, None)),
-            Resume::Reset(place) => Ok(join(place, Some(Told::Reset(place)))),
+            Resume::Reset(place) => Ok(join(place, Some(FeedMessage::Reset(place)))),
         }
     }
 }
@@ -187,14 +187,17 @@ impl Listening {
     /// # Errors
     /// If the database does not answer while catching up. The stream should end, and its client
     /// resume it.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Told>>, FeedError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<FeedMessage>>, FeedError> {
         if !self.caught_up {
             let part = store::events::read(self.feed.store.pool(), self.place, PAGE_SIZE).await?;
             self.place = part.next;
             self.caught_up = !part.more;
             if !part.entries.is_empty() {
                 return Ok(Some(
-                    part.entries.into_iter().map(|entry| Told::Entry(Arc::new(entry))).collect(),
+                    part.entries
+                        .into_iter()
+                        .map(|entry| FeedMessage::Entry(Arc::new(entry)))
+                        .collect(),
                 ));
             }
         }
@@ -208,13 +211,13 @@ impl Listening {
                     // to now.
                     let place = *self.feed.place.borrow();
                     self.place = self.place.max(place);
-                    return Ok(Some(vec![Told::Reset(self.place)]));
+                    return Ok(Some(vec![FeedMessage::Reset(self.place)]));
                 }
             };
             match &told {
-                Told::Entry(entry) if entry.position <= self.place => continue,
-                Told::Entry(entry) => self.place = entry.position,
-                Told::Reset(place) => self.place = *place,
+                FeedMessage::Entry(entry) if entry.position <= self.place => continue,
+                FeedMessage::Entry(entry) => self.place = entry.position,
+                FeedMessage::Reset(place) => self.place = *place,
             }
             return Ok(Some(vec![told]));
         }
@@ -224,7 +227,7 @@ impl Listening {
 /// The reader task.
 struct Reader {
     store: Store,
-    ring: broadcast::Sender<Told>,
+    ring: broadcast::Sender<FeedMessage>,
     logs: broadcast::Sender<LogGrowth>,
     place: watch::Sender<Position>,
 }
@@ -297,7 +300,7 @@ impl Reader {
             store::events::resume(self.store.pool(), place, i64::MAX - 1).await?
         {
             self.place.send_replace(place);
-            let _ = self.ring.send(Told::Reset(place));
+            let _ = self.ring.send(FeedMessage::Reset(place));
         }
         Ok(())
     }
@@ -307,7 +310,7 @@ impl Reader {
             let place = *self.place.borrow();
             let part = store::events::read(self.store.pool(), place, PAGE_SIZE).await?;
             for entry in part.entries {
-                let _ = self.ring.send(Told::Entry(Arc::new(entry)));
+                let _ = self.ring.send(FeedMessage::Entry(Arc::new(entry)));
             }
             self.place.send_replace(part.next);
             if !part.more {

@@ -10,7 +10,7 @@
 //! up to which all events were sent, so a quiet stream resumes close to the end of the journal. It
 //! also shows that the connection is alive.
 //!
-//! The stream ends within 30 seconds ([`Rhythm`]) after its session or token ends; reconnecting
+//! The stream ends within 30 seconds ([`StreamIntervals`]) after its session or token ends; reconnecting
 //! then returns 401. It also ends when its user loses the permission to view; reconnecting then
 //! returns 403.
 
@@ -41,20 +41,20 @@ use store::events::{Entry, InvalidPosition, Position};
 use crate::AppState;
 use crate::http::limits;
 use crate::http::permits::Full;
-use crate::http::problems::{Asked, Refusal};
+use crate::http::problems::{QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::live::feed::{FeedError, Joined, LogGrowth, Told};
+use crate::live::feed::{FeedError, FeedMessage, Joined, LogGrowth};
 
 /// Intervals of a stream.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rhythm {
+pub(crate) struct StreamIntervals {
     /// Interval of heartbeats.
     pub heartbeat: Duration,
     /// Interval of the check that the user is still signed in and has the permission to view.
     pub session_check: Duration,
 }
 
-impl Default for Rhythm {
+impl Default for StreamIntervals {
     fn default() -> Self {
         Self { heartbeat: Duration::from_secs(15), session_check: Duration::from_secs(30) }
     }
@@ -74,7 +74,7 @@ pub(crate) struct Wanted {
 pub(crate) async fn events(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<Wanted>,
+    QueryParams(wanted): QueryParams<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     actor.require(Permission::Viewer)?;
@@ -185,8 +185,8 @@ impl Logs {
     }
 
     /// A run that is queued after its page was opened becomes known with its first event.
-    fn learn(&mut self, told: &Told) {
-        if let Told::Entry(entry) = told
+    fn learn(&mut self, told: &FeedMessage) {
+        if let FeedMessage::Entry(entry) = told
             && let Live::Run { run, noderole, .. } = entry.event
             && self.runs.contains(&run)
         {
@@ -219,7 +219,7 @@ fn stream(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     let Joined { mut events, logs: mut log_growth, first } = subscription;
     async_stream::stream! {
-        let (mut heartbeat, mut still) = (every(state.rhythm.heartbeat), every(state.rhythm.session_check));
+        let (mut heartbeat, mut still) = (every(state.stream_intervals.heartbeat), every(state.stream_intervals.session_check));
         // Shows at once that the connection works, and its position.
         yield Ok(beat(events.place()));
         if let Some(told) = first {
@@ -234,25 +234,25 @@ fn stream(
             let turn = tokio::select! {
                 biased;
                 () = state.stopping.cancelled() => break,
-                _ = still.tick() => Turn::SessionCheck,
-                _ = heartbeat.tick() => Turn::Heartbeat,
-                told = events.next() => Turn::Told(told),
-                grown = log_growth.next() => Turn::LogGrowth(grown),
+                _ = still.tick() => StreamEvent::SessionCheck,
+                _ = heartbeat.tick() => StreamEvent::Heartbeat,
+                told = events.next() => StreamEvent::FeedMessage(told),
+                grown = log_growth.next() => StreamEvent::LogGrowth(grown),
             };
             match turn {
                 // An error counts as no. The page reconnects when the database answers again.
-                Turn::SessionCheck if state.people.can_still_view(&actor).await != Ok(true) => break,
-                Turn::SessionCheck => {}
-                Turn::Heartbeat => yield Ok(beat(events.place())),
-                Turn::Told(Ok(Some(told))) => {
+                StreamEvent::SessionCheck if state.people.can_still_view(&actor).await != Ok(true) => break,
+                StreamEvent::SessionCheck => {}
+                StreamEvent::Heartbeat => yield Ok(beat(events.place())),
+                StreamEvent::FeedMessage(Ok(Some(told))) => {
                     for told in told.iter().filter(|told| sieve.accepts(told)) {
                         logs.learn(told);
                         yield Ok(message(told));
                     }
                 }
                 // The server stops or the database is unavailable. The page reconnects.
-                Turn::Told(Ok(None) | Err(_)) => break,
-                Turn::LogGrowth(grown) => {
+                StreamEvent::FeedMessage(Ok(None) | Err(_)) => break,
+                StreamEvent::LogGrowth(grown) => {
                     for live in logs.news(&state, grown).await {
                         yield Ok(unplaced(&live));
                     }
@@ -269,10 +269,10 @@ fn every(period: Duration) -> Interval {
 }
 
 /// The next action of a stream.
-enum Turn {
+enum StreamEvent {
     SessionCheck,
     Heartbeat,
-    Told(Result<Option<Vec<Told>>, FeedError>),
+    FeedMessage(Result<Option<Vec<FeedMessage>>, FeedError>),
     LogGrowth(LogGrowth),
 }
 
@@ -285,8 +285,8 @@ struct EventFilter {
 }
 
 impl EventFilter {
-    fn accepts(&mut self, told: &Told) -> bool {
-        let Told::Entry(entry) = told else {
+    fn accepts(&mut self, told: &FeedMessage) -> bool {
+        let FeedMessage::Entry(entry) = told else {
             return true;
         };
         let again = self.last.as_ref().is_some_and(|last| {
@@ -300,10 +300,10 @@ impl EventFilter {
     }
 }
 
-fn message(told: &Told) -> Event {
+fn message(told: &FeedMessage) -> Event {
     let (place, live) = match told {
-        Told::Entry(entry) => (entry.position, &entry.event),
-        Told::Reset(place) => (*place, &Live::Reset),
+        FeedMessage::Entry(entry) => (entry.position, &entry.event),
+        FeedMessage::Reset(place) => (*place, &Live::Reset),
     };
     let event = Event::default().id(place.to_string());
     // Every `Live` can be serialized as JSON.
@@ -324,9 +324,9 @@ mod tests {
     use super::*;
     use engine::ids::BlueprintNumber;
 
-    fn entry(topic: &str, xid: i64, target: i64) -> Told {
+    fn entry(topic: &str, xid: i64, target: i64) -> FeedMessage {
         let live = Live::Blueprint { blueprint: BlueprintNumber(target) };
-        Told::Entry(Arc::new(Entry {
+        FeedMessage::Entry(Arc::new(Entry {
             position: Position { xid, id: 1 },
             topic: topic.into(),
             event: live,
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn event_with_several_topics_is_sent_once() {
         let deployment = "deployment:00000000-0000-0000-0000-000000000001";
-        let through = |topics: &str, told: &[Told]| {
+        let through = |topics: &str, told: &[FeedMessage]| {
             let mut sieve =
                 EventFilter { topics: Topics::parse(topics).expect("topics"), last: None };
             told.iter().map(|told| sieve.accepts(told)).collect::<Vec<_>>()
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(through("blueprints", &messages), [true, false, false, true]);
         assert_eq!(through(deployment, &messages), [false, true, true, false]);
         assert_eq!(through("nodes,", &messages), [false; 4]);
-        assert_eq!(through("nodes", &[Told::Reset(Position::from_cursor(1))]), [true]);
+        assert_eq!(through("nodes", &[FeedMessage::Reset(Position::from_cursor(1))]), [true]);
         assert_eq!(through("nodes", &[entry("of another version", 1, 1)]), [false]);
         for wrong in
             ["x", "run:1,run:y", &(0..=MAX_TOPICS).map(|n| format!("run:{n},")).collect::<String>()]

@@ -14,17 +14,17 @@ use control::Lost;
 use engine::ids::ReviewId;
 
 use crate::AppState;
-use crate::http::problems::{Place, Refusal};
+use crate::http::problems::{PathParams, Refusal};
 use crate::http::session::SignedIn;
 
 /// The query as pairs of name and value.
-type Asked = Query<Vec<(String, String)>>;
+type GraphQuery = Query<Vec<(String, String)>>;
 
 pub(crate) async fn of_deployment(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    query: Asked,
+    PathParams(name): PathParams<String>,
+    query: GraphQuery,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::graph_of(&name), query.0);
     let view = state.control.graph(&actor, &name, &address.wish, Lost::Note).await?;
@@ -35,8 +35,8 @@ pub(crate) async fn of_deployment(
 pub(crate) async fn of_review(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    query: Asked,
+    PathParams(id): PathParams<ReviewId>,
+    query: GraphQuery,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::review(id), query.0);
     let view = state.control.review_graph(&actor, id, &address.wish, Lost::Note).await?;

@@ -17,7 +17,7 @@ use store::{Store, StoreError};
 
 use crate::AppState;
 use crate::http::downloads;
-use crate::http::problems::{Place, Refusal};
+use crate::http::problems::{PathParams, Refusal};
 use crate::http::session::SignedIn;
 
 /// Chunks per query. A chunk of a worker has at most 64 KiB, so this limits the memory of a
@@ -28,7 +28,7 @@ const PIECES: u32 = 16;
 pub(crate) async fn download(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<RunId>,
+    PathParams(id): PathParams<RunId>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let run = state.control.run(&actor, id).await?;

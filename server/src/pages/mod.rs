@@ -30,7 +30,7 @@ use crate::AppState;
 use crate::http::form_input;
 use crate::http::guard;
 use crate::http::problems::{Refusal, wants_page};
-use crate::http::session::{self, Who};
+use crate::http::session::{self, RequestActor};
 
 /// Routes of all pages, and of the server functions below `/call/`.
 pub(crate) fn routes(state: &AppState) -> Router<AppState> {
@@ -57,7 +57,7 @@ pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response
         return axum::http::StatusCode::NOT_FOUND.into_response();
     }
     match session::session_actor(&state, request.headers()).await {
-        Ok(actor) => drop(request.extensions_mut().insert(Who(actor))),
+        Ok(actor) => drop(request.extensions_mut().insert(RequestActor(actor))),
         Err(problem) => return Refusal(problem).into_response(),
     }
     let leptos = state.leptos.clone();
@@ -88,7 +88,7 @@ fn request_context(state: &AppState) -> RequestContext {
     RequestContext {
         control: Arc::clone(&state.control),
         people: state.people.clone(),
-        actor: parts.as_ref().and_then(|parts| parts.extensions.get::<Who>()?.0.clone()),
+        actor: parts.as_ref().and_then(|parts| parts.extensions.get::<RequestActor>()?.0.clone()),
         client: parts.as_ref().map(|parts| session::visitor(state, parts)).unwrap_or_default(),
         site: state.address.relying_party_for_host(host),
         session_cookie: state.address.session_cookie(),

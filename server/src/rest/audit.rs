@@ -17,7 +17,7 @@ use store::audit::Stage;
 use crate::AppState;
 use crate::http::contract::{Operations, op};
 use crate::http::downloads;
-use crate::http::problems::{Asked, Refusal};
+use crate::http::problems::{QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
 
@@ -45,7 +45,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn audit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<AuditWanted>,
+    QueryParams(wanted): QueryParams<AuditWanted>,
 ) -> Answer<AuditPage> {
     Ok(Json(state.control.audit(&actor, &wanted).await?))
 }
@@ -53,7 +53,7 @@ async fn audit(
 async fn chain(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ChainWanted>,
+    QueryParams(wanted): QueryParams<ChainWanted>,
 ) -> Answer<ChainView> {
     Ok(Json(state.control.audit_chain(&actor, wanted).await?))
 }
@@ -61,7 +61,7 @@ async fn chain(
 async fn export(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ChainWanted>,
+    QueryParams(wanted): QueryParams<ChainWanted>,
 ) -> Result<Response, Refusal> {
     let (chain, header) = state.control.audit_export(&actor, wanted).await?;
     let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::AppState;
 use crate::http::contract::{Operations, op};
 use crate::http::limits;
-use crate::http::problems::{Asked, Given, Place, Refusal};
+use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::reviews::{Committed, followed};
 use crate::rest::{Answer, CreatedWithLocation};
@@ -46,7 +46,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn blueprints(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<BlueprintsWanted>,
+    QueryParams(wanted): QueryParams<BlueprintsWanted>,
 ) -> Answer<BlueprintPage> {
     Ok(Json(state.control.targets(&actor, &wanted).await?))
 }
@@ -75,7 +75,7 @@ pub(super) enum Form {
 async fn compare(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(pair): Asked<CompareQuery>,
+    QueryParams(pair): QueryParams<CompareQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let (from, to, deployment) =
@@ -117,7 +117,7 @@ struct ExecutionRequest {
 async fn switch(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(input): Given<ExecutionRequest>,
+    JsonBody(input): JsonBody<ExecutionRequest>,
 ) -> CreatedWithLocation<Committed> {
     Ok(followed(state.control.switch(&actor, input.enabled, input.reason).await?))
 }
@@ -125,8 +125,8 @@ async fn switch(
 async fn target(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(number): Place<BlueprintNumber>,
-    Asked(wanted): Asked<BlueprintWanted>,
+    PathParams(number): PathParams<BlueprintNumber>,
+    QueryParams(wanted): QueryParams<BlueprintWanted>,
 ) -> Answer<BlueprintView> {
     let wait = Duration::from_secs(wanted.wait.into());
     if wait > limits::MAX_WAIT {

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use crate::AppState;
 use crate::http::contract::{Operations, op};
 use crate::http::limits;
-use crate::http::problems::{Asked, Given, Place, Refusal};
+use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::{Answer, CreatedResult};
 
@@ -57,7 +57,7 @@ struct Files {
 async fn script(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(hash): Place<Hash>,
+    PathParams(hash): PathParams<Hash>,
 ) -> Result<Response, Refusal> {
     let body = state.control.script(&actor, hash).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
@@ -66,7 +66,7 @@ async fn script(
 async fn catalog(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<BarclampsWanted>,
+    QueryParams(wanted): QueryParams<BarclampsWanted>,
 ) -> Answer<CatalogPage> {
     Ok(Json(state.control.find_barclamps(&actor, &wanted).await?))
 }
@@ -74,7 +74,7 @@ async fn catalog(
 async fn roles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<RolesWanted>,
+    QueryParams(wanted): QueryParams<RolesWanted>,
 ) -> Answer<RolePage> {
     Ok(Json(state.control.roles(&actor, &wanted).await?))
 }
@@ -82,8 +82,8 @@ async fn roles(
 async fn role(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Asked(wanted): Asked<RoleWanted>,
+    PathParams(name): PathParams<String>,
+    QueryParams(wanted): QueryParams<RoleWanted>,
 ) -> Answer<RoleView> {
     Ok(Json(state.control.role(&actor, &name, &wanted).await?))
 }
@@ -91,7 +91,7 @@ async fn role(
 async fn role_graph(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<RoleGraphWanted>,
+    QueryParams(wanted): QueryParams<RoleGraphWanted>,
 ) -> Answer<RoleGraph> {
     Ok(Json(state.control.role_graph(&actor, &wanted).await?))
 }
@@ -99,7 +99,7 @@ async fn role_graph(
 async fn imports(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ImportsWanted>,
+    QueryParams(wanted): QueryParams<ImportsWanted>,
 ) -> Answer<ImportPage> {
     Ok(Json(state.control.imports(&actor, &wanted).await?))
 }
@@ -107,7 +107,7 @@ async fn imports(
 async fn import(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(given): Given<Files>,
+    JsonBody(given): JsonBody<Files>,
 ) -> CreatedResult<Imported> {
     let files = given.files.into_iter().map(|(path, text)| (path, text.into_bytes())).collect();
     let imported = state.control.import_barclamps(Some(&actor), &files).await?;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{Asked, Given, Perhaps, Place};
+use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::proposals::{Proposed, proposal_created};
 use crate::rest::{Answer, CreatedWithLocation, Done, Nothing};
@@ -52,7 +52,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post(
             "/deployments/{name}/priority",
             prioritise,
-            op("prioritiseDeployment", "Set the priority of a deployment"),
+            op("setDeploymentPriority", "Set the priority of a deployment"),
         )
         .post(
             "/deployments/{name}/restore",
@@ -64,7 +64,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn deployments(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<DeploymentsWanted>,
+    QueryParams(wanted): QueryParams<DeploymentsWanted>,
 ) -> Answer<DeploymentPage> {
     Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
@@ -72,7 +72,7 @@ async fn deployments(
 async fn board(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
+    PathParams(name): PathParams<String>,
 ) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name).await?))
 }
@@ -80,7 +80,7 @@ async fn board(
 async fn deployment_progress(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
+    PathParams(name): PathParams<String>,
 ) -> Answer<DeploymentProgress> {
     Ok(Json(state.control.deployment_progress(&actor, &name).await?))
 }
@@ -88,8 +88,8 @@ async fn deployment_progress(
 async fn role_noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Asked(wanted): Asked<RoleNoderolesWanted>,
+    PathParams(name): PathParams<String>,
+    QueryParams(wanted): QueryParams<RoleNoderolesWanted>,
 ) -> Answer<RoleNoderoles> {
     Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
 }
@@ -97,8 +97,8 @@ async fn role_noderoles(
 async fn propose(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Perhaps(_): Perhaps<Nothing>,
+    PathParams(name): PathParams<String>,
+    OptionalJson(_): OptionalJson<Nothing>,
 ) -> CreatedWithLocation<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
@@ -116,8 +116,8 @@ struct HoldRequest {
 async fn hold(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Given(holding): Given<HoldRequest>,
+    PathParams(name): PathParams<String>,
+    JsonBody(holding): JsonBody<HoldRequest>,
 ) -> Answer<Done> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.hold(&actor, deployment, holding.on_hold, holding.reason).await?;
@@ -148,8 +148,8 @@ fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
 async fn prioritise(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Given(wanted): Given<PriorityRequest>,
+    PathParams(name): PathParams<String>,
+    JsonBody(wanted): JsonBody<PriorityRequest>,
 ) -> Answer<Done> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
@@ -168,8 +168,8 @@ struct RestoreRequest {
 async fn restore(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Given(restoring): Given<RestoreRequest>,
+    PathParams(name): PathParams<String>,
+    JsonBody(restoring): JsonBody<RestoreRequest>,
 ) -> CreatedWithLocation<Restored> {
     let restored =
         state.control.restore(&actor, &name, restoring.blueprint, restoring.partial).await?;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{Asked, Place};
+use crate::http::problems::{PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
 
@@ -160,8 +160,8 @@ impl TryFrom<GraphWanted> for GraphOptions {
 async fn of_deployment(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Asked(wanted): Asked<GraphWanted>,
+    PathParams(name): PathParams<String>,
+    QueryParams(wanted): QueryParams<GraphWanted>,
 ) -> Answer<GraphView> {
     Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, Lost::Refused).await?))
 }
@@ -169,8 +169,8 @@ async fn of_deployment(
 async fn of_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Asked(wanted): Asked<GraphWanted>,
+    PathParams(id): PathParams<ReviewId>,
+    QueryParams(wanted): QueryParams<GraphWanted>,
 ) -> Answer<GraphView> {
     if wanted.blueprint.is_some() {
         let detail = "Invalid `blueprint`: a review always changes the current target. Omit it, or \

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{Asked, Given, Place};
+use crate::http::problems::{JsonBody, PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::{Answer, Done};
 
@@ -27,7 +27,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn noderole(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<NoderoleId>,
+    PathParams(id): PathParams<NoderoleId>,
 ) -> Answer<NoderoleView> {
     Ok(Json(state.control.noderole(&actor, id).await?))
 }
@@ -35,8 +35,8 @@ async fn noderole(
 async fn noderole_values(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<NoderoleId>,
-    Asked(wanted): Asked<ValuesWanted>,
+    PathParams(id): PathParams<NoderoleId>,
+    QueryParams(wanted): QueryParams<ValuesWanted>,
 ) -> Answer<ValuesView> {
     Ok(Json(state.control.noderole_values(&actor, id, &wanted).await?))
 }
@@ -51,8 +51,8 @@ struct RetryRequest {
 async fn retry(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<NoderoleId>,
-    Given(because): Given<RetryRequest>,
+    PathParams(id): PathParams<NoderoleId>,
+    JsonBody(because): JsonBody<RetryRequest>,
 ) -> Answer<Done> {
     state.control.retry(&actor, id, because.reason).await?;
     Ok(Json(Done {}))

@@ -27,9 +27,11 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::AppState;
-use crate::http::contract::{Asker, Asks, Created, Operations, Sketch, Versioned, op, version};
+use crate::http::contract::{
+    Caller, Created, DescribeInput, OperationTypes, Operations, Versioned, op, version,
+};
 use crate::http::limits;
-use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
+use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::{self, SignedIn};
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
 
@@ -37,7 +39,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/nodes", nodes, op("listNodes", "List nodes"))
         .post("/nodes", add_node, op("addNode", "Add a node to the inventory"))
         .post(
-            "/nodes/many",
+            "/nodes/bulk",
             add_nodes,
             op("addNodes", "Add several nodes to the inventory").about(
                 "`text` contains one node per line: its name, then fields, for example \
@@ -114,24 +116,24 @@ fn tag(version: i32) -> HeaderValue {
 }
 
 /// The node in the path parameter `{id}`, by id or name.
-pub(crate) struct Machine(pub NodeId);
+pub(crate) struct PathNode(pub NodeId);
 
-impl FromRequestParts<AppState> for Machine {
+impl FromRequestParts<AppState> for PathNode {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
         let SignedIn(actor) = SignedIn::from_request_parts(parts, state).await?;
-        let Place(named) =
-            Place::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
+        let PathParams(named) =
+            PathParams::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
         let named = named.get("id").map(String::as_str).unwrap_or_default();
         Ok(Self(state.control.node_named(&actor, named).await?))
     }
 }
 
-impl Asks for Machine {
-    fn ask(sketch: &mut Sketch<'_>) {
+impl DescribeInput for PathNode {
+    fn describe(types: &mut OperationTypes<'_>) {
         let said = "ID or name of the node.";
-        sketch
+        types
             .places
             .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
     }
@@ -140,7 +142,7 @@ impl Asks for Machine {
 async fn node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Versioned<NodeView>, Refusal> {
     let node = state.control.node(&actor, &name).await?;
     Ok(Versioned(node.version.into(), node))
@@ -154,9 +156,9 @@ struct Changed {
 async fn change(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(node): Machine,
+    PathNode(node): PathNode,
     headers: HeaderMap,
-    Given(change): Given<NodeChange>,
+    JsonBody(change): JsonBody<NodeChange>,
 ) -> Result<([(HeaderName, HeaderValue); 1], Json<Changed>), Refusal> {
     let on = version(&headers)?.ok_or_else(|| {
         Problem::new(
@@ -174,7 +176,7 @@ async fn change(
 async fn take_out(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(node): Machine,
+    PathNode(node): PathNode,
     headers: HeaderMap,
 ) -> Answer<Done> {
     state.control.take_out_node(&actor, node, version(&headers)?).await?;
@@ -184,8 +186,8 @@ async fn take_out(
 async fn health_checks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Asked(wanted): Asked<HealthChecksWanted>,
+    PathParams(name): PathParams<String>,
+    QueryParams(wanted): QueryParams<HealthChecksWanted>,
 ) -> Answer<HealthCheckPage> {
     Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
 }
@@ -193,8 +195,8 @@ async fn health_checks(
 async fn noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(name): Place<String>,
-    Asked(wanted): Asked<NodeNoderolesWanted>,
+    PathParams(name): PathParams<String>,
+    QueryParams(wanted): QueryParams<NodeNoderolesWanted>,
 ) -> Answer<NodeNoderolePage> {
     Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))
 }
@@ -210,9 +212,9 @@ struct Availability {
 async fn availability(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(node): Machine,
+    PathNode(node): PathNode,
     headers: HeaderMap,
-    Given(wanted): Given<Availability>,
+    JsonBody(wanted): JsonBody<Availability>,
 ) -> Answer<Done> {
     state
         .control
@@ -238,9 +240,9 @@ struct NodeTokenRequest {
 async fn mint(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(node): Machine,
+    PathNode(node): PathNode,
     headers: HeaderMap,
-    Given(wanted): Given<NodeTokenRequest>,
+    JsonBody(wanted): JsonBody<NodeTokenRequest>,
 ) -> CreatedWithLocation<CreatedNodeToken> {
     let minted = state
         .control
@@ -264,20 +266,20 @@ impl FromRequestParts<AppState> for Revoked {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
-        Place::from_request_parts(parts, state).await.map(|Place(revoked)| revoked)
+        PathParams::from_request_parts(parts, state).await.map(|PathParams(revoked)| revoked)
     }
 }
 
-impl Asks for Revoked {
-    fn ask(sketch: &mut Sketch<'_>) {
-        sketch.places.push(json!({"type": "string", "format": "uuid"}));
+impl DescribeInput for Revoked {
+    fn describe(types: &mut OperationTypes<'_>) {
+        types.places.push(json!({"type": "string", "format": "uuid"}));
     }
 }
 
 async fn revoke(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(node): Machine,
+    PathNode(node): PathNode,
     Revoked { token }: Revoked,
     headers: HeaderMap,
 ) -> Answer<Done> {
@@ -301,9 +303,9 @@ impl FromRequestParts<AppState> for AsItself {
     }
 }
 
-impl Asks for AsItself {
-    fn ask(sketch: &mut Sketch<'_>) {
-        sketch.caller = Asker::Machine;
+impl DescribeInput for AsItself {
+    fn describe(types: &mut OperationTypes<'_>) {
+        types.caller = Caller::Node;
     }
 }
 
@@ -316,7 +318,7 @@ struct Startup {
 async fn startup(
     state: State<AppState>,
     AsItself(itself): AsItself,
-    Given(said): Given<Startup>,
+    JsonBody(said): JsonBody<Startup>,
 ) -> Answer<Done> {
     state.control.report_startup(&itself, said.boot_id).await?;
     Ok(Json(Done {}))
@@ -329,7 +331,7 @@ struct Shutdown {}
 async fn shutdown(
     state: State<AppState>,
     AsItself(itself): AsItself,
-    Perhaps(_): Perhaps<Shutdown>,
+    OptionalJson(_): OptionalJson<Shutdown>,
 ) -> Answer<Done> {
     state.control.report_shutdown(&itself).await?;
     Ok(Json(Done {}))
@@ -344,7 +346,7 @@ struct Bootenv {
 async fn bootenv(
     state: State<AppState>,
     AsItself(itself): AsItself,
-    Given(said): Given<Bootenv>,
+    JsonBody(said): JsonBody<Bootenv>,
 ) -> Answer<Done> {
     state.control.report_bootenv(&itself, said.bootenv).await?;
     Ok(Json(Done {}))
@@ -353,7 +355,7 @@ async fn bootenv(
 async fn facts(
     state: State<AppState>,
     AsItself(itself): AsItself,
-    Given(facts): Given<Value>,
+    JsonBody(facts): JsonBody<Value>,
 ) -> Answer<Done> {
     state.control.report_facts(&itself, facts).await?;
     Ok(Json(Done {}))
@@ -362,7 +364,7 @@ async fn facts(
 async fn nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<NodesWanted>,
+    QueryParams(wanted): QueryParams<NodesWanted>,
 ) -> Answer<NodePage> {
     Ok(Json(state.control.find_nodes(&actor, &wanted).await?))
 }
@@ -375,7 +377,7 @@ struct Added {
 async fn add_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(new): Given<NodeRequest>,
+    JsonBody(new): JsonBody<NodeRequest>,
 ) -> CreatedWithLocation<Added> {
     let node = state.control.add_node(&actor, new).await?;
     Ok(Created(format!("/nodes/{node}"), Added { node }))
@@ -391,7 +393,7 @@ struct NodeList {
 async fn add_nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(inventory): Given<NodeList>,
+    JsonBody(inventory): JsonBody<NodeList>,
 ) -> CreatedResult<AddedNodes> {
     Ok((StatusCode::CREATED, Json(state.control.add_nodes(&actor, &inventory.text).await?)))
 }
@@ -399,8 +401,8 @@ async fn add_nodes(
 async fn results(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(id): Machine,
-    Asked(wanted): Asked<ResultsWanted>,
+    PathNode(id): PathNode,
+    QueryParams(wanted): QueryParams<ResultsWanted>,
 ) -> Answer<ResultLines> {
     Ok(Json(state.control.results(&actor, id, &wanted).await?))
 }

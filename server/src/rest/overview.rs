@@ -7,7 +7,7 @@ use axum::extract::State;
 
 use crate::AppState;
 use crate::http::contract::{Operations, Versioned, op};
-use crate::http::problems::{Asked, Refusal};
+use crate::http::problems::{QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
 
@@ -31,7 +31,7 @@ async fn overview(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<O
 async fn search(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<SearchWanted>,
+    QueryParams(wanted): QueryParams<SearchWanted>,
 ) -> Answer<Found> {
     Ok(Json(state.control.search(&actor, &wanted).await?))
 }

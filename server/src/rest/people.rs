@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op, version};
-use crate::http::problems::{Asked, Given, Place, Refusal};
+use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
 
@@ -96,7 +96,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn people(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<PeopleWanted>,
+    QueryParams(wanted): QueryParams<PeopleWanted>,
 ) -> Answer<PersonPage> {
     Ok(Json(state.people.list(&actor, &wanted).await?))
 }
@@ -104,7 +104,7 @@ async fn people(
 async fn add(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(wish): Given<PersonRequest>,
+    JsonBody(wish): JsonBody<PersonRequest>,
 ) -> CreatedWithLocation<CreatedPerson> {
     let made = state.people.add(&actor, &wish).await?;
     Ok(Created(format!("/people/{}", made.id), made))
@@ -117,7 +117,7 @@ async fn me(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<MyAccou
 async fn person(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<PersonId>,
+    PathParams(id): PathParams<PersonId>,
 ) -> Result<Versioned<PersonDetails>, Refusal> {
     let found = state.people.details(&actor, id).await?;
     Ok(Versioned(found.person.version.into(), found))
@@ -126,9 +126,9 @@ async fn person(
 async fn change_grants(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<PersonId>,
+    PathParams(id): PathParams<PersonId>,
     headers: HeaderMap,
-    Given(wish): Given<GrantsRequest>,
+    JsonBody(wish): JsonBody<GrantsRequest>,
 ) -> Answer<PersonView> {
     let Some(on) = version(&headers)? else {
         // A missing permission takes precedence over invalid input.
@@ -149,7 +149,7 @@ async fn change_grants(
 async fn disable(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(person): Place<PersonId>,
+    PathParams(person): PathParams<PersonId>,
     headers: HeaderMap,
 ) -> Answer<Done> {
     state
@@ -162,7 +162,7 @@ async fn disable(
 async fn enable(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(person): Place<PersonId>,
+    PathParams(person): PathParams<PersonId>,
     headers: HeaderMap,
 ) -> Answer<Done> {
     state
@@ -185,7 +185,7 @@ async fn register_passkey(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
-    Given(wish): Given<PasskeyRequest>,
+    JsonBody(wish): JsonBody<PasskeyRequest>,
 ) -> CreatedResult<PasskeyView> {
     actor.require_enrollable()?;
     let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
@@ -195,7 +195,7 @@ async fn register_passkey(
 async fn revoke_passkey(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<PasskeyId>,
+    PathParams(id): PathParams<PasskeyId>,
 ) -> Answer<Done> {
     state.people.revoke_passkey(&actor, id).await?;
     Ok(Json(Done {}))
@@ -204,7 +204,7 @@ async fn revoke_passkey(
 async fn confirmation_options(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<PasskeyId>,
+    PathParams(id): PathParams<PasskeyId>,
     headers: HeaderMap,
 ) -> Answer<SignatureRequest> {
     actor.require_in_person()?;
@@ -214,8 +214,8 @@ async fn confirmation_options(
 async fn confirm_passkey(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<PasskeyId>,
-    Given(signature): Given<Signature>,
+    PathParams(id): PathParams<PasskeyId>,
+    JsonBody(signature): JsonBody<Signature>,
 ) -> Answer<PasskeyView> {
     Ok(Json(state.people.confirm_passkey(&actor, id, &signature).await?))
 }
@@ -223,7 +223,7 @@ async fn confirm_passkey(
 async fn confirm(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(person): Place<PersonId>,
+    PathParams(person): PathParams<PersonId>,
 ) -> Answer<PersonDetails> {
     Ok(Json(state.people.confirm(&actor, person).await?))
 }
@@ -236,7 +236,7 @@ async fn dismiss_notices(state: State<AppState>, SignedIn(actor): SignedIn) -> A
 async fn link(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(person): Place<PersonId>,
+    PathParams(person): PathParams<PersonId>,
     headers: HeaderMap,
 ) -> CreatedResult<OneTimeLink> {
     let seen = SeenPerson { person, version: version(&headers)? };
@@ -246,7 +246,7 @@ async fn link(
 async fn sessions(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<SessionsWanted>,
+    QueryParams(wanted): QueryParams<SessionsWanted>,
 ) -> Answer<SessionPage> {
     Ok(Json(state.people.session_page(&actor, &wanted).await?))
 }
@@ -258,7 +258,7 @@ async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -
 async fn end_session(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<Uuid>,
+    PathParams(id): PathParams<Uuid>,
 ) -> Answer<Done> {
     state.people.end_session(&actor, id).await?;
     Ok(Json(Done {}))
@@ -268,7 +268,7 @@ async fn end_session(
 async fn set_password(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(wish): Given<PasswordRequest>,
+    JsonBody(wish): JsonBody<PasswordRequest>,
 ) -> Result<(CookieJar, Json<Done>), Refusal> {
     let session = state.people.set_password(&actor, &wish).await?;
     Ok((CookieJar::new().add(state.address.session_cookie().begin(&session)), Json(Done {})))
@@ -277,7 +277,7 @@ async fn set_password(
 async fn tokens(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<TokensWanted>,
+    QueryParams(wanted): QueryParams<TokensWanted>,
 ) -> Answer<TokenPage> {
     Ok(Json(state.people.token_page(&actor, &wanted).await?))
 }
@@ -285,7 +285,7 @@ async fn tokens(
 async fn make_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Given(wish): Given<TokenRequest>,
+    JsonBody(wish): JsonBody<TokenRequest>,
 ) -> CreatedWithLocation<CreatedToken> {
     let made = state.people.make_token(&actor, &wish).await?;
     Ok(Created(format!("/tokens/{}", made.id), made))
@@ -294,7 +294,7 @@ async fn make_token(
 async fn revoke_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<Uuid>,
+    PathParams(id): PathParams<Uuid>,
 ) -> Answer<Done> {
     state.people.revoke_token(&actor, id).await?;
     Ok(Json(Done {}))

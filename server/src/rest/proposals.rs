@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op};
-use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
+use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::rest::nodes::Machine;
+use crate::rest::nodes::PathNode;
 use crate::rest::{Answer, AtVersion, CreatedWithLocation, Done, Nothing, OnVersion, agreed};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -82,8 +82,8 @@ struct DraftNoderoleQuery {
 async fn drafted(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
-    Asked(wanted): Asked<DraftNoderoleQuery>,
+    PathParams(id): PathParams<ProposalId>,
+    QueryParams(wanted): QueryParams<DraftNoderoleQuery>,
 ) -> Answer<DraftedNoderole> {
     Ok(Json(state.control.drafted(&actor, id, wanted.node, &wanted.noderole).await?))
 }
@@ -101,8 +101,8 @@ pub(super) fn proposal_created<T>(proposal: ProposalId, made: T) -> Created<T> {
 async fn propose_on_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Machine(node): Machine,
-    Perhaps(_): Perhaps<Nothing>,
+    PathNode(node): PathNode,
+    OptionalJson(_): OptionalJson<Nothing>,
 ) -> CreatedWithLocation<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
     Ok(proposal_created(proposal, Proposed { proposal }))
@@ -111,7 +111,7 @@ async fn propose_on_node(
 async fn proposals(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ProposalsWanted>,
+    QueryParams(wanted): QueryParams<ProposalsWanted>,
 ) -> Answer<ProposalPage> {
     Ok(Json(state.control.proposals(&actor, &wanted).await?))
 }
@@ -127,7 +127,7 @@ struct OpenProposal {
 async fn proposal(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
 ) -> Result<Versioned<OpenProposal>, Refusal> {
     let (scope, proposal) = state.control.proposal(&actor, id).await?;
     Ok(Versioned(proposal.version.into(), OpenProposal { scope, proposal }))
@@ -143,9 +143,9 @@ struct Edits {
 async fn edit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    Given(given): Given<Edits>,
+    JsonBody(given): JsonBody<Edits>,
 ) -> Answer<AtVersion> {
     let version =
         state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
@@ -161,8 +161,8 @@ struct PreviewRequest {
 async fn preview(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
-    Given(given): Given<PreviewRequest>,
+    PathParams(id): PathParams<ProposalId>,
+    JsonBody(given): JsonBody<PreviewRequest>,
 ) -> Answer<EditsPreview> {
     Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
 }
@@ -170,7 +170,7 @@ async fn preview(
 async fn report(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
 ) -> Answer<Report> {
     Ok(Json(state.control.report(&actor, id).await?))
 }
@@ -178,9 +178,9 @@ async fn report(
 async fn undo(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    Perhaps(on): Perhaps<OnVersion>,
+    OptionalJson(on): OptionalJson<OnVersion>,
 ) -> Answer<AtVersion> {
     let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
@@ -189,9 +189,9 @@ async fn undo(
 async fn redo(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    Perhaps(on): Perhaps<OnVersion>,
+    OptionalJson(on): OptionalJson<OnVersion>,
 ) -> Answer<AtVersion> {
     let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(AtVersion { version }))
@@ -200,9 +200,9 @@ async fn redo(
 async fn discard(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    Perhaps(on): Perhaps<OnVersion>,
+    OptionalJson(on): OptionalJson<OnVersion>,
 ) -> Answer<Done> {
     state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
     Ok(Json(Done {}))
@@ -223,9 +223,9 @@ struct Submitted {
 async fn submit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ProposalId>,
+    PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    Given(given): Given<SubmitRequest>,
+    JsonBody(given): JsonBody<SubmitRequest>,
 ) -> CreatedWithLocation<Submitted> {
     let submission = state
         .control

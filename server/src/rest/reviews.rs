@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::AppState;
 use crate::http::contract::{Created, Operations, op};
-use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
+use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::blueprints::{Form, compared};
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
@@ -89,7 +89,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn review_report(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
 ) -> Answer<Report> {
     let report = state.control.review_report(&actor, id).await?;
     let why = "Only the newest version of an open proposal has a planning report. Open the newest \
@@ -100,7 +100,7 @@ async fn review_report(
 async fn reviews(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<ReviewsWanted>,
+    QueryParams(wanted): QueryParams<ReviewsWanted>,
 ) -> Answer<ReviewPage> {
     Ok(Json(state.control.reviews(&actor, &wanted).await?))
 }
@@ -108,7 +108,7 @@ async fn reviews(
 async fn review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
 ) -> Answer<ReviewView> {
     Ok(Json(state.control.review(&actor, id).await?.cut(MAX_DOCUMENTS)))
 }
@@ -116,7 +116,7 @@ async fn review(
 async fn impact(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
 ) -> Answer<Impact> {
     Ok(Json(state.control.impact(&actor, id).await?))
 }
@@ -124,7 +124,7 @@ async fn impact(
 async fn viewed_changes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
 ) -> Answer<ViewedChanges> {
     Ok(Json(state.control.viewed_changes(&actor, id).await?))
 }
@@ -138,8 +138,8 @@ struct ViewedRequest {
 async fn mark_viewed(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Given(opening): Given<ViewedRequest>,
+    PathParams(id): PathParams<ReviewId>,
+    JsonBody(opening): JsonBody<ViewedRequest>,
 ) -> Answer<ViewedChanges> {
     Ok(Json(state.control.mark_viewed(&actor, id, opening.anchors).await?))
 }
@@ -158,8 +158,8 @@ struct Verdict {
 async fn judge(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Given(verdict): Given<Verdict>,
+    PathParams(id): PathParams<ReviewId>,
+    JsonBody(verdict): JsonBody<Verdict>,
 ) -> CreatedResult<Done> {
     state
         .control
@@ -177,9 +177,9 @@ struct SignatureOptionsRequest {
 async fn verdict_options(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
     headers: HeaderMap,
-    Given(input): Given<SignatureOptionsRequest>,
+    JsonBody(input): JsonBody<SignatureOptionsRequest>,
 ) -> Answer<SignatureRequest> {
     // A missing permission takes precedence over the error about passkeys and the site.
     actor.require_in_person()?;
@@ -213,8 +213,8 @@ struct CommitRequest {
 async fn commit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Perhaps(committing): Perhaps<CommitRequest>,
+    PathParams(id): PathParams<ReviewId>,
+    OptionalJson(committing): OptionalJson<CommitRequest>,
 ) -> CreatedWithLocation<Committed> {
     let what = ToCommit { review: id, typed: committing.name, cancel: committing.cancel };
     Ok(followed(state.control.commit(&actor, what).await?))
@@ -223,7 +223,7 @@ async fn commit(
 async fn discussion(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
 ) -> Answer<Discussion> {
     Ok(Json(state.control.discussion(&actor, id).await?))
 }
@@ -246,8 +246,8 @@ struct CreatedComment {
 async fn open_thread(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Given(saying): Given<ThreadRequest>,
+    PathParams(id): PathParams<ReviewId>,
+    JsonBody(saying): JsonBody<ThreadRequest>,
 ) -> CreatedResult<CreatedComment> {
     let anchor: Anchor =
         saying.anchor.parse().map_err(|error: engine::blueprint::anchor::NotAnAnchor| {
@@ -267,8 +267,8 @@ struct ReplyRequest {
 async fn reply(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<CommentId>,
-    Given(input): Given<ReplyRequest>,
+    PathParams(id): PathParams<CommentId>,
+    JsonBody(input): JsonBody<ReplyRequest>,
 ) -> CreatedResult<CreatedComment> {
     let comment = state.control.reply(&actor, id, input.body).await?;
     Ok((StatusCode::CREATED, Json(CreatedComment { comment })))
@@ -277,7 +277,7 @@ async fn reply(
 async fn resolve(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<CommentId>,
+    PathParams(id): PathParams<CommentId>,
 ) -> Answer<Done> {
     state.control.resolve_thread(&actor, id, true).await?;
     Ok(Json(Done {}))
@@ -286,7 +286,7 @@ async fn resolve(
 async fn reopen(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<CommentId>,
+    PathParams(id): PathParams<CommentId>,
 ) -> Answer<Done> {
     state.control.resolve_thread(&actor, id, false).await?;
     Ok(Json(Done {}))
@@ -295,15 +295,15 @@ async fn reopen(
 /// Cursor of a list of documents.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Behind {
+struct DocumentCursor {
     after: Option<Anchor>,
 }
 
 async fn since_view(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Asked(asked): Asked<Behind>,
+    PathParams(id): PathParams<ReviewId>,
+    QueryParams(asked): QueryParams<DocumentCursor>,
 ) -> Answer<ChangesSinceView> {
     Ok(Json(
         state
@@ -317,7 +317,7 @@ async fn since_view(
 async fn view_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
+    PathParams(id): PathParams<ReviewId>,
 ) -> Answer<Done> {
     state.control.record_view(&actor, id).await?;
     Ok(Json(Done {}))
@@ -334,8 +334,8 @@ struct ReviewDifferenceQuery {
 async fn review_difference(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<ReviewId>,
-    Asked(asked): Asked<ReviewDifferenceQuery>,
+    PathParams(id): PathParams<ReviewId>,
+    QueryParams(asked): QueryParams<ReviewDifferenceQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;

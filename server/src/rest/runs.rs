@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{Asked, Perhaps, Place};
+use crate::http::problems::{OptionalJson, PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::{Answer, Done, Nothing};
 
@@ -38,8 +38,8 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn run_values(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<RunId>,
-    Asked(wanted): Asked<ValuesWanted>,
+    PathParams(id): PathParams<RunId>,
+    QueryParams(wanted): QueryParams<ValuesWanted>,
 ) -> Answer<ValuesView> {
     Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
 }
@@ -47,7 +47,7 @@ async fn run_values(
 async fn runs(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<RunsWanted>,
+    QueryParams(wanted): QueryParams<RunsWanted>,
 ) -> Answer<RunPage> {
     Ok(Json(state.control.find_runs(&actor, &wanted).await?))
 }
@@ -55,7 +55,7 @@ async fn runs(
 async fn run(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<RunId>,
+    PathParams(id): PathParams<RunId>,
 ) -> Answer<RunView> {
     Ok(Json(state.control.run(&actor, id).await?))
 }
@@ -70,8 +70,8 @@ struct LogQuery {
 async fn log(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<RunId>,
-    Asked(from): Asked<LogQuery>,
+    PathParams(id): PathParams<RunId>,
+    QueryParams(from): QueryParams<LogQuery>,
 ) -> Answer<LogPart> {
     Ok(Json(state.control.log(&actor, id, from.offset).await?))
 }
@@ -90,8 +90,8 @@ struct LogSearchQuery {
 async fn search_log(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<RunId>,
-    Asked(wanted): Asked<LogSearchQuery>,
+    PathParams(id): PathParams<RunId>,
+    QueryParams(wanted): QueryParams<LogSearchQuery>,
 ) -> Answer<LogFound> {
     Ok(Json(
         state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?,
@@ -101,8 +101,8 @@ async fn search_log(
 async fn cancel(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<RunId>,
-    Perhaps(_): Perhaps<Nothing>,
+    PathParams(id): PathParams<RunId>,
+    OptionalJson(_): OptionalJson<Nothing>,
 ) -> Answer<Done> {
     state.control.cancel(&actor, id).await?;
     Ok(Json(Done {}))
@@ -111,7 +111,7 @@ async fn cancel(
 async fn pending(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<PendingWanted>,
+    QueryParams(wanted): QueryParams<PendingWanted>,
 ) -> Answer<PendingPage> {
     Ok(Json(state.control.pending(&actor, &wanted).await?))
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{Given, Place, Refusal, wants_page};
+use crate::http::problems::{JsonBody, PathParams, Refusal, wants_page};
 use crate::http::session::{Client, SignedIn};
 use crate::pages::sign_in::safe_redirect_path;
 use crate::rest::{Answer, CreatedResult, Done};
@@ -90,7 +90,7 @@ async fn present(
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
     headers: HeaderMap,
-    Given(wish): Given<FactorRequest>,
+    JsonBody(wish): JsonBody<FactorRequest>,
 ) -> Answer<Done> {
     let site = state.address.site(&headers).ok();
     state.people.present_factor(&actor, site.as_ref(), &wish, &visitor).await?;
@@ -114,7 +114,7 @@ async fn confirm(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
-    Given(wish): Given<CodeRequest>,
+    JsonBody(wish): JsonBody<CodeRequest>,
 ) -> Answer<Done> {
     state.people.confirm_totp(&actor, &wish.code, &visitor).await?;
     Ok(Json(Done {}))
@@ -128,7 +128,7 @@ async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Don
 async fn reset(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(person): Place<PersonId>,
+    PathParams(person): PathParams<PersonId>,
 ) -> Answer<Done> {
     state.people.reset_factor(Some(&actor), person).await?;
     Ok(Json(Done {}))

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{Asked, Place};
+use crate::http::problems::{PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
 
@@ -22,7 +22,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn workers(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Asked(wanted): Asked<WorkersWanted>,
+    QueryParams(wanted): QueryParams<WorkersWanted>,
 ) -> Answer<WorkerPage> {
     Ok(Json(state.control.workers(&actor, &wanted).await?))
 }
@@ -30,7 +30,7 @@ async fn workers(
 async fn worker(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    Place(id): Place<Uuid>,
+    PathParams(id): PathParams<Uuid>,
 ) -> Answer<WorkerView> {
     Ok(Json(state.control.worker(&actor, id).await?))
 }

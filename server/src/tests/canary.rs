@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use axum::http::Method;
 use serde_json::json;
 
-use super::listening::Listening;
+use super::log_capture::LogCapture;
 use super::matrix::World;
 use super::streaming::StreamClient;
 use super::*;
@@ -136,7 +136,7 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
 
 #[tokio::test]
 async fn credentials_are_leaked_nowhere() {
-    let listening = Listening::begin();
+    let log_capture = LogCapture::begin();
     let (cage, root, readable) = caged().await;
     let of = |name: &str| {
         cage.canaries.iter().find(|(known, _)| *known == name).expect("a canary").1.clone()
@@ -167,7 +167,7 @@ async fn credentials_are_leaked_nowhere() {
             || path.starts_with("/proposals/")
     };
     assert!(missing.iter().all(known), "{missing:?}");
-    let metrics = cage.house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
+    let metrics = cage.house.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
     assert!(
         metrics.status.is_success() && metrics.text().contains("gantry_"),
         "{}",
@@ -262,7 +262,7 @@ async fn credentials_are_leaked_nowhere() {
     let in_again = cage.house.ask(request.body(Body::from(right)).expect("a request")).await;
     assert_eq!(in_again.status, StatusCode::SEE_OTHER);
     cage.stored().await;
-    let log = listening.end();
+    let log = log_capture.end();
     assert!(
         log.contains("a sign-in with a password was rejected") && log.contains("/api/v1/people"),
         "it is the log"

@@ -18,8 +18,9 @@ async fn cross_site_request_changes_nothing() {
     ];
     for path in paths {
         for headers in headers {
-            let mut request =
-                Request::post(path).header(header::HOST, NEAR).header(header::COOKIE, &cookie);
+            let mut request = Request::post(path)
+                .header(header::HOST, LOCAL_HOST)
+                .header(header::COOKIE, &cookie);
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }
@@ -34,7 +35,7 @@ async fn cross_site_request_changes_nothing() {
     );
 
     let program =
-        Request::post("/sign-out").header(header::HOST, NEAR).header(header::COOKIE, &cookie);
+        Request::post("/sign-out").header(header::HOST, LOCAL_HOST).header(header::COOKIE, &cookie);
     let answer =
         house.ask(program.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
@@ -100,14 +101,14 @@ fn statuses(answers: &str) -> Vec<&str> {
 async fn ambiguous_request_head_is_rejected() {
     let house = TestServer::new().await;
     let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\n{more}\r\n");
-    let near = format!("Host: {NEAR}\r\n");
+    let near = format!("Host: {LOCAL_HOST}\r\n");
     for (what, head, status) in [
         ("one host", get("/healthz", &near), "200"),
-        ("the same host in both", get(&format!("http://{NEAR}/healthz"), &near), "200"),
+        ("the same host in both", get(&format!("http://{LOCAL_HOST}/healthz"), &near), "200"),
         ("two hosts", get("/healthz", &format!("{near}Host: evil.example\r\n")), "400"),
-        ("the same host twice", get("/healthz", &format!("{near}hOST: {NEAR}\r\n")), "400"),
+        ("the same host twice", get("/healthz", &format!("{near}hOST: {LOCAL_HOST}\r\n")), "400"),
         ("another host in the target", get("http://evil.example/healthz", &near), "400"),
-        ("a person in the target", get(&format!("http://a@{NEAR}/healthz"), &near), "400"),
+        ("a person in the target", get(&format!("http://a@{LOCAL_HOST}/healthz"), &near), "400"),
     ] {
         let answer = raw(&house.router, head.as_bytes()).await;
         assert_eq!(statuses(&answer), [status], "{what}: {answer}");
@@ -126,7 +127,7 @@ async fn request_head_above_its_limit_is_rejected() {
         // Many headers, because each one grows the read buffer.
         let headers: String =
             (0..8).map(|n| format!("X-{n}: {}\r\n", "a".repeat(more / 8))).collect();
-        format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n{headers}\r\n")
+        format!("GET /healthz HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n{headers}\r\n")
     };
     for (size, status) in [
         (limits::MAX_HEAD_BYTES - 1024, "200"),
@@ -138,7 +139,7 @@ async fn request_head_above_its_limit_is_rejected() {
         assert_eq!(statuses(&answer), [status], "{size}: {answer}");
     }
     let one = format!(
-        "GET /healthz?{} HTTP/1.1\r\nHost: {NEAR}\r\n\r\n",
+        "GET /healthz?{} HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n",
         "a".repeat(limits::MAX_HEAD_BYTES)
     );
     let answer = raw(&house.router, one.as_bytes()).await;
@@ -148,9 +149,11 @@ async fn request_head_above_its_limit_is_rejected() {
 #[tokio::test]
 async fn request_body_with_two_lengths_is_never_two_requests() {
     let house = TestServer::new().await;
-    let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {NEAR}\r\n\r\n");
+    let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n");
     let post = |headers: &str, body: &str| {
-        format!("POST /sign-out HTTP/1.1\r\nHost: {NEAR}\r\nX-Gantry: 1\r\n{headers}\r\n{body}")
+        format!(
+            "POST /sign-out HTTP/1.1\r\nHost: {LOCAL_HOST}\r\nX-Gantry: 1\r\n{headers}\r\n{body}"
+        )
     };
     let length = format!("Content-Length: {}\r\n", 5 + smuggled.len());
     let chunked = "Transfer-Encoding: chunked\r\n";
@@ -266,7 +269,7 @@ async fn wrong_method_lists_allowed_ones() {
 
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.streams = permits::Permits::new(0, 1);
     })
     .await;
@@ -318,7 +321,8 @@ async fn server_with_limits(
 ) -> (TestServer, AppState, Router, String) {
     let mut known = None;
     let house =
-        TestServer::at("http://127.0.0.1:7780", NEAR, |state| known = Some(state.clone())).await;
+        TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| known = Some(state.clone()))
+            .await;
     let cookie = house.cookie().await;
     let mut state = known.expect("a state");
     change(&mut state);
@@ -371,7 +375,7 @@ async fn requests_beyond_limit_get_503() {
 /// A server at its limits still answers health checks and metrics.
 #[tokio::test]
 async fn full_server_answers_health_and_metrics() {
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     })
     .await;
@@ -384,7 +388,7 @@ async fn full_server_answers_health_and_metrics() {
         let answer = house.send_get(path, "").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
     }
-    let metrics = house.collect(&[("host", NEAR)], [127, 0, 0, 1]).await;
+    let metrics = house.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
     assert_eq!(metrics.status, StatusCode::OK, "{}", metrics.text());
     let refused = "gantry_http_requests_total{method=\"GET\",route=\"none\",status=\"503\"} 1";
     assert!(metrics.text().contains(refused), "{}", metrics.text());
@@ -586,7 +590,7 @@ fn documented_limits_match_the_code() {
         ),
         format!("| a request's body | {} MiB |", limits::MAX_BODY_BYTES / mib),
         format!(
-            "| an import of barclamps by `POST /api/v1/barclamps`; by the console | {} MiB; {} MiB |",
+            "| an import of barclamps: over REST; in the console | {} MiB; {} MiB |",
             limits::MAX_IMPORT_BYTES / mib,
             limits::MAX_BODY_BYTES / mib
         ),
@@ -596,7 +600,7 @@ fn documented_limits_match_the_code() {
             api::limits::FACTS / kib
         ),
         format!(
-            "| nodes that one text adds; its size; wrong lines of it that a refusal names | {}; {} KiB; {} |",
+            "| a list of nodes to add: its nodes; its size; lines in its error | {}; {} KiB; {} |",
             api::limits::INVENTORY,
             api::limits::INVENTORY_BYTES / kib,
             api::limits::INVENTORY_ERRORS
@@ -604,17 +608,17 @@ fn documented_limits_match_the_code() {
         format!("| levels of a JSON body | {} |", limits::MAX_JSON_DEPTH),
         format!("| levels of a role's or noderole's data | {} |", engine::data::MAX_DEPTH),
         format!(
-            "| edits in one call; edits of a proposal; nodes that they name | {}; {}; {} |",
+            "| edits in a request; edits in a proposal; nodes in these edits | {}; {}; {} |",
             with_separator(control::MAX_EDITS_PER_CALL),
             with_separator(store::proposals::MAX_EDITS),
             with_separator(control::MAX_SINGLES)
         ),
         format!(
-            "| a word of a refusal that was sent; a refusal's text | {}; {} characters |",
+            "| a quoted value in an error; the text of an error | {}; {} characters |",
             api::limits::ERROR_WORD,
             with_separator(api::limits::ERROR_TEXT)
         ),
-        format!("| noderoles that a node's own page has | {},", store::nodes::MAX_CARRIED),
+        format!("| noderoles on the page of a node | {},", store::nodes::MAX_CARRIED),
         format!("| a page of a list | {} rows", api::listing::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!(
@@ -636,24 +640,24 @@ fn documented_limits_match_the_code() {
             "| a passkey's answer to its options | {} minutes, once |",
             api::limits::PASSKEY_TIMEOUT_SECONDS / 60
         ),
-        format!("| requests by one token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
+        format!("| requests with a token | {} a minute | 429 |", control::people::TOKEN_REQUESTS),
         format!("| {} a minute | 429 |", control::people::SESSION_REQUESTS),
         format!(
-            "| passwords that are hashed at once; with those that wait | {}; {} |",
+            "| passwords hashed at once; with waiting ones | {}; {} |",
             control::people::HASH_CONCURRENCY,
             control::people::MAX_HASH_TASKS
         ),
         format!(
-            "| one statement in the database; a transaction that does nothing | {} seconds |",
+            "| a database statement; an idle transaction | {} seconds |",
             store::STATEMENT_TIME.trim_end_matches('s')
         ),
         format!(
-            "| live streams at once, by one server; of one person | {}; {} |",
+            "| live streams, per server; per person | {}; {} |",
             limits::MAX_STREAMS,
             limits::MAX_STREAMS_PER_PERSON
         ),
         format!(
-            "| downloads at once (logs of runs, exports of the audit), by one server; of one person | {}; {} |",
+            "| downloads (logs of runs, exports of the audit), per server; per person | {}; {} |",
             limits::MAX_DOWNLOADS,
             limits::MAX_DOWNLOADS_PER_PERSON
         ),
@@ -663,57 +667,48 @@ fn documented_limits_match_the_code() {
             shares.patience.as_secs()
         ),
         format!(
-            "| of that for one person: at once; including those that wait | all but one; one in {} | 503 |",
+            "| the same for one person: active; with waiting ones | all but one; one in {} | 503 |",
             shares.shares
         ),
         format!(
-            "for one person, including those that wait | 1; {}, each {} seconds; {} | 503 |",
+            "for one person, with waiting ones | 1; {}, each {} seconds; {} | 503 |",
             shares.waiting,
             shares.patience.as_secs(),
             shares.reviews_per_person
         ),
         format!(
-            "| {}; {} | the answer is how it is now",
+            "| {}; {} | the current state is returned",
             limits::MAX_WAITING,
             limits::MAX_WAITING_PER_PERSON
         ),
         format!("then the newest of the others) | {} |", api::limits::LISTED_TOKENS),
         format!("| sessions of a person at once | {} |", store::people::MAX_SESSIONS),
-        format!("| reports of a machine | {} a minute |", store::nodes::MOST_REPORTS),
+        format!("| reports of a node | {} a minute |", store::nodes::MOST_REPORTS),
         format!(
-            "| addresses that a person adds to node records: one record at a time; in all | {} a minute; {} an hour | 429 |",
+            "| addresses that a person adds to nodes: one node at a time; in total | {} a minute; {} an hour | 429 |",
             control::nodes::address_policy::ADDRESSES_PER_MINUTE,
             with_separator(control::nodes::address_policy::ADDRESSES_PER_HOUR as usize)
         ),
         format!("in the audit | 1 in {} seconds |", store::reviews::REFUSED_AGAIN.as_secs()),
+        format!("| active requests, per server | {} |", limits::MAX_REQUESTS),
+        format!("| connections, per server | {} |", with_separator(limits::MAX_CONNECTIONS)),
+        format!("an idle connection | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
         format!(
-            "| requests that are worked on at once, by one server | {} |",
-            limits::MAX_REQUESTS
-        ),
-        format!(
-            "| connections at once, by one server | {} |",
-            with_separator(limits::MAX_CONNECTIONS)
-        ),
-        format!("a connection that says nothing | {} seconds |", limits::HEAD_TIMEOUT.as_secs()),
-        format!(
-            "| until a request's body is there | {} seconds | 408;",
+            "| until the body of a request is complete | {} seconds | 408;",
             limits::BODY_TIMEOUT.as_secs()
         ),
-        format!("| until an answer begins | {} seconds |", limits::REQUEST_TIMEOUT.as_secs()),
-        format!(
-            "| open answers after the order to stop | {} seconds |",
-            limits::SHUTDOWN_GRACE.as_secs()
-        ),
+        format!("| until a response begins | {} seconds |", limits::REQUEST_TIMEOUT.as_secs()),
+        format!("| open responses at shutdown | {} seconds |", limits::SHUTDOWN_GRACE.as_secs()),
         format!(
             "| {} hours; 7 days | sign in again |",
             control::people::SESSION_IDLE.as_secs() / 3600
         ),
         format!(
-            "| a one-time link: by an admin; by a start | {} hours;",
+            "| a one-time link: from an admin; from a start | {} hours;",
             control::people::LINK_HOLDS.as_secs() / 3600
         ),
         format!(
-            "| a token of the API; of a machine | {} days; {} days |",
+            "| a token: for the API; for a node | {} days; {} days |",
             api::limits::API_TOKEN_DAYS,
             api::limits::NODE_TOKEN_DAYS
         ),

@@ -289,7 +289,7 @@ async fn interrupted_download_resumes_exactly() {
 #[tokio::test]
 async fn downloads_are_limited() {
     let mut known = None;
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.downloads = permits::Permits::new(2, 1);
         known = Some(state.downloads.clone());
     })

@@ -20,7 +20,7 @@ use super::*;
 
 /// The clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Who {
+pub(super) enum Caller {
     Nobody,
     /// Signed in, without any permission.
     Nothing,
@@ -40,9 +40,9 @@ pub(super) enum Who {
     FullToken,
 }
 
-use Who::*;
+use Caller::*;
 
-pub(super) const ALL: [Who; 11] = [
+pub(super) const ALL: [Caller; 11] = [
     Nobody,
     Nothing,
     Viewer,
@@ -94,7 +94,7 @@ pub(super) enum Requirement {
 }
 
 impl Requirement {
-    pub(super) fn lets(self, who: Who, own: bool) -> bool {
+    pub(super) fn lets(self, who: Caller, own: bool) -> bool {
         let is_operator = matches!(who, Operator | ServiceToken | FullToken)
             || (own && matches!(who, ScopedOperator | ScopedToken));
         let reviews = who == Reviewer || (own && who == ScopedReviewer);
@@ -288,7 +288,7 @@ fn table() -> Vec<Row> {
             json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}),
         ),
         post(
-            "/api/v1/nodes/many",
+            "/api/v1/nodes/bulk",
             OperateEverywhere,
             &[],
             json!({"text": "m8.house.example.com root=/srv/m8"}),
@@ -454,7 +454,7 @@ pub(super) async fn endpoints(house: &TestServer) -> BTreeSet<(String, String)> 
 }
 
 /// The header of each client.
-pub(super) type Credentials = BTreeMap<Who, (&'static str, String)>;
+pub(super) type Credentials = BTreeMap<Caller, (&'static str, String)>;
 
 pub(super) struct World {
     pub(super) house: TestServer,
@@ -602,7 +602,7 @@ impl World {
         if query.is_empty() { path } else { format!("{path}?{query}") }
     }
 
-    async fn ask(&self, row: &Row, who: Who, place: usize) -> Answer {
+    async fn ask(&self, row: &Row, who: Caller, place: usize) -> Answer {
         let path = self.filled(row, place);
         let mut request = Request::builder()
             .method(row.method.clone())
@@ -911,7 +911,7 @@ async fn check_each_succeeds(rows: Vec<&Row>) {
 async fn each_ends_what_is_their_own() {
     let world = World::new().await;
     let house = &world.house;
-    let of = |who: Who| world.everybody[&who].1.clone();
+    let of = |who: Caller| world.everybody[&who].1.clone();
     let delete = async |cookie: &str, path: &str| {
         let request = house.post(path).method(Method::DELETE).header(header::COOKIE, cookie);
         house.ask(request.body(Body::empty()).expect("a request")).await

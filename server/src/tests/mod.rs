@@ -1,14 +1,13 @@
 //! The complete router, with a separate database for each test.
 
-mod calls;
 mod canary;
 mod change_flow;
 mod contract;
 mod error_responses;
 mod gate;
 mod idempotency;
-mod listening;
 mod lists;
+mod log_capture;
 mod logs;
 mod matrix;
 mod nodes;
@@ -18,6 +17,7 @@ mod pending;
 mod people;
 mod scopes;
 mod second_factor;
+mod server_functions;
 mod sign_in;
 mod streaming;
 mod values;
@@ -42,7 +42,7 @@ use crate::AppState;
 use crate::http::limits;
 use crate::live;
 
-const NEAR: &str = "127.0.0.1:7780";
+const LOCAL_HOST: &str = "127.0.0.1:7780";
 
 /// A server with one person who has the viewer and operator permissions.
 struct TestServer {
@@ -59,7 +59,7 @@ struct TestServer {
 
 impl TestServer {
     async fn new() -> Self {
-        Self::at("http://127.0.0.1:7780", NEAR, |_| {}).await
+        Self::at("http://127.0.0.1:7780", LOCAL_HOST, |_| {}).await
     }
 
     async fn at(address: &str, host: &'static str, change: impl FnOnce(&mut AppState)) -> Self {

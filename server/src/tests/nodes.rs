@@ -195,7 +195,7 @@ async fn node_name_works_everywhere() {
 
 #[tokio::test]
 async fn node_list_is_added_atomically() {
-    const ADD_MANY: &str = "/api/v1/nodes/many";
+    const ADD_MANY: &str = "/api/v1/nodes/bulk";
     let house = TestServer::new().await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
@@ -269,7 +269,7 @@ async fn node_list_counts_each_address() {
         format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n")
     };
     let tell =
-        async |text: String| house.tell("/api/v1/nodes/many", &ada, json!({"text": text})).await;
+        async |text: String| house.tell("/api/v1/nodes/bulk", &ada, json!({"text": text})).await;
     let all: String = (1..=api::limits::INVENTORY).map(line).collect();
     let made = tell(all).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
@@ -318,7 +318,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
         );
         for answer in [
             house.tell("/api/v1/nodes", &ada, wish).await,
-            house.tell("/api/v1/nodes/many", &ada, json!({"text": line})).await,
+            house.tell("/api/v1/nodes/bulk", &ada, json!({"text": line})).await,
             house.send(Method::PATCH, &path, &own, way).await,
             house.post_form("/call/add-node", &ada, &form).await,
         ] {

@@ -250,7 +250,7 @@ async fn metrics_require_access() {
     let ada = house.cookie().await;
     house.send_get("/api/v1/runs/77777", &ada).await;
     house.send_get("/nowhere/secret-1", &ada).await;
-    let (near, far, own) = ([127, 0, 0, 1], [10, 0, 0, 9], ("host", NEAR));
+    let (near, far, own) = ([127, 0, 0, 1], [10, 0, 0, 9], ("host", LOCAL_HOST));
     let text = house.collect(&[own], near).await;
     assert!(text.header(header::CONTENT_TYPE).starts_with("application/openmetrics-text"));
     let text = text.text();

@@ -1,6 +1,6 @@
 //! Sign-in, sign-out, cookies, and paths that need a session.
 
-use super::listening::Listening;
+use super::log_capture::LogCapture;
 use super::*;
 
 async fn spent(house: &TestServer) -> i64 {
@@ -201,13 +201,13 @@ async fn expired_session_is_rejected() {
 async fn secrets_never_reach_the_log() {
     let house = TestServer::new().await;
     let (link, other) = (house.link().await, house.link().await);
-    let listening = Listening::begin();
+    let log_capture = LogCapture::begin();
     house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
     let answer = house.ask(house.sign_in(&link)).await;
     house.ask(house.sign_in(&link)).await;
     let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
     house.send_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
-    let log = listening.end();
+    let log = log_capture.end();
     assert!(
         log.contains("/nothing") && log.contains("a sign-in with a link was rejected"),
         "{log}"

@@ -278,11 +278,14 @@ async fn slow_reader_is_reset_and_blocks_none() {
 
 #[tokio::test]
 async fn idle_stream_has_heartbeat_until_session_ends() {
-    let rhythm = live::Rhythm {
+    let stream_intervals = live::StreamIntervals {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+        state.stream_intervals = stream_intervals
+    })
+    .await;
     let cookie = house.cookie().await;
     let mut tab = StreamClient::open(&house, &cookie, "", "").await;
     for _ in 0..5 {
@@ -298,11 +301,14 @@ async fn idle_stream_has_heartbeat_until_session_ends() {
 
 #[tokio::test]
 async fn stream_ends_when_viewer_permission_is_lost() {
-    let rhythm = live::Rhythm {
+    let stream_intervals = live::StreamIntervals {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+        state.stream_intervals = stream_intervals
+    })
+    .await;
     house.person("root", [Permission::Admin]).await;
     let root = house.people.sign_in_as_owner("root").await.expect("an actor");
     let cookie = house.cookie().await;
@@ -358,7 +364,7 @@ async fn streams_survive_a_database_outage() {
 
 #[tokio::test]
 async fn streams_are_limited() {
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| {
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.streams = permits::Permits::new(1, 1);
     })
     .await;

@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Attempt, BudgetId, BudgetView, Child, DeploymentView, LaneKey, LaneView, Limits,
-    Link, Moment, NodeView, OpenRun, Reason, StepState, StepView, Taken, Wait, admit,
-    pending_reason, struck, why_not,
+    AdmissionView, Attempt, BudgetId, BudgetView, Child, ConcurrencyGroupKey,
+    ConcurrencyGroupLimit, DeploymentView, Limits, Link, Moment, NodeView, OpenRun, Reason,
+    StepState, StepView, Taken, Wait, admit, pending_reason, struck, why_not,
 };
 use engine::catalog::{
     ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
@@ -51,7 +51,11 @@ impl Dice {
     }
 }
 
-fn lane(name: &str, max_running: u32, mode: ConcurrencyGroupMode) -> Option<ConcurrencyGroup> {
+fn concurrency_group(
+    name: &str,
+    max_running: u32,
+    mode: ConcurrencyGroupMode,
+) -> Option<ConcurrencyGroup> {
     Some(ConcurrencyGroup {
         name: ConcurrencyGroupName::parse(name).expect("a name"),
         max_running,
@@ -69,15 +73,15 @@ fn roles() -> Vec<(&'static str, Role)> {
         with("plain", JigClass::Noop, &|_| ()),
         with("shared", JigClass::Test, &|role| role.run.exclusive = false),
         with("two", JigClass::Noop, &|role| {
-            role.run.concurrency_group = lane("two", 2, ConcurrencyGroupMode::Rolling)
+            role.run.concurrency_group = concurrency_group("two", 2, ConcurrencyGroupMode::Rolling)
         }),
         with("two-shared", JigClass::Noop, &|role| {
             role.run.exclusive = false;
-            role.run.concurrency_group = lane("two", 2, ConcurrencyGroupMode::Rolling);
+            role.run.concurrency_group = concurrency_group("two", 2, ConcurrencyGroupMode::Rolling);
         }),
         with("chunk", JigClass::Noop, &|role| {
             role.run.exclusive = false;
-            role.run.concurrency_group = lane("chunk", 2, ConcurrencyGroupMode::Chunk);
+            role.run.concurrency_group = concurrency_group("chunk", 2, ConcurrencyGroupMode::Chunk);
         }),
         with("any", JigClass::Test, &|role| role.run.needs = Needs::Any),
         with("dead", JigClass::Noop, &|role| role.run.needs = Needs::Dead),
@@ -246,18 +250,20 @@ async fn all(on: &mut PgConnection, query: &'static str) -> Vec<PgRow> {
 /// Builds the engine's view of the database.
 async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     let uuid = |row: &PgRow, column: &str| row.get::<Uuid, _>(column);
-    let lane_of = |row: &PgRow| LaneKey {
+    let concurrency_group_of = |row: &PgRow| ConcurrencyGroupKey {
         deployment: DeploymentId(uuid(row, "deployment_id")),
-        name: ConcurrencyGroupName::parse(row.get("lane")).expect("a name"),
+        name: ConcurrencyGroupName::parse(row.get("concurrency_group")).expect("a name"),
     };
     let deployments = all(
         on,
         "SELECT d.id, d.name, d.parent, p.name AS held FROM deployment d LEFT JOIN person p ON p.id = d.held_by",
     )
     .await;
-    let lanes =
-        all(on, "SELECT deployment_id, name AS lane, max_running, mode FROM concurrency_group")
-            .await;
+    let concurrency_groups = all(
+        on,
+        "SELECT deployment_id, name AS concurrency_group, max_running, mode FROM concurrency_group",
+    )
+    .await;
     let budgets = all(on, "SELECT id, name, max_down FROM disruption_budget").await;
     let nodes = all(
         on,
@@ -272,7 +278,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     let enabled =
         sqlx::query_scalar("SELECT enabled FROM head").fetch_one(&mut *on).await.expect("the head");
     let steps =
-        all(on, "SELECT s.*, l.deployment_id, l.name AS lane, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
+        all(on, "SELECT s.*, l.deployment_id, l.name AS concurrency_group, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
            s.priority + d.priority AS effective, s.immediate OR skipped IS NOT NULL
              OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS rests
@@ -280,7 +286,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
         .await;
     let open = all(
         on,
-        "SELECT r.step_id, s.noderole_id, r.node_id, r.exclusive, l.deployment_id, l.name AS lane
+        "SELECT r.step_id, s.noderole_id, r.node_id, r.exclusive, l.deployment_id, l.name AS concurrency_group
          FROM run r JOIN step s ON s.id = r.step_id JOIN concurrency_group l ON l.id = r.concurrency_group_id
          WHERE r.ended_at IS NULL ORDER BY r.id",
     )
@@ -299,16 +305,19 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                 let view = DeploymentView {
                     name: DeploymentName::parse(row.get("name")).expect("a name"),
                     parent: row.get::<Option<Uuid>, _>("parent").map(DeploymentId),
-                    held_by: row.get("held"),
+                    on_hold_by: row.get("held"),
                 };
                 (DeploymentId(uuid(row, "id")), view)
             })
             .collect(),
-        lanes: lanes
+        concurrency_groups: concurrency_groups
             .iter()
             .map(|row| {
                 let max_running = row.get::<Option<i32>, _>("max_running").map(i32::unsigned_abs);
-                (lane_of(row), LaneView { max_running, mode: parsed(row, "mode") })
+                (
+                    concurrency_group_of(row),
+                    ConcurrencyGroupLimit { max_running, mode: parsed(row, "mode") },
+                )
             })
             .collect(),
         budgets: budgets
@@ -346,7 +355,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                 let view = StepView {
                     noderole: NoderoleId(uuid(row, "noderole_id")),
                     node: NodeId(uuid(row, "node_id")),
-                    lane: lane_of(row),
+                    concurrency_group: concurrency_group_of(row),
                     jig: JigName::parse(row.get("jig")).expect("a name"),
                     state: parsed(row, "state"),
                     pending: row.get::<i32, _>("pending").unsigned_abs(),
@@ -378,7 +387,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                 step: StepId(uuid(row, "step_id")),
                 noderole: NoderoleId(uuid(row, "noderole_id")),
                 node: NodeId(uuid(row, "node_id")),
-                lane: lane_of(row),
+                concurrency_group: concurrency_group_of(row),
                 exclusive: row.get("exclusive"),
             })
             .collect(),
@@ -403,8 +412,8 @@ fn running(mut view: AdmissionView, round: &[StepId]) -> AdmissionView {
     for id in round {
         let step = view.steps.get_mut(id).expect("a step of the view");
         step.state = StepState::Transition;
-        let StepView { noderole, node, lane, exclusive, .. } = step.clone();
-        view.open.push(OpenRun { step: *id, noderole, node, lane, exclusive });
+        let StepView { noderole, node, concurrency_group, exclusive, .. } = step.clone();
+        view.open.push(OpenRun { step: *id, noderole, node, concurrency_group, exclusive });
     }
     view
 }

@@ -157,7 +157,7 @@ async fn unwritable_node_starts_nothing_and_reports_it() {
 }
 
 /// The script of the shipped role.
-const SHIPPED: &str = include_str!("../../../barclamps/facts/scripts/facts/10-look");
+const SHIPPED: &str = include_str!("../../../barclamps/facts/scripts/facts/10-collect");
 
 #[tokio::test]
 async fn facts_role_stores_facts_of_its_node() {

@@ -16,11 +16,11 @@
 //! For development, the module is one file, neither optimized nor split, and `site.json` has no
 //! parts. Both kinds of build replace the same folder, but each keeps its own intermediate files.
 
+mod download_sizes;
 mod module;
 mod pack;
 mod parts;
 mod style;
-mod weight;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -77,9 +77,9 @@ fn build_kind(tree: &Tree, kind: Kind) -> anyhow::Result<()> {
     copy_assets(&tree.path("style/assets"), &next)?;
 
     if kind == Kind::Release {
-        let weighed = weight::of(&pkg, &module.parts)?;
-        print!("\n{weighed}");
-        weighed.judge()?;
+        let sizes = download_sizes::of(&pkg, &module.parts)?;
+        print!("\n{sizes}");
+        sizes.check()?;
     }
     let changed = replace(&tree.site(), &next)?;
     println!("\n{}: {}", tree.site().display(), if changed { "built" } else { "nothing changed" });

@@ -5,7 +5,7 @@
 //! them. So files are merged: repeatedly the pair that saves most, while that saves anything. The
 //! cost is the bytes that a part loads without using them. They weigh more if the part is already
 //! heavy. The benefit is one request less for each part that needs both. [`REQUEST_COST`] is the
-//! value of a request in bytes. [`super::weight`] reports and limits the result.
+//! value of a request in bytes. [`super::download_sizes`] reports and limits the result.
 //!
 //! The files call each other through the module's function table, and have their own segments of
 //! its memory. Each imports both and exports nothing. They can therefore be merged in any

@@ -69,7 +69,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Copies the fonts in the stylesheet from their npm packages to `/fonts/NAME`, with the licence of
+/// Copies the fonts in the stylesheet from their npm packages to `/fonts/NAME`, with the license of
 /// each package.
 ///
 /// # Errors
@@ -85,9 +85,9 @@ pub(super) fn copy_fonts(css: &str, packages: &Path, to: &Path) -> anyhow::Resul
             .with_context(|| font.to_owned())?;
         let family =
             package.file_name().and_then(|name| name.to_str()).context("a font package's name")?;
-        let licence = package.join("LICENSE");
-        fs::copy(&licence, to.join(format!("{family}-LICENSE.txt")))
-            .with_context(|| licence.display().to_string())?;
+        let license = package.join("LICENSE");
+        fs::copy(&license, to.join(format!("{family}-LICENSE.txt")))
+            .with_context(|| license.display().to_string())?;
     }
     Ok(())
 }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn fonts_are_copied_with_their_licence() {
+    fn fonts_are_copied_with_their_license() {
         let css = r#"@font-face { src: url("/fonts/a.woff2") format("woff2") } @font-face { src: url(/fonts/a.woff2) }"#;
         let folder = tempfile::tempdir().expect("a folder");
         let package = folder.path().join("@fontsource/a");
@@ -160,10 +160,10 @@ mod tests {
         assert!(copy_fonts(css, folder.path(), &to).is_err());
 
         fs::write(package.join("files/a.woff2"), "font").expect("a font");
-        fs::write(package.join("LICENSE"), "OFL").expect("a licence");
+        fs::write(package.join("LICENSE"), "OFL").expect("a license");
         copy_fonts(css, folder.path(), &to).expect("copied");
 
         assert!(to.join("a.woff2").is_file());
-        assert_eq!(fs::read_to_string(to.join("a-LICENSE.txt")).expect("a licence"), "OFL");
+        assert_eq!(fs::read_to_string(to.join("a-LICENSE.txt")).expect("a license"), "OFL");
     }
 }

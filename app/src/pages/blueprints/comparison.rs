@@ -133,7 +133,7 @@ fn graphs(found: &Comparison) -> impl IntoView + use<> {
 fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
     let (name, target) = (found.deployment.clone()?, found.to.blueprint?);
     let newer = found.from.blueprint.is_some_and(|from| from > target);
-    // A deployment that only one side has cannot be restored. The policy and disabled jigs are also
+    // A deployment that only one side has cannot be restored. The policy and jigs that are off are also
     // among the differences, but do not belong to the deployment.
     let own = found.difference.deployments.iter().any(|one| one.name == name)
         || !found.difference.nodes.is_empty();

@@ -479,7 +479,7 @@ impl BoardState {
     /// Puts the lifted nodes back.
     pub(super) fn cancel(self) {
         if self.is_dragged_by(LiftedBy::Keyboard) {
-            self.say("Cancelled. Nothing was changed.");
+            self.say("Canceled. Nothing was changed.");
         }
         self.end_drag();
     }
@@ -653,7 +653,7 @@ impl BoardState {
     pub(super) fn undo(self) {
         if self.is_drop_pending() {
             self.end_drag();
-            return self.say("Cancelled. Nothing was changed.");
+            return self.say("Canceled. Nothing was changed.");
         }
         self.step(Step::Undo);
     }

@@ -182,7 +182,7 @@ fn More(board_state: BoardState) -> impl IntoView {
                 {line(Icon::Bind, "Move nodes here", "From other deployments.", to(OpenEdit::MoveHere(String::new())))}
                 {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(OpenEdit::Version))}
                 {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(OpenEdit::Child))}
-                {line(Icon::Run, "Switch jigs", "Enable or disable jigs in all deployments.", to(OpenEdit::Jigs))}
+                {line(Icon::Run, "Switch jigs", "Switch jigs on or off in all deployments.", to(OpenEdit::Jigs))}
                 {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(OpenEdit::Policy))}
                 {line(Icon::Delete, "Remove deployment", "Only if it is empty.", to(OpenEdit::RemoveDeployment))}
             </ul>

@@ -1024,7 +1024,7 @@ mod tests {
         assert_eq!(groups.len(), 2);
         assert_eq!(groups[0].others, [(nodes[2].id, "web-3.example.com".to_owned())]);
         assert_eq!(groups[0].documents(), [Anchor::Node(nodes[0].id), Anchor::Node(nodes[2].id)]);
-        brought.insert(nodes[2].noderoles[0].id, "brought by front".into());
+        brought.insert(nodes[2].noderoles[0].id, "required by front".into());
         assert_eq!(alike(nodes, &known, &brought).len(), 3);
     }
 

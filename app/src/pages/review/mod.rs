@@ -334,7 +334,7 @@ fn Since(review: RwSignal<ReviewView>, since: ChangesSinceView) -> impl IntoView
 
 type GraphResult = ServerResult<Option<GraphView>>;
 
-/// The changes and their direct neighbours, as a graph.
+/// The changes and their direct neighbors, as a graph.
 #[component]
 fn ChangeGraph(
     id: ReviewId,

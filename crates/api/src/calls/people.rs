@@ -129,7 +129,7 @@ pub fn make_token(
     Call::post("/tokens")
         .json(body)
         .session_only()
-        .words(["token", "make"])
+        .words(["token", "create"])
         .option("name", name)
         .options("may", scopes.iter().map(|scope| (*scope).to_owned()))
         .option_if_set("in", deployment.unwrap_or_default())

@@ -344,7 +344,7 @@ fn commands_have_readable_form() {
     );
     assert_eq!(
         set_available(node, 4, true, "x").cli(),
-        format!("gantry node in {node} --reason x --version 4")
+        format!("gantry node end-maintenance {node} --reason x --version 4")
     );
     let fields = json!({ "hints": { "rack": "it's 7" } }).as_object().cloned().expect("an object");
     assert_eq!(

@@ -73,6 +73,8 @@ pub struct Board {
     #[serde(default)]
     pub policy: Option<Policy>,
     /// Whether you can make proposals here. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_propose: Result<(), String>,
     /// Journal position of this view.
     pub cursor: i64,

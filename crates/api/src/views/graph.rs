@@ -22,7 +22,7 @@ pub enum Appearance {
     /// It depends on something that the change runs again or removes, and stays unchanged itself:
     /// the blast radius.
     Downstream,
-    /// It is a neighbour of the change and stays unchanged.
+    /// It is a neighbor of the change and stays unchanged.
     Around,
 }
 

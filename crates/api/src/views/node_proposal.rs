@@ -21,6 +21,8 @@ pub struct NodeProposal {
     /// Roles that can be bound to the node.
     pub choices: Vec<NodeChoice>,
     /// Whether you can edit it. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_edit: Result<(), String>,
     /// Journal position of this view.
     pub cursor: i64,

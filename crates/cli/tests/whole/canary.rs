@@ -168,7 +168,7 @@ async fn caged() -> Cage {
         .filter_map(|text| text.strip_prefix("gantry_session=").map(str::to_owned))
         .collect();
     let [ada, bo] = sessions.as_slice() else { panic!("two people are in: {}", sessions.len()) };
-    let make = ["token", "make", "--name", "ci", "--may", "viewer", "--json"];
+    let make = ["token", "create", "--name", "ci", "--may", "viewer", "--json"];
     let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let canaries = vec![
         ("the secret", SECRET.to_owned()),

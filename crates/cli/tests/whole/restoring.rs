@@ -117,7 +117,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     };
     comes_in(&house, &spent).ok();
 
-    house.types(&commands("Making one"));
+    house.types(&commands("Back up"));
 
     // Events after the backup: a commit, its effect on a machine, and a used link.
     assert_eq!(house.gantry(&["review", "commit", &old, "--json"]).json()["blueprint"], 3);
@@ -128,7 +128,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     house.worker = None;
     house.server = None;
 
-    house.types(&commands("Putting it back"));
+    house.types(&commands("Restore"));
     let said = house.as_owner(&["migrate", "--restored"]).ok();
     assert!(said.contains("The database is now in epoch 2. Submit open changes again."), "{said}");
     let said = house.as_application(&["verify"]).ok();

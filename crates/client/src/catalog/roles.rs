@@ -13,7 +13,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{Paper, comma_separated, facts, plain, sanitize_lines};
+use crate::output::{OutputFormat, comma_separated, facts, plain, sanitize_lines};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Role {
@@ -168,7 +168,7 @@ fn role_graph_text(response: &Value) -> String {
     (0..graph.roles.len()).map(|index| format!("{}{}\n", name(index), before(index))).collect()
 }
 
-pub(crate) fn role_text(response: &Value, output: Paper) -> String {
+pub(crate) fn role_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = RoleView::deserialize(response) else { return outline(response) };
     let role = &told.role;
     let mut text = format!(
@@ -273,7 +273,7 @@ mod tests {
             "wants": [], "required_by": ["proxy", "web-ready"], "namesakes": [],
             "versions": [{"version": "3", "same": true, "used_by": ["web"]}, {"version": "2", "same": false, "used_by": []}],
             "bound": [{"deployment": "web", "noderoles": 12}]});
-        let text = role_text(&view, Paper::new(false));
+        let text = role_text(&view, OutputFormat::new(false));
         for line in [
             "Role app: of demo 3\n",
             "  description  An application\n",
@@ -291,7 +291,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            role_text(&json!({"of": "another"}), Paper::new(false)),
+            role_text(&json!({"of": "another"}), OutputFormat::new(false)),
             "of: another\n",
             "printed as an outline"
         );

@@ -16,7 +16,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{Paper, plain};
+use crate::output::{OutputFormat, plain};
 
 /// The part of a graph to show, and the path to mark.
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
     client.show(args.again, || client.server.get(&path), text)
 }
 
-fn text(response: &Value, output: Paper) -> String {
+fn text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = GraphView::deserialize(response) else { return outline(response) };
     let blueprint_text =
         told.blueprint.map(|target| format!(", in blueprint {target}")).unwrap_or_default();
@@ -236,7 +236,7 @@ mod tests {
             json!({"summary": "The longest path.", "noderoles": 3, "path": way}),
         );
         assert_eq!(
-            text(&shown, Paper::new(false)),
+            text(&shown, OutputFormat::new(false)),
             "web: 4 noderoles, 1 edge, last wave 2, in blueprint 3\nToo much for one picture.\nThe \
              longest path.\n  proxy on n1, 12 ms\nWAVE  MARKED  ROLE         DEPLOYMENT  \
              STATE              DEPENDS ON   KEY\n0     yes     proxy on n1  web         \
@@ -244,14 +244,14 @@ mod tests {
              ACTIVE, 1 ERROR  proxy on n1  web:app\n"
         );
         assert!(
-            text(&graph(&[], &[], Value::Null), Paper::new(false))
+            text(&graph(&[], &[], Value::Null), OutputFormat::new(false))
                 .ends_with("No matching noderoles.\n")
         );
         let mut nothing = graph(&[], &[], Value::Null);
         nothing["noderoles"] = json!(0);
-        assert!(text(&nothing, Paper::new(false)).ends_with("No noderoles yet.\n"));
+        assert!(text(&nothing, OutputFormat::new(false)).ends_with("No noderoles yet.\n"));
         assert_eq!(
-            text(&json!({"of": "another"}), Paper::new(false)),
+            text(&json!({"of": "another"}), OutputFormat::new(false)),
             "of: another\n",
             "printed as an outline"
         );
@@ -263,7 +263,10 @@ mod tests {
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([["changed", 1]]), 0);
         let said = |count: usize, added: usize, gone: usize| {
             let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "removed": gone});
-            text(&graph(&[app.clone(), proxy.clone()], &[edge], Value::Null), Paper::new(false))
+            text(
+                &graph(&[app.clone(), proxy.clone()], &[edge], Value::Null),
+                OutputFormat::new(false),
+            )
         };
         assert!(
             said(3, 0, 0).contains("2 added, 1 unchanged  proxy on n1  web:app\n"),

@@ -19,7 +19,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{Paper, plain, said, steps};
+use crate::output::{OutputFormat, plain, said, steps};
 use crate::server::Server;
 
 /// Valid priorities of a deployment.
@@ -193,7 +193,8 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
 fn nodes_with_role(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
     let mut whole: RoleNoderoles = server.read(&query.behind(place))?;
     while whole.more > 0 {
-        let Some(last) = whole.noderoles.last().map(|chip| chip.noderole.to_string()) else {
+        let Some(last) = whole.noderoles.last().map(|noderole| noderole.noderole.to_string())
+        else {
             break;
         };
         let page: RoleNoderoles = server.read(&query.clone().with("after", last).behind(place))?;
@@ -204,7 +205,7 @@ fn nodes_with_role(server: &Server, place: &str, query: &Query) -> Outcome<Value
     Ok(serde_json::to_value(&whole).unwrap_or_default())
 }
 
-fn nodes_with_role_text(value: &Value, output: Paper) -> String {
+fn nodes_with_role_text(value: &Value, output: OutputFormat) -> String {
     let Ok(told) = serde_json::from_value::<RoleNoderoles>(value.clone()) else {
         return outline(value);
     };
@@ -212,21 +213,21 @@ fn nodes_with_role_text(value: &Value, output: Paper) -> String {
         return "No nodes have this role.\n".to_owned();
     }
     let mut table = Table::new(["NODE", "STATE", "REQUIRED BY", "ERROR", "NODEROLE"]);
-    for chip in told.noderoles {
-        let going = if chip.removed { ", to be removed" } else { "" };
+    for noderole in told.noderoles {
+        let going = if noderole.removed { ", to be removed" } else { "" };
         table.row([
-            chip.fqdn,
-            format!("{}{going}", chip.state.word()),
-            chip.required_by.unwrap_or_default(),
-            chip.error.unwrap_or_default(),
-            chip.noderole.to_string(),
+            noderole.fqdn,
+            format!("{}{going}", noderole.state.word()),
+            noderole.required_by.unwrap_or_default(),
+            noderole.error.unwrap_or_default(),
+            noderole.noderole.to_string(),
         ]);
     }
     table.text(output)
 }
 
 /// A board as text. An answer with an unknown form is printed as an outline.
-fn board_text(value: &Value, output: Paper) -> String {
+fn board_text(value: &Value, output: OutputFormat) -> String {
     let Ok(board) = serde_json::from_value::<Board>(value.clone()) else { return outline(value) };
     let path: Vec<&str> =
         board.ancestors.iter().map(|name| name.as_str()).chain([board.name.as_str()]).collect();
@@ -260,13 +261,13 @@ fn board_text(value: &Value, output: Paper) -> String {
         let owner =
             group.of_ancestor.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
         for role in &group.roles {
-            let chip = |chip: &api::views::board::BoardNoderole| {
-                let going = if chip.removed { ", to be removed" } else { "" };
-                format!("{} {}{going}", chip.short, chip.state.word())
+            let noderole = |noderole: &api::views::board::BoardNoderole| {
+                let going = if noderole.removed { ", to be removed" } else { "" };
+                format!("{} {}{going}", noderole.short, noderole.state.word())
             };
-            let mut chips: Vec<String> = role.noderoles.iter().map(chip).collect();
+            let mut noderoles: Vec<String> = role.noderoles.iter().map(noderole).collect();
             if role.more > 0 {
-                chips.push(format!("and {} more", role.more));
+                noderoles.push(format!("and {} more", role.more));
             }
             let data = if role.data.as_object().is_none_or(serde_json::Map::is_empty) {
                 String::new()
@@ -276,7 +277,7 @@ fn board_text(value: &Value, output: Paper) -> String {
             table.row([
                 role.role.to_string(),
                 format!("{}{owner}", group.barclamp),
-                chips.join(", "),
+                noderoles.join(", "),
                 data,
             ]);
         }
@@ -313,12 +314,15 @@ mod tests {
     #[test]
     fn role_nodes_are_listed_with_pending_removal() {
         let id = uuid::Uuid::nil();
-        let chip = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "required_by": null,
+        let noderole = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "required_by": null,
             "changed": false, "removed": true, "alive": true, "error": null});
-        let text =
-            nodes_with_role_text(&json!({"noderoles": [chip], "more": 0}), Paper::new(false));
+        let text = nodes_with_role_text(
+            &json!({"noderoles": [noderole], "more": 0}),
+            OutputFormat::new(false),
+        );
         assert!(text.contains("n1.demo  ACTIVE, to be removed"), "{text}");
-        let none = nodes_with_role_text(&json!({"noderoles": [], "more": 0}), Paper::new(false));
+        let none =
+            nodes_with_role_text(&json!({"noderoles": [], "more": 0}), OutputFormat::new(false));
         assert_eq!(none, "No nodes have this role.\n");
     }
 }

@@ -56,7 +56,7 @@ pub(crate) enum Node {
         node: String,
     },
     /// Put a node in maintenance: no steps start on it
-    Out {
+    StartMaintenance {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) enum Node {
         on: ExpectedVersion,
     },
     /// End the maintenance of a node
-    In {
+    EndMaintenance {
         /// The node: full name, unique first label, or id
         node: String,
         #[command(flatten)]
@@ -300,7 +300,7 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             client.show(*again, || server.get(&place), node_text)
         }
         Node::Add(Add { file: Some(file), .. }) => {
-            let response = server.post("/nodes/many", json!({"text": text_of(file)?}))?;
+            let response = server.post("/nodes/bulk", json!({"text": text_of(file)?}))?;
             output.either(&response, &added_text(&response).join("\n"))
         }
         Node::Add(add) => {
@@ -350,10 +350,10 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                 &format!("Proposal {} is open on {node}.", said(&response["proposal"])),
             )
         }
-        Node::Out { node, because, on } => {
+        Node::StartMaintenance { node, because, on } => {
             available(node, false, because, *on, "is in maintenance")
         }
-        Node::In { node, because, on } => available(
+        Node::EndMaintenance { node, because, on } => available(
             node,
             true,
             because,

@@ -13,7 +13,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{FIRST, Paper, facts, moment_of, permission_text, plain};
+use crate::output::{FIRST, OutputFormat, facts, moment_of, permission_text, plain};
 use crate::runs::attempts;
 use crate::runs::data::{ValueArgs, data};
 
@@ -65,7 +65,7 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
     }
 }
 
-pub(crate) fn noderole_text(response: &Value, output: Paper) -> String {
+pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = NoderoleView::deserialize(response) else { return outline(response) };
     let applied = told.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
     let mut text = format!(

@@ -10,10 +10,12 @@ use serde_json::Value;
 
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{FIRST, Paper, facts, moment_of, optional_moment, permission_text, plain};
+use crate::output::{
+    FIRST, OutputFormat, facts, moment_of, optional_moment, permission_text, plain,
+};
 use crate::runs::{role_and_action, state_word};
 
-pub(crate) fn node_text(response: &Value, output: Paper) -> String {
+pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
     let life = &told.status;
     let since = optional_moment(life.alive_since);
@@ -172,8 +174,8 @@ mod tests {
             "tokens": [{"id": id, "name": "its unit", "by": null, "created": moment, "expires": moment, "used": null, "revoked": null,
                 "valid": true}, {"id": id, "name": "old", "by": null, "created": moment, "expires": moment, "used": null,
                 "revoked": moment, "valid": false}],
-            "may_change": {"Err": "you may not"}, "cursor": 1});
-        let text = node_text(&view, Paper::new(false));
+            "may_change": {"allowed": false, "reason": "you may not"}, "cursor": 1});
+        let text = node_text(&view, OutputFormat::new(false));
         for line in [
             "n1.demo: alive, in maintenance, since 2026-09-21 14:13:20Z\n",
             "  deployment    web\n",
@@ -201,7 +203,7 @@ mod tests {
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
         view["connection"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
         view["record"] = json!(true);
-        let text = node_text(&view, Paper::new(false));
+        let text = node_text(&view, OutputFormat::new(false));
         for line in [
             "n1.demo: never reached\n",
             "  deployment    web (record only: not part of any blueprint)\n",
@@ -211,7 +213,7 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert_eq!(
-            node_text(&json!({"of": "another"}), Paper::new(false)),
+            node_text(&json!({"of": "another"}), OutputFormat::new(false)),
             "of: another\n",
             "printed as an outline"
         );

@@ -10,7 +10,7 @@ use crate::client::{Client, WatchOption};
 use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::table::Table;
-use crate::output::{Paper, moment, said};
+use crate::output::{OutputFormat, moment, said};
 use crate::people::tokens::print_new_token;
 use crate::server::{RequestOptions, taken};
 
@@ -24,7 +24,7 @@ pub(crate) enum NodeToken {
         again: WatchOption,
     },
     /// Create a token, which is shown only once
-    Make {
+    Create {
         /// The node: full name, unique first label, or id
         node: String,
         /// Name that says what the token is for
@@ -56,7 +56,7 @@ pub(crate) fn node_token(client: &Client, command: &NodeToken) -> Outcome {
             let place = place(node)?;
             client.show(*again, || Ok(taken(&mut server.get(&place)?, "tokens")), node_tokens_text)
         }
-        NodeToken::Make { node, name, days, on } => {
+        NodeToken::Create { node, name, days, on } => {
             let with = RequestOptions {
                 body: Some(json!({"name": name, "days": days})),
                 if_match: on.tag(),
@@ -76,10 +76,10 @@ pub(crate) fn node_token(client: &Client, command: &NodeToken) -> Outcome {
     }
 }
 
-fn node_tokens_text(tokens: &Value, output: Paper) -> String {
+fn node_tokens_text(tokens: &Value, output: OutputFormat) -> String {
     let tokens = tokens.as_array().map(Vec::as_slice).unwrap_or_default();
     if tokens.is_empty() {
-        return "No tokens yet. Create one with `gantry node token make`.\n".to_owned();
+        return "No tokens yet. Create one with `gantry node token create`.\n".to_owned();
     }
     let mut table = Table::new(["ID", "NAME", "VALID", "EXPIRES", "LAST USED", "CREATED BY"]);
     for token in tokens {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
 use crate::output::table::Table;
-use crate::output::{Paper, said};
+use crate::output::{OutputFormat, said};
 use crate::server::{Server, taken};
 
 /// Field of a list's JSON document: number of items of the last page beyond `--limit`.
@@ -82,7 +82,7 @@ impl List {
         Value::Object(document)
     }
 
-    pub(crate) fn text(&self, document: &Value, output: Paper) -> String {
+    pub(crate) fn text(&self, document: &Value, output: OutputFormat) -> String {
         let items = document[self.items].as_array().map(Vec::as_slice).unwrap_or_default();
         if items.is_empty() {
             return format!("{}\n", self.none);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn empty_list_prints_its_text() {
-        let output = Paper::new(false);
+        let output = OutputFormat::new(false);
         assert_eq!(
             deployment_list().text(&json!({"deployments": [], "next": null}), output),
             "No deployments found.\n"

@@ -2,7 +2,7 @@
 //!
 //! Only results go to standard output. Progress, notes and errors go to standard error. All texts
 //! pass [`terminal`], so that no text from elsewhere can control the terminal.
-//! [`Paper::raw`] is the only exception.
+//! [`OutputFormat::raw`] is the only exception.
 
 pub(crate) mod list;
 pub(crate) mod outline;
@@ -20,14 +20,14 @@ use crate::output::terminal::{BOLD, printable};
 
 /// The output of a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paper {
+pub(crate) struct OutputFormat {
     pub(crate) json: bool,
     /// Columns of the terminal, or `None` without a terminal.
     pub(crate) width: Option<usize>,
     colour: bool,
 }
 
-impl Paper {
+impl OutputFormat {
     pub(crate) fn new(json: bool) -> Self {
         let terminal = std::io::stdout().is_terminal();
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())

@@ -78,12 +78,12 @@ fn one_line(name: &str, value: &Value) -> Option<String> {
         Value::Object(entries) if name == "steps" && entries.contains_key("active") => {
             Some(steps(value))
         }
-        // A permission field, which is a result with the reason as its error.
-        Value::Object(entries) if entries.len() == 1 && entries.contains_key("Ok") => {
-            Some("yes".to_owned())
-        }
-        Value::Object(entries) if entries.len() == 1 => {
-            entries.get("Err").map(|reason| format!("no: {}", plain(&said(reason))))
+        // A permission, with the reason if it is denied.
+        Value::Object(entries) if entries.contains_key("allowed") => {
+            Some(match entries.get("reason") {
+                Some(reason) => format!("no: {}", plain(&said(reason))),
+                None => "yes".to_owned(),
+            })
         }
         Value::Object(_) => None,
         Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn outline_formats_times_and_permissions() {
-        let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"Err": "not\nyours"}, "can": {"Ok": null},
+        let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"allowed": false, "reason": "not\nyours"}, "can": {"allowed": true},
             "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
         let text = outline(&value);
         for line in [

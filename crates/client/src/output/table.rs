@@ -2,7 +2,7 @@
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
-use crate::output::{Paper, plain};
+use crate::output::{OutputFormat, plain};
 
 /// A table without borders. Columns are as wide as their content; the widest are wrapped to fit the
 /// terminal.
@@ -34,7 +34,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(cell).collect());
     }
 
-    pub(crate) fn text(&self, output: Paper) -> String {
+    pub(crate) fn text(&self, output: OutputFormat) -> String {
         let text = self.layout(output.width).trim_fmt();
         let (titles, rows) = text.split_once('\n').unwrap_or((&text, ""));
         let end = if rows.is_empty() { "" } else { "\n" };
@@ -74,8 +74,8 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn output(width: Option<usize>) -> Paper {
-        Paper { json: false, width, colour: false }
+    fn output(width: Option<usize>) -> OutputFormat {
+        OutputFormat { json: false, width, colour: false }
     }
 
     fn table() -> Table {

@@ -40,7 +40,7 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
                 json!({"name": name, "kind": "service", "grants": grants.json()}),
             )?;
             let message = format!(
-                "Account {name} is added. Create a token for it: gantry token make --for {name} \
+                "Account {name} is added. Create a token for it: gantry token create --for {name} \
                  --name TEXT --may viewer"
             );
             client.output.either(&answer, &message)

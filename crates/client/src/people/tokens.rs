@@ -27,7 +27,7 @@ pub(crate) enum Token {
         much: ListOptions,
     },
     /// Create a token, which is shown only once
-    Make {
+    Create {
         /// Name that says what the token is for
         #[arg(long, value_name = "TEXT")]
         name: String,
@@ -60,7 +60,7 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
             let query = Query::default().with("person", &whose(name)?).with("valid", holds);
             client.list(&token_list(), &query, much)
         }
-        Token::Make { name, may, deployment, days, whose: of } => {
+        Token::Create { name, may, deployment, days, whose: of } => {
             let mut body = Map::from_iter([
                 ("name".to_owned(), json!(name)),
                 ("scopes".to_owned(), json!(may)),

@@ -106,7 +106,7 @@ pub(crate) struct Unbind {
 }
 
 /// A deployment's board with its open proposal.
-struct Ground {
+struct CurrentState {
     board: Board,
     /// Whether other people opened or edited the open proposal.
     of_others: bool,
@@ -115,7 +115,7 @@ struct Ground {
 /// A document with the edits computed from it.
 struct PlannedChange {
     declared: Declaration,
-    ground: Ground,
+    current: CurrentState,
     steps: Vec<Step>,
 }
 
@@ -123,10 +123,10 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
     let place = ProposeOptions { submit: &apply.submit, join: apply.join };
     let worked = work_out(&client.server, &apply.files)?;
     // Check all proposals first, so that an error opens none of them.
-    worked.iter().try_for_each(|one| check_join(&one.ground, &one.steps, place))?;
+    worked.iter().try_for_each(|one| check_join(&one.current, &one.steps, place))?;
     let mut made = Vec::new();
     let outcome = worked.iter().try_for_each(|one| {
-        made.push(propose(client, &one.ground, &one.steps, place.submit)?);
+        made.push(propose(client, &one.current, &one.steps, place.submit)?);
         Ok(())
     });
     if client.output.json && (outcome.is_ok() || !made.is_empty()) {
@@ -162,20 +162,20 @@ pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
 }
 
 pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
-    let ground = ground(&client.server, &bind.place.deployment)?;
+    let current = current(&client.server, &bind.place.deployment)?;
     let nodes = named(&client.server, &bind.nodes)?;
-    let there = match find_role(&ground.board, &bind.role) {
-        Some(found) => nodes_having_role(&client.server, &ground.board, found, &nodes)?,
+    let there = match find_role(&current.board, &bind.role) {
+        Some(found) => nodes_having_role(&client.server, &current.board, found, &nodes)?,
         None => BTreeSet::new(),
     };
     let missing: BTreeMap<NodeId, &str> =
         names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
-    let steps = bound(ground.board.id, &bind.role, &missing);
-    propose_and_print(client, &ground, &bind.place, &steps)
+    let steps = bound(current.board.id, &bind.role, &missing);
+    propose_and_print(client, &current, &bind.place, &steps)
 }
 
 pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
-    let ground = ground(&client.server, &unbind.place.deployment)?;
+    let current = current(&client.server, &unbind.place.deployment)?;
     let nodes = named(&client.server, &unbind.nodes)?;
     let noderole = &unbind.noderole;
     let with_dependents = |(node, name): (NodeId, &str)| Step {
@@ -190,7 +190,7 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
         false => unbound(noderole, &names_of(&nodes).collect()),
         true => names_of(&nodes).map(with_dependents).collect(),
     };
-    propose_and_print(client, &ground, &unbind.place, &steps)
+    propose_and_print(client, &current, &unbind.place, &steps)
 }
 
 /// Finds the nodes of a command's arguments. Fails at the first unknown one.
@@ -209,13 +209,18 @@ fn names_of(nodes: &BTreeMap<NodeId, String>) -> impl Iterator<Item = (NodeId, &
     nodes.iter().map(|(id, name)| (*id, name.as_str()))
 }
 
-fn propose_and_print(client: &Client, ground: &Ground, place: &Place, steps: &[Step]) -> Outcome {
-    check_join(ground, steps, ProposeOptions { submit: &place.submit, join: place.join })?;
-    let made = propose(client, ground, steps, &place.submit)?;
+fn propose_and_print(
+    client: &Client,
+    current: &CurrentState,
+    place: &Place,
+    steps: &[Step],
+) -> Outcome {
+    check_join(current, steps, ProposeOptions { submit: &place.submit, join: place.join })?;
+    let made = propose(client, current, steps, &place.submit)?;
     if client.output.json { client.output.json(&made) } else { Ok(()) }
 }
 
-fn ground(server: &Server, name: &str) -> Outcome<Ground> {
+fn current(server: &Server, name: &str) -> Outcome<CurrentState> {
     let found = names::deployment(server, name)?;
     let response = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
     let board: Board = parse_answer(&response, "expected a board")?;
@@ -223,7 +228,7 @@ fn ground(server: &Server, name: &str) -> Outcome<Ground> {
         Some(open) => of_others(server, open, &response["proposal"])?,
         None => false,
     };
-    Ok(Ground { board, of_others })
+    Ok(CurrentState { board, of_others })
 }
 
 /// Whether other people opened or edited a proposal. `authors` has the people who edited it;
@@ -245,16 +250,20 @@ struct ProposeOptions<'w> {
 
 /// Checks that the edits may be added to the open proposal. A proposal of other people needs
 /// `--join`, because their edits would be submitted too.
-fn check_join(ground: &Ground, steps: &[Step], options: ProposeOptions<'_>) -> Outcome {
+fn check_join(current: &CurrentState, steps: &[Step], options: ProposeOptions<'_>) -> Outcome {
     let has_effect = !steps.is_empty() || options.submit.submit;
-    match ground.board.proposal.as_ref().filter(|_| has_effect && ground.of_others && !options.join)
+    match current
+        .board
+        .proposal
+        .as_ref()
+        .filter(|_| has_effect && current.of_others && !options.join)
     {
         None => Ok(()),
         Some(open) => Err(Failure::Usage(format!(
             "Nothing was changed: proposal {} is open on {} and {}. Use --join to add your edits \
              to it. --submit then submits all its edits, and you can no longer approve it.",
             open.id,
-            ground.board.name,
+            current.board.name,
             match open.authors.as_slice() {
                 [] => "belongs to another person".to_owned(),
                 authors => format!("has edits of {}", authors.join(", ")),
@@ -274,13 +283,18 @@ pub(crate) struct Open {
 
 /// Adds the edits to the open proposal or a new one, all or none. Submits it if requested and
 /// prints the result.
-fn propose(client: &Client, ground: &Ground, steps: &[Step], submit: &Submit) -> Outcome<Value> {
+fn propose(
+    client: &Client,
+    current: &CurrentState,
+    steps: &[Step],
+    submit: &Submit,
+) -> Outcome<Value> {
     let Client { server, output } = client;
-    let name = &ground.board.name;
+    let name = &current.board.name;
     if steps.is_empty() {
-        return submit_existing(client, &ground.board, submit);
+        return submit_existing(client, &current.board, submit);
     }
-    let open = open(server, &ground.board)?;
+    let open = open(server, &current.board)?;
     let version = edited(server, open, steps)?;
     let id = open.id;
     let after = server.get(&format!("/proposals/{id}"))?;
@@ -447,17 +461,17 @@ fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
     }
     let (mut worked, mut wrong) = (Vec::new(), Vec::new());
     for declared in all {
-        let ground = match ground(server, declared.deployment.is.as_str()) {
+        let current = match current(server, declared.deployment.is.as_str()) {
             Err(Failure::Nothing(message)) => {
                 let place = declared.wrong(declared.deployment.at, message).to_string();
                 return Err(Failure::Nothing(place));
             }
             other => other?,
         };
-        match present(server, &declared, &ground.board)? {
+        match present(server, &declared, &current.board)? {
             Err(found) => wrong.extend(found),
-            Ok(present) => match edits::edits(ground.board.id, &declared, &present) {
-                Ok(steps) => worked.push(PlannedChange { declared, ground, steps }),
+            Ok(present) => match edits::edits(current.board.id, &declared, &present) {
+                Ok(steps) => worked.push(PlannedChange { declared, current, steps }),
                 Err(found) => wrong.extend(found),
             },
         }
@@ -543,8 +557,8 @@ fn find_role<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
 }
 
 /// The node, unless the draft unbinds the role from it.
-fn stays(chip: BoardNoderole) -> Option<(NodeId, String)> {
-    (!chip.removed).then_some((chip.node, chip.fqdn))
+fn stays(noderole: BoardNoderole) -> Option<(NodeId, String)> {
+    (!noderole.removed).then_some((noderole.node, noderole.fqdn))
 }
 
 /// Path of the list of a role's noderoles.
@@ -585,8 +599,11 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
     let mut all = BTreeMap::new();
     loop {
         let page: RoleNoderoles = server.read(&query.behind(&place))?;
-        let last =
-            page.noderoles.last().filter(|_| page.more > 0).map(|chip| chip.noderole.to_string());
+        let last = page
+            .noderoles
+            .last()
+            .filter(|_| page.more > 0)
+            .map(|noderole| noderole.noderole.to_string());
         all.extend(page.noderoles.into_iter().filter_map(stays));
         match last {
             Some(last) => query = query.with("after", last),

@@ -22,7 +22,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{Paper, facts, moment_of, plain, said};
+use crate::output::{OutputFormat, facts, moment_of, plain, said};
 use crate::server::taken;
 
 #[derive(Debug, Subcommand)]
@@ -198,7 +198,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
     }
 }
 
-pub(crate) fn proposal_text(value: &Value, output: Paper) -> String {
+pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
     let count = |word: &str| said(&value[word]);
     let node = value["scope"]["node"]["fqdn"]
         .as_str()
@@ -308,7 +308,7 @@ pub(crate) fn proposal_list() -> List {
 }
 
 /// A noderole in an open proposal.
-pub(crate) fn drafted_noderole_text(response: &Value, output: Paper) -> String {
+pub(crate) fn drafted_noderole_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = DraftedNoderole::deserialize(response) else { return outline(response) };
     let existence = match (told.proposed, told.rerun) {
         (true, _) => "exists only in the proposal",
@@ -341,7 +341,7 @@ mod tests {
     fn drafted_noderole_page_has_attribute_schemas() {
         let mut view = json!({"data": {"port": 81}, "defaults": {"port": 80}, "proposed": false, "rerun": true,
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
-        let text = drafted_noderole_text(&view, Paper::new(false));
+        let text = drafted_noderole_text(&view, OutputFormat::new(false));
         for line in [
             "exists, and the proposal runs it again\n",
             "  own data      {\"port\":81}\n",
@@ -352,10 +352,11 @@ mod tests {
         }
         view["proposed"] = json!(true);
         assert!(
-            drafted_noderole_text(&view, Paper::new(false)).contains("exists only in the proposal")
+            drafted_noderole_text(&view, OutputFormat::new(false))
+                .contains("exists only in the proposal")
         );
         assert_eq!(
-            drafted_noderole_text(&json!({"of": "another"}), Paper::new(false)),
+            drafted_noderole_text(&json!({"of": "another"}), OutputFormat::new(false)),
             "of: another\n",
             "printed as an outline"
         );

@@ -5,13 +5,13 @@ use api::reviews::{Discussion, ViewedChanges};
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
-use engine::blueprint::text::{Behind, Names};
+use engine::blueprint::text::{HashDescriptions, Names};
 use engine::counting::many;
 use engine::ids::ReviewId;
 use serde_json::Value;
 
 use crate::output::outline::outline;
-use crate::output::{Paper, moment_of, plain, said, sanitize_lines};
+use crate::output::{OutputFormat, moment_of, plain, said, sanitize_lines};
 use crate::proposals::{indented, reasons, replanned};
 
 /// Differences between a review and the one that it replaces.
@@ -39,7 +39,7 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
             false => {
-                let text = sanitize_lines(&side.text(&names, &Behind::default()));
+                let text = sanitize_lines(&side.text(&names, &HashDescriptions::default()));
                 lines.extend(text.lines().map(|line| format!("  {line}")));
             }
         }
@@ -72,7 +72,7 @@ fn lines_of(value: &Value) -> Vec<String> {
         .unwrap_or_default()
 }
 
-pub(crate) fn review_text(value: &Value, output: Paper) -> String {
+pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
     let word = |word: &str| plain(&said(&value[word]));
     let mut text =
         format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
@@ -145,7 +145,7 @@ pub(crate) fn review_text(value: &Value, output: Paper) -> String {
     for (permission, what) in
         [("may_judge", "you can't give a verdict"), ("may_commit", "you can't commit it")]
     {
-        if let Some(why) = value[permission]["Err"].as_str() {
+        if let Some(why) = value[permission]["reason"].as_str() {
             lines.push(format!("{what}: {}", plain(why)));
         }
     }
@@ -352,7 +352,8 @@ mod tests {
 
     #[test]
     fn review_lists_secrets_by_version() {
-        let text = review_text(&json!({"impact": {"secrets": [secret_use()]}}), Paper::new(false));
+        let text =
+            review_text(&json!({"impact": {"secrets": [secret_use()]}}), OutputFormat::new(false));
         let line =
             "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
         assert!(text.contains(line), "{text}");
@@ -409,8 +410,8 @@ mod tests {
     fn review_text_has_missing_permissions_with_reasons() {
         let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
-            "may_judge": {"Err": "you wrote part of this change"}, "may_commit": {"Ok": null}, "verdicts": [], "risks": []});
-        let text = review_text(&value, Paper::new(false));
+            "may_judge": {"allowed": false, "reason": "you wrote part of this change"}, "may_commit": {"allowed": true}, "verdicts": [], "risks": []});
+        let text = review_text(&value, OutputFormat::new(false));
         for line in [
             "A proxy",
             "  binds proxy to n1",
@@ -432,11 +433,13 @@ mod tests {
     fn sent_back_review_and_proposal_give_the_reason() {
         let mut replan = moved(None);
         replan["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
-        let text =
-            review_text(&json!({"state": "sent_back", "replaced_by": replan}), Paper::new(false));
+        let text = review_text(
+            &json!({"state": "sent_back", "replaced_by": replan}),
+            OutputFormat::new(false),
+        );
         let lines = "\nSent back to its authors\n  Changed since: web (blueprint 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
-        let text = proposal_text(&json!({"sent_back": replan}), Paper::new(false));
+        let text = proposal_text(&json!({"sent_back": replan}), OutputFormat::new(false));
         let lines = "sent back from review 5: its base changed\n  Changed since: web (blueprint \
             4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");
@@ -445,7 +448,8 @@ mod tests {
     #[test]
     fn resubmitted_review_shows_its_shift() {
         let mut came = moved(Some(6));
-        let lines = |came: &Value| review_text(&json!({"replaces": came}), Paper::new(false));
+        let lines =
+            |came: &Value| review_text(&json!({"replaces": came}), OutputFormat::new(false));
         let text = lines(&came);
         assert!(
             text.contains("  Planned again from review 5.\n  Changed since: web (blueprint 4).\n"),
@@ -473,13 +477,13 @@ mod tests {
     fn findings_are_one_line_each() {
         let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
             "remedy": "Set some."});
-        let text = review_text(&json!({"checks": [found]}), Paper::new(false));
+        let text = review_text(&json!({"checks": [found]}), OutputFormat::new(false));
         assert!(text.contains("Lint\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
         let text = proposal_text(
             &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is \
                                                                                 already bound to \
                                                                                 node n1"}]}),
-            Paper::new(false),
+            OutputFormat::new(false),
         );
         assert!(
             text.ends_with("rejected: edit 2: Role app is already bound to node n1\n"),

@@ -19,7 +19,7 @@ use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{
-    FIRST, Paper, facts, moment, moment_of, optional_moment, permission_text, plain,
+    FIRST, OutputFormat, facts, moment, moment_of, optional_moment, permission_text, plain,
 };
 use crate::runs::data::{ValueArgs, data};
 use crate::server::parse_answer;
@@ -97,7 +97,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
     }
 }
 
-pub(crate) fn run_text(response: &Value, output: Paper) -> String {
+pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = RunView::deserialize(response) else { return outline(response) };
     let run = &told.run;
     let mut text = format!(
@@ -240,8 +240,8 @@ mod tests {
     fn run_page_has_aligned_lines() {
         let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
             "result_gone": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
-            "may_cancel": {"Err": "it has ended"}, "log_bytes": 12, "cursor": 1});
-        let text = run_text(&view, Paper::new(false));
+            "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 12, "cursor": 1});
+        let text = run_text(&view, OutputFormat::new(false));
         for line in [
             "Run 7: app on n1.demo, failed\n",
             "  error       it broke\n",
@@ -255,7 +255,7 @@ mod tests {
         }
         assert!(!text.contains("started") && !text.contains("secret"), "{text}");
         assert_eq!(
-            run_text(&json!({"of": "another"}), Paper::new(false)),
+            run_text(&json!({"of": "another"}), OutputFormat::new(false)),
             "of: another\n",
             "printed as an outline"
         );
@@ -269,7 +269,7 @@ mod tests {
         let view = json!({"run": run, "input": {}, "provenance": [], "values": 0, "result": {},
             "result_gone": false, "output": null, "attempts": [], "review": null,
             "may_cancel": {"Err": "it has ended"}, "log_bytes": 0, "cursor": 1});
-        let text = run_text(&view, Paper::new(false));
+        let text = run_text(&view, OutputFormat::new(false));
         assert!(text.starts_with("Run 7: app (remove) on n1.demo, succeeded\n"), "{text}");
     }
 }

@@ -10,7 +10,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{Paper, moment_of, plain};
+use crate::output::{OutputFormat, moment_of, plain};
 use crate::runs::role_and_action;
 use crate::server::taken;
 
@@ -74,7 +74,7 @@ pub(crate) fn pending(client: &Client, args: &Pending) -> Outcome {
 }
 
 /// Pending steps of the requested reason. The answer also has the counts of the other reasons.
-fn pending_with_reason(mut page: PendingPage, output: Paper) -> String {
+fn pending_with_reason(mut page: PendingPage, output: OutputFormat) -> String {
     page.groups.retain(|group| !group.steps.is_empty());
     if page.groups.is_empty() {
         "No pending steps with this reason.\n".to_owned()
@@ -90,7 +90,7 @@ fn steps_of<'p>(page: &'p mut Value, reason: &str) -> Option<&'p mut Vec<Value>>
 }
 
 /// Pending steps by reason, each with the action that resolves it.
-pub(crate) fn pending_text(page: &PendingPage, output: Paper) -> String {
+pub(crate) fn pending_text(page: &PendingPage, output: OutputFormat) -> String {
     let mut text = String::new();
     for group in &page.groups {
         let count = group
@@ -135,7 +135,7 @@ mod tests {
             let groups = [group("failed", "Failed", steps), group("on_hold", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
-        let told = pending_with_reason(page(json!([step])), Paper::new(false));
+        let told = pending_with_reason(page(json!([step])), OutputFormat::new(false));
         assert!(
             told.contains(" (1) - resolved by a person\n") && told.contains("It failed."),
             "{told}"
@@ -143,10 +143,10 @@ mod tests {
         assert!(!told.contains("On hold"), "{told}");
         let mut removal = step.clone();
         removal["action"] = json!("remove");
-        let told = pending_with_reason(page(json!([removal])), Paper::new(false));
+        let told = pending_with_reason(page(json!([removal])), OutputFormat::new(false));
         assert!(told.contains("  app (remove) "), "{told}");
         assert_eq!(
-            pending_with_reason(page(json!([])), Paper::new(false)),
+            pending_with_reason(page(json!([])), OutputFormat::new(false)),
             "No pending steps with this reason.\n"
         );
     }

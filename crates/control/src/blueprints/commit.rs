@@ -111,8 +111,8 @@ impl Control {
         actor.require_any_in_all(&[Permission::Operator, Permission::Reviewer], &places)?;
         // Deployment rows can only change together with the head, which is locked now.
         let mut case = self.case(&mut transaction, &present, id, true).await?;
-        let ground = self.ground(&mut transaction, &present).await?;
-        settle(&mut case, planned.as_ref(), &ground);
+        let context = self.plan_context(&mut transaction, &present).await?;
+        settle(&mut case, planned.as_ref(), &context);
         let gate = evaluate(&case.facts);
         if let Err(reason) = may_commit(actor, &places, &case, &gate) {
             // After its commit a review always breaks rules, because its base has changed. Do not

@@ -11,7 +11,7 @@ use engine::Hash;
 use engine::blueprint::{changes, project};
 use engine::canonical::{Object, ObjectKind};
 use engine::catalog::version::newest;
-use engine::catalog::{Catalog, in_sight};
+use engine::catalog::{Catalog, visible_barclamps};
 use engine::cluster::{Blueprint, DeploymentDoc, DeploymentRoleDoc, NodeDoc, RootDoc};
 use engine::gate::Policy;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
@@ -176,7 +176,9 @@ fn check_names(catalog: &Catalog, pins: &BTreeMap<BarclampName, Hash>) -> Result
         |error: engine::catalog::CatalogError| Problem::invalid(text::sentence(&error.to_string()));
     for pin in pins.values() {
         let barclamp = catalog.barclamp(*pin).map_err(invalid)?;
-        if let Some((other, role)) = twice(catalog, barclamp, &in_sight([pins])).map_err(invalid)? {
+        if let Some((other, role)) =
+            twice(catalog, barclamp, &visible_barclamps([pins])).map_err(invalid)?
+        {
             return Err(Problem::invalid(format!(
                 "Barclamps {} and {other} both have a role {role}. Rename the role in one of them, \
                  or leave out that barclamp.",

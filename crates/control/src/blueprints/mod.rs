@@ -53,7 +53,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let deployment = match text::asked(&query.deployment)? {
-            Some(name) => Some(Once::named(&mut connection, &present, name).await?),
+            Some(name) => Some(PastDeployment::named(&mut connection, &present, name).await?),
             None => None,
         };
         let (deployment, removed_in) =
@@ -139,13 +139,13 @@ impl Control {
 
 /// An existing or a removed deployment. Views of the past find a deployment by its last name.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Once {
+pub(crate) struct PastDeployment {
     pub id: DeploymentId,
     /// The target that removed the deployment.
     pub removed_in: Option<BlueprintNumber>,
 }
 
-impl Once {
+impl PastDeployment {
     /// Finds a deployment by name: an existing one first, then the one that was removed last.
     pub async fn named(
         on: &mut PgConnection,
@@ -174,7 +174,7 @@ impl Once {
 pub(crate) fn deployment_at(
     blueprint: &Blueprint,
     name: &str,
-    once: Option<Once>,
+    once: Option<PastDeployment>,
 ) -> Option<DeploymentId> {
     let here = once.map(|once| once.id).filter(|id| blueprint.deployments.contains_key(id));
     let called =
@@ -202,7 +202,7 @@ impl Meant {
         (from, old): (&ComparedSide, &Blueprint),
         (to, new): (&ComparedSide, &Blueprint),
     ) -> Result<Self, Problem> {
-        let once = Once::named(on, present, name).await;
+        let once = PastDeployment::named(on, present, name).await;
         let known = once.as_ref().ok().copied();
         match (deployment_at(old, name, known), deployment_at(new, name, known)) {
             (Some(old), Some(new)) if old != new => Ok(Self::Different { old, new }),

@@ -13,7 +13,7 @@ use api::listing::{Cursor, Key};
 use api::views::board::{InheritedVersion, OwnVersion, VersionChoice};
 use engine::Hash;
 use engine::catalog::version::{compare, order};
-use engine::catalog::{Barclamp, Catalog, in_sight};
+use engine::catalog::{Barclamp, Catalog, visible_barclamps};
 use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::Effects;
 
@@ -148,8 +148,10 @@ pub(crate) fn choices(
 ) -> Result<Vec<VersionChoice>, Problem> {
     let chain = present.skeleton.chain(deployment).into_iter().map(|id| own(present, id, effects));
     let chain: Vec<_> = chain.collect();
-    let in_use: BTreeMap<BarclampName, Hash> =
-        in_sight(&chain).into_iter().map(|pin| (pin.barclamp.clone(), pin.version)).collect();
+    let in_use: BTreeMap<BarclampName, Hash> = visible_barclamps(&chain)
+        .into_iter()
+        .map(|pin| (pin.barclamp.clone(), pin.version))
+        .collect();
     let mut versions: BTreeMap<BarclampName, Vec<(String, Hash)>> = BTreeMap::new();
     for (hash, barclamp) in present.catalog.barclamps() {
         versions.entry(barclamp.name.clone()).or_default().push((barclamp.version.clone(), hash));

@@ -220,7 +220,7 @@ fn base(all: &Catalog) -> Result<Catalog, Problem> {
 }
 
 /// The state of an imported version in the catalog.
-enum There {
+enum CatalogState {
     /// The catalog does not have the version.
     New,
     /// The catalog has the same content: equal bytes, or a difference only in jigs that old imports
@@ -231,7 +231,7 @@ enum There {
 }
 
 /// Looks an imported version up. `merged` is the catalog with the import added.
-fn there(all: &Catalog, merged: &Catalog, new: &ImportedBarclamp) -> Result<There, Problem> {
+fn there(all: &Catalog, merged: &Catalog, new: &ImportedBarclamp) -> Result<CatalogState, Problem> {
     let same_version = all.barclamps().filter(|(_, other)| {
         other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
     });
@@ -240,19 +240,19 @@ fn there(all: &Catalog, merged: &Catalog, new: &ImportedBarclamp) -> Result<Ther
     let Some((hash, stored)) =
         same_version.max_by_key(|(_, other)| other.version == new.barclamp.version)
     else {
-        return Ok(There::New);
+        return Ok(CatalogState::New);
     };
     let same = hash == new.hash
         || is_equal_except_jigs(stored, &new.barclamp, merged).map_err(incomplete)?;
     Ok(if same {
-        There::Same(hash)
+        CatalogState::Same(hash)
     } else {
-        There::Other { hash, version: stored.version.clone() }
+        CatalogState::Other { hash, version: stored.version.clone() }
     })
 }
 
 /// An import, compared with the catalog.
-struct Brought {
+struct ComparedImport {
     imported: Imported,
     /// The versions that the catalog does not have.
     new: Vec<ImportedBarclamp>,
@@ -261,16 +261,16 @@ struct Brought {
 }
 
 /// Parses files and compares them with the whole catalog.
-fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
+fn brought(all: &Catalog, files: &Files) -> Result<ComparedImport, Problem> {
     let read = read_files(files, &base(all)?)?;
     let merged = with(all, &read)?;
     let (mut barclamps, mut new, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     for imported in &read.barclamps {
         let barclamp = &imported.barclamp;
         let (hash, is_new) = match there(all, &merged, imported)? {
-            There::New => (imported.hash, true),
-            There::Same(hash) => (hash, false),
-            There::Other { hash, version } => {
+            CatalogState::New => (imported.hash, true),
+            CatalogState::Same(hash) => (hash, false),
+            CatalogState::Other { hash, version } => {
                 conflicts.push(clash(barclamp, &version, hash, imported.hash));
                 continue;
             }
@@ -295,7 +295,7 @@ fn brought(all: &Catalog, files: &Files) -> Result<Brought, Problem> {
             .map(|barclamp| &**barclamp)
     })?;
     let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
-    Ok(Brought { imported: Imported { barclamps, disappeared, findings }, new, objects })
+    Ok(ComparedImport { imported: Imported { barclamps, disappeared, findings }, new, objects })
 }
 
 impl Control {
@@ -335,7 +335,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let all = self.kept.catalog(&mut connection).await.map_err(from_store)?;
         drop(connection);
-        let Brought { imported, new, objects } = {
+        let ComparedImport { imported, new, objects } = {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
             let by =
                 actor.map_or_else(|| self.compute_for_system(), |actor| self.compute_for(actor));
@@ -407,7 +407,7 @@ pub fn conflicting_versions(
     let merged = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
-        if let There::Other { hash, version } = there(base, &merged, new)? {
+        if let CatalogState::Other { hash, version } = there(base, &merged, new)? {
             let clash = clash(&new.barclamp, &version, hash, new.hash);
             let line = format!("{} {}: give it a new version", clash.at, clash.detail);
             lines.push((new.file.clone(), line));

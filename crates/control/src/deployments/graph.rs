@@ -22,7 +22,7 @@ use engine::blueprint::Difference;
 use engine::blueprint::difference::Mark;
 use engine::blueprint::impact::{below, running};
 use engine::blueprint::projection::StepChange;
-use engine::cluster::graph::{Edge, FoldedGraph, Item, Unfold, Vertex, Way, fold, reach};
+use engine::cluster::graph::{Direction, Edge, FoldedGraph, Item, Unfold, Vertex, fold, reach};
 use engine::cluster::trail::{self, PathSet};
 use engine::cluster::{Blueprint, EdgeKind, Skeleton, phantom};
 use engine::counting::many;
@@ -30,7 +30,7 @@ use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, Rev
 use sqlx::PgConnection;
 
 use crate::Control;
-use crate::blueprints::{Once, deployment_at, side};
+use crate::blueprints::{PastDeployment, deployment_at, side};
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
@@ -57,10 +57,10 @@ pub enum Lost {
 }
 
 /// A graph before folding.
-struct Scene {
+struct WholeGraph {
     items: Vec<Item>,
     /// The appearance of each noderole.
-    looks: BTreeMap<NoderoleId, Appearance>,
+    appearances: BTreeMap<NoderoleId, Appearance>,
     names: BTreeMap<DeploymentId, DeploymentName>,
     /// Noderoles without a page: they do not exist yet, or no longer.
     new: BTreeSet<NoderoleId>,
@@ -95,7 +95,7 @@ impl Control {
         let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let once = Once::named(&mut connection, &present, deployment).await;
+        let once = PastDeployment::named(&mut connection, &present, deployment).await;
         let last_blueprint = once
             .as_ref()
             .ok()
@@ -103,7 +103,8 @@ impl Control {
             .map(|removed| BlueprintNumber(removed.0 - 1));
         if let Some(target) = query.blueprint.or(last_blueprint) {
             drop(connection);
-            let (id, scene) = Scene::then(self, actor, &present, deployment, once, target).await?;
+            let (id, scene) =
+                WholeGraph::then(self, actor, &present, deployment, once, target).await?;
             scene.has(query, missing)?;
             let mut connection = self.connection().await?;
             let took = scene.durations(&mut connection, query).await?;
@@ -113,17 +114,20 @@ impl Control {
         let items = present.skeleton.graph_of(id);
         // Parents outside of the deployment, and steps after the first 50,000, are read by id.
         let steps = store::deployments::steps_of(&mut connection, id).await.map_err(from_store)?;
-        let mut looks: BTreeMap<NoderoleId, Appearance> =
-            steps.iter().filter_map(|row| Some((row.noderole(), look(&row.state)?))).collect();
+        let mut appearances: BTreeMap<NoderoleId, Appearance> = steps
+            .iter()
+            .filter_map(|row| Some((row.noderole(), appearance(&row.state)?)))
+            .collect();
         let others: Vec<NoderoleId> =
-            items.iter().map(|i| i.id).filter(|id| !looks.contains_key(id)).collect();
+            items.iter().map(|i| i.id).filter(|id| !appearances.contains_key(id)).collect();
         for (id, state) in
             store::deployments::step_states(&mut connection, &others).await.map_err(from_store)?
         {
-            looks.extend(look(&state).map(|look| (id, look)));
+            appearances.extend(appearance(&state).map(|appearance| (id, appearance)));
         }
         let (new, rewired) = (BTreeSet::new(), EdgeChanges::default());
-        let scene = Scene { items, looks, names: names(&present), new, rewired, then: None };
+        let scene =
+            WholeGraph { items, appearances, names: names(&present), new, rewired, then: None };
         scene.has(query, missing)?;
         let took = scene.durations(&mut connection, query).await?;
         scene.view(id, query, &took, cursor)
@@ -144,9 +148,9 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, submission, false).await?;
-        let ground = self.ground(&mut connection, &present).await?;
+        let context = self.plan_context(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.plan_review(actor, &ground, &mut case).await?;
+        let weighed = self.plan_review(actor, &context, &mut case).await?;
         let mut connection = self.connection().await?;
         let (was, is) = sides(&mut connection, &case.documents).await?;
         let difference = difference_of(&was, &is, &case.documents)?;
@@ -200,7 +204,7 @@ fn downstream(present: &Present, case: &Case, weighed: Option<&PlannedReview>) -
     named.map(|touched| touched.id).collect()
 }
 
-fn look(state: &str) -> Option<Appearance> {
+fn appearance(state: &str) -> Option<Appearance> {
     StepState::from_word(state).map(Appearance::State)
 }
 
@@ -209,23 +213,28 @@ fn names(present: &Present) -> BTreeMap<DeploymentId, DeploymentName> {
 }
 
 /// The changed noderoles and their direct parents and children.
-fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Difference) -> Scene {
-    let mut looks = BTreeMap::new();
+fn change(
+    present: &Present,
+    was: &Blueprint,
+    is: &Blueprint,
+    difference: &Difference,
+) -> WholeGraph {
+    let mut appearances = BTreeMap::new();
     let mut new = BTreeSet::new();
     for noderole in difference.nodes.iter().flat_map(|node| &node.noderoles) {
-        let look = match noderole.mark {
+        let appearance = match noderole.mark {
             Mark::Added => Appearance::Added,
             Mark::Removed => Appearance::Removed,
             Mark::Changed => Appearance::Changed,
         };
-        if look == Appearance::Added && present.skeleton.place(noderole.id).is_none() {
+        if appearance == Appearance::Added && present.skeleton.place(noderole.id).is_none() {
             new.insert(noderole.id);
         }
-        looks.insert(noderole.id, look);
+        appearances.insert(noderole.id, appearance);
     }
     let rewired = EdgeChanges::of(difference);
     // Removed noderoles come from the old documents, all others from the new ones.
-    let changed: BTreeSet<NoderoleId> = looks.keys().copied().collect();
+    let changed: BTreeSet<NoderoleId> = appearances.keys().copied().collect();
     let mut items: BTreeMap<NoderoleId, Item> = BTreeMap::new();
     for item in blueprint_items(was).chain(blueprint_items(is)) {
         items.insert(item.id, item);
@@ -245,15 +254,15 @@ fn change(present: &Present, was: &Blueprint, is: &Blueprint, difference: &Diffe
             let id = key.id(*node);
             if (has_changed_parent || neighbors.contains(&id)) && !changed.contains(&id) {
                 items.extend(present.skeleton.item(*node, key).map(|item| (item.id, item)));
-                looks.insert(id, Appearance::Around);
+                appearances.insert(id, Appearance::Around);
             }
         }
     }
     for id in neighbors {
-        looks.entry(id).or_insert(Appearance::Around);
+        appearances.entry(id).or_insert(Appearance::Around);
     }
-    let items = items.into_values().filter(|item| looks.contains_key(&item.id)).collect();
-    Scene { items, looks, names: names(present), new, rewired, then: None }
+    let items = items.into_values().filter(|item| appearances.contains_key(&item.id)).collect();
+    WholeGraph { items, appearances, names: names(present), new, rewired, then: None }
 }
 
 impl EdgeChanges {
@@ -339,7 +348,7 @@ fn blueprint_items(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
 /// The duration of each noderole's last run, in milliseconds.
 type Durations = BTreeMap<NoderoleId, u64>;
 
-impl Scene {
+impl WholeGraph {
     /// A deployment as of an earlier target. Step states are known only for the current target, so
     /// the scene has none.
     async fn then(
@@ -347,7 +356,7 @@ impl Scene {
         actor: &Actor,
         present: &Present,
         name: &str,
-        once: Result<Once, Problem>,
+        once: Result<PastDeployment, Problem>,
         target: BlueprintNumber,
     ) -> Result<(DeploymentId, Self), Problem> {
         let compute = control.compute_for(actor);
@@ -359,7 +368,7 @@ impl Scene {
                 "Blueprint {target} does not have the deployment {name}.{fate}"
             )));
         };
-        let fate = known.filter(|once| once.id == id).map(Once::fate).unwrap_or_default();
+        let fate = known.filter(|once| once.id == id).map(PastDeployment::fate).unwrap_or_default();
         let said =
             format!("This is deployment {name} at blueprint {target}, without step states.{fate}");
         let present = present.clone();
@@ -374,7 +383,7 @@ impl Scene {
             Ok(Self {
                 new: gone.collect(),
                 items,
-                looks: BTreeMap::new(),
+                appearances: BTreeMap::new(),
                 names: skeleton
                     .deployments
                     .iter()
@@ -396,9 +405,9 @@ impl Scene {
                 let Some((node, key)) = present.skeleton.place(*id) else { continue };
                 self.items.extend(present.skeleton.item(*node, key));
             }
-            let look = self.looks.entry(*id).or_insert(appearance);
-            if *look == Appearance::Around {
-                *look = appearance;
+            let known = self.appearances.entry(*id).or_insert(appearance);
+            if *known == Appearance::Around {
+                *known = appearance;
             }
         }
         self.items.sort_by_key(|item| item.id);
@@ -507,9 +516,9 @@ impl Scene {
             return (unfold, Some(gone));
         }
         let way = match query.direction {
-            GraphDirection::Both => Way::Both,
-            GraphDirection::Up => Way::Up,
-            GraphDirection::Down => Way::Down,
+            GraphDirection::Both => Direction::Both,
+            GraphDirection::Up => Direction::Up,
+            GraphDirection::Down => Direction::Down,
         };
         let reached = reach(
             &self.items,
@@ -716,10 +725,10 @@ impl Scene {
                 has_page: !self.new.contains(&item.id),
             }
         });
-        let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
+        let mut appearances: BTreeMap<Appearance, usize> = BTreeMap::new();
         for member in &vertex.members {
-            if let Some(look) = self.looks.get(&self.items[*member].id) {
-                *looks.entry(*look).or_default() += 1;
+            if let Some(appearance) = self.appearances.get(&self.items[*member].id) {
+                *appearances.entry(*appearance).or_default() += 1;
             }
         }
         let ids = || vertex.members.iter().map(|member| self.items[*member].id);
@@ -733,7 +742,7 @@ impl Scene {
             deployment,
             noderole: one,
             members: vertex.members.len(),
-            appearances: looks.into_iter().collect(),
+            appearances: appearances.into_iter().collect(),
             waves: member_waves().min().zip(member_waves().max()),
             on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })

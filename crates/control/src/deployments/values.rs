@@ -13,7 +13,7 @@ use engine::Hash;
 use engine::catalog::Role;
 use engine::cluster::NoderoleKey;
 use engine::data::{
-    Contribution, Layer, Layered, OwnData, Sight, Source, StepOutput, layers, mask, visible,
+    Contribution, Layer, Layered, OwnData, RunSources, Source, StepOutput, layers, mask, visible,
 };
 use engine::ids::{
     BlueprintNumber, DeploymentId, NodeId, NoderoleId, ProposalId, RoleName, RunId, StepId,
@@ -103,7 +103,7 @@ impl Control {
             .unwrap_or_default();
         let seen = seen.iter().map(|seen| Ok((seen.distance, contribution(present, &seen.step)?)));
         let seen = seen.collect::<Result<Vec<_>, Problem>>()?;
-        let sight = Sight {
+        let sources = RunSources {
             on_node: seen
                 .iter()
                 .filter(|(distance, _)| distance.is_none())
@@ -116,7 +116,7 @@ impl Control {
             step,
             own,
         };
-        visible(&sight).map_err(corrupt)
+        visible(&sources).map_err(corrupt)
     }
 
     /// The input of a run, each value with its source, and the further data that the run received.

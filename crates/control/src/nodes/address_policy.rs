@@ -54,7 +54,7 @@ impl Added {
                 ADDRESSES_PER_MINUTE,
                 "minute",
                 wait,
-                ", or add many nodes in one request (POST /api/v1/nodes/many)",
+                ", or add many nodes in one request (POST /api/v1/nodes/bulk)",
             )
         })?;
         self.count_text(person, count)

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A line has a name and fields, or only fields if the name can be derived from them. Blanks
-//! separate them; values with blanks are in double quotes. `#` starts a comment. The fields are the
+//! separate them; values with spaces are in double quotes. `#` starts a comment. The fields are the
 //! options of `gantry node add`. Each record follows the rules for a single node
 //! ([`crate::nodes::records`]).
 //!
@@ -31,7 +31,7 @@ use api::problem::Finding;
 use engine::ids::{DeploymentId, NodeId, PersonId};
 use sqlx::{Acquire as _, PgConnection};
 
-use crate::nodes::records::Fit;
+use crate::nodes::records::ValidatedRecord;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::text::{plain, quoted};
@@ -73,13 +73,16 @@ impl Control {
             fit.note(&mut transaction, *node, by).await?;
         }
         done(transaction).await?;
-        let named = |(node, fit): (NodeId, &Fit)| AddedNode { node, fqdn: fit.fqdn.to_string() };
+        let named = |(node, fit): (NodeId, &ValidatedRecord)| AddedNode {
+            node,
+            fqdn: fit.fqdn.to_string(),
+        };
         Ok(AddedNodes { nodes: added.into_iter().map(named).collect() })
     }
 
     /// The requested records with their line numbers, checked without a comparison with existing
     /// nodes.
-    fn fits(&self, lines: Vec<Line>) -> Result<Vec<(usize, Fit)>, Problem> {
+    fn fits(&self, lines: Vec<Line>) -> Result<Vec<(usize, ValidatedRecord)>, Problem> {
         let count = lines.len();
         let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
         let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
@@ -115,7 +118,7 @@ impl Control {
 /// checked.
 async fn insert_in_savepoint(
     on: &mut PgConnection,
-    fit: &Fit,
+    fit: &ValidatedRecord,
     system: DeploymentId,
     by: Option<PersonId>,
 ) -> Result<Result<NodeId, Problem>, Problem> {
@@ -224,7 +227,7 @@ fn words_of(line: &str) -> Result<Vec<String>, String> {
     }
     if is_quoted {
         return Err(
-            "A closing quotation mark is missing. Put double quotes around values with blanks: \
+            "A closing quotation mark is missing. Put double quotes around values with spaces: \
              host_key=\"ssh-ed25519 AAAA...\""
                 .into(),
         );
@@ -241,7 +244,7 @@ fn parse_node(line: &[String]) -> Result<NodeRequest, String> {
         Some((first, rest)) if !first.contains('=') => (first.clone(), rest),
         _ => (String::new(), line),
     };
-    let said = Said::of(fields)?;
+    let said = LineFields::of(fields)?;
     Ok(NodeRequest {
         fqdn,
         macs: said.all("mac"),
@@ -252,7 +255,7 @@ fn parse_node(line: &[String]) -> Result<NodeRequest, String> {
     })
 }
 
-fn parse_ssh(said: &Said) -> Result<Option<SshRequest>, String> {
+fn parse_ssh(said: &LineFields) -> Result<Option<SshRequest>, String> {
     // Any SSH field makes this an SSH node. If the address is missing, the check of the connection
     // reports it.
     if !SSH_FIELDS.iter().any(|field| said.0.contains_key(field)) {
@@ -270,16 +273,16 @@ fn parse_ssh(said: &Said) -> Result<Option<SshRequest>, String> {
 }
 
 /// The fields of a line. An empty value counts as absent.
-struct Said(BTreeMap<&'static str, Vec<String>>);
+struct LineFields(BTreeMap<&'static str, Vec<String>>);
 
-impl Said {
+impl LineFields {
     fn of(fields: &[String]) -> Result<Self, String> {
         let mut said: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         for word in fields {
             let Some((field, value)) = word.split_once('=') else {
                 return Err(format!(
                     "Invalid field {}. After the name, write each field as field=value, with \
-                     double quotes around values with blanks.",
+                     double quotes around values with spaces.",
                     quoted(word)
                 ));
             };

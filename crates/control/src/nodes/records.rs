@@ -179,7 +179,7 @@ impl Control {
     }
 
     /// Validates a requested record.
-    pub(crate) fn fit(&self, wish: &NodeRequest) -> Result<Fit, Problem> {
+    pub(crate) fn fit(&self, wish: &NodeRequest) -> Result<ValidatedRecord, Problem> {
         let (fqdn, is_derived) = name_of(wish)?;
         let (macs, serial) = (check_macs(&wish.macs)?, check_serial(&wish.serial)?);
         if phantom::is_reserved(&fqdn) {
@@ -189,7 +189,7 @@ impl Control {
             ));
         }
         let (transport, connection, addresses) = self.way_of(wish)?;
-        Ok(Fit { fqdn, is_derived, macs, serial, transport, connection, addresses })
+        Ok(ValidatedRecord { fqdn, is_derived, macs, serial, transport, connection, addresses })
     }
 
     async fn insert_new_node(
@@ -303,7 +303,7 @@ impl Control {
         Ok(Problem::conflict(
             "node_meant",
             format!(
-                "Node {} is part of the target, so it can only be expunged with a reviewed change. \
+                "Node {} is in a blueprint, so it can only be expunged with a reviewed change. \
                  Propose to expunge it.",
                 known.fqdn
             ),
@@ -313,7 +313,7 @@ impl Control {
 
 /// A requested record, validated as far as possible without a comparison with existing nodes.
 #[derive(Debug)]
-pub(crate) struct Fit {
+pub(crate) struct ValidatedRecord {
     pub(crate) fqdn: Fqdn,
     /// Whether the name was derived from the machine's data.
     is_derived: bool,
@@ -324,7 +324,7 @@ pub(crate) struct Fit {
     addresses: Vec<String>,
 }
 
-impl Fit {
+impl ValidatedRecord {
     pub(crate) fn addresses(&self) -> usize {
         self.addresses.len()
     }

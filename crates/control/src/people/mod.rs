@@ -138,7 +138,7 @@ impl Token {
     }
 
     /// A token for API clients. Its prefix identifies it, for example in a scan for leaked secrets.
-    fn for_programs() -> Result<Self, Problem> {
+    fn for_api_clients() -> Result<Self, Problem> {
         Ok(Self(format!("{TOKEN_PREFIX}{}", Self::random()?.0)))
     }
 

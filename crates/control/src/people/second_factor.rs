@@ -536,7 +536,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_of_neighbouring_steps_is_accepted() {
+    fn code_of_neighboring_steps_is_accepted() {
         // RFC 6238, appendix B.
         let totp = |now| Totp { secret: *b"12345678901234567890", now };
         assert_eq!(time_step(&totp(59), "287082"), Ok(1));

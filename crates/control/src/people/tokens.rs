@@ -126,7 +126,7 @@ impl People {
                 )));
             }
         }
-        let token = Token::for_programs()?;
+        let token = Token::for_api_clients()?;
         let new = NewToken {
             person: owner,
             hash: token.hash(),

@@ -45,14 +45,14 @@ impl Control {
             ));
         }
         let rows = store::proposals::edits(&mut connection, row.id).await.map_err(from_store)?;
-        let ground = self.ground(&mut connection, &present).await?;
+        let context = self.plan_context(&mut connection, &present).await?;
         drop(connection);
         let planning = move || {
             let edits = counting(&rows);
             let (skeleton, catalog) = (&present.skeleton, &present.catalog);
             match plan(&present, &edits) {
                 Ok(planned) => {
-                    let findings = lint::all(&present, &planned, ground.lint(&authors(&rows)));
+                    let findings = lint::all(&present, &planned, context.lint(&authors(&rows)));
                     report(skeleton, catalog, &edits, &planned.effects, Some(&findings))
                 }
                 Err(_) => {

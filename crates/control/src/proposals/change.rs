@@ -20,7 +20,7 @@ use engine::plan::lift::lift;
 use engine::plan::materialise;
 use engine::plan::materialise::Materialised;
 use engine::plan::{
-    Along, Edit, EditError, Effects, NumberedEdit, Scope, edit, resolve, resolve_with,
+    Edit, EditError, Effects, NumberedEdit, Scope, SideEffects, edit, resolve, resolve_with,
 };
 use serde_json::json;
 use store::proposals::{EditRow, MAX_EDITS, ProposalRow, Stepped};
@@ -45,7 +45,7 @@ pub const MAX_DRAGGED: usize = 1_000;
 pub(crate) struct Planned {
     pub effects: Effects,
     /// The side effects of each edit, by its number.
-    pub along: BTreeMap<u32, Along>,
+    pub side_effects: BTreeMap<u32, SideEffects>,
     pub materialised: Materialised,
     pub projection: Projection,
     pub difference: Difference,
@@ -96,7 +96,7 @@ pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
 
 /// Plans a proposal on the present.
 pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
-    let (effects, along) = resolve_with(&present.skeleton, &present.catalog, edits);
+    let (effects, side_effects) = resolve_with(&present.skeleton, &present.catalog, edits);
     let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
         .map_err(|error| Problem::conflict("plan", text::sentence(&error.to_string())))?;
     let projection = project(
@@ -114,7 +114,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
         policy.map_err(|error| Problem::conflict("policy", text::sentence(&error.to_string())))?;
     let mut planned = Planned {
         effects,
-        along,
+        side_effects,
         materialised,
         projection,
         difference,

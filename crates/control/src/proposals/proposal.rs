@@ -8,14 +8,14 @@ use api::problem::{DEPLOYMENT_PROPOSAL, Finding};
 use api::proposals::{ClashView, EditView, NotRestored, ProposalView, ScopeNode, ScopeView};
 use api::views::node_proposal::{DraftedNoderole, NodeChoice, NodeProposal, NodeRole};
 use engine::blueprint::projection::StepChange;
-use engine::catalog::{JigClass, in_sight};
+use engine::catalog::{JigClass, visible_barclamps};
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, layers, mask};
 use engine::ids::{
     ActionName, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, RoleName, StepId,
 };
 use engine::plan::clash::{Before, Signed};
-use engine::plan::{Along, Clash, clashes};
+use engine::plan::{Clash, SideEffects, clashes};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::proposals::{EditRow, LeftOutRow, ProposalRow};
@@ -236,7 +236,7 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
         let mut roles: BTreeSet<RoleName> = BTreeSet::new();
         let visible =
             chain.iter().skip(depth).filter_map(|id| present.skeleton.deployments.get(id));
-        for pin in in_sight(visible.map(|deployment| &deployment.barclamps)) {
+        for pin in visible_barclamps(visible.map(|deployment| &deployment.barclamps)) {
             let Ok(barclamp) = present.catalog.barclamp(pin.version) else { continue };
             let bindable = |content| {
                 present.catalog.role(content).is_ok_and(|role| {
@@ -321,8 +321,8 @@ pub(crate) fn proposal_view(
 struct Meant<'a>(&'a Present, &'a Planned);
 
 impl Before for Meant<'_> {
-    fn along(&self, edit: u32) -> Option<&Along> {
-        self.1.along.get(&edit)
+    fn side_effects(&self, edit: u32) -> Option<&SideEffects> {
+        self.1.side_effects.get(&edit)
     }
 
     fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value> {

@@ -29,13 +29,13 @@ const MAX_GROUPS: usize = 4;
 
 /// The lines of a change.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct SummaryLines {
     /// Severe lines. Their number is bounded for every change.
     grave: Vec<String>,
     rest: Vec<String>,
 }
 
-impl Said {
+impl SummaryLines {
     /// How many of the first lines are severe.
     pub fn severe_count(&self) -> usize {
         self.grave.len()
@@ -78,7 +78,7 @@ pub(crate) fn lines_of(
 }
 
 /// The requested changes and their impact.
-pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Said {
+pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> SummaryLines {
     let named = |touched: &Touched| touched.to_string();
     let destructive: Vec<String> = impact.irreversible.first.iter().map(named).collect();
     let mut severe = Vec::new();
@@ -111,11 +111,11 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Said
     if impact.lost.count == 0 && !has_removals(effects) {
         rest.push("Nothing is removed.".into());
     }
-    Said { grave: severe, rest }
+    SummaryLines { grave: severe, rest }
 }
 
 /// The requested changes without impact, because these depend on the current step states.
-pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
+pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> SummaryLines {
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
     let mut rest = comes(names, effects);
@@ -125,7 +125,7 @@ pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> Said {
             .map(|reason| format!("Runs steps again: {}", text::sentence(reason))),
     );
     rest.extend(waits(effects));
-    Said { grave: grave(names, effects), rest }
+    SummaryLines { grave: grave(names, effects), rest }
 }
 
 /// The severe lines among the requested changes, the most severe first.
@@ -479,20 +479,23 @@ mod tests {
 
     #[test]
     fn severe_lines_are_never_cut() {
-        let said = Said { grave: lines(3), rest: lines(100) }.bounded();
+        let said = SummaryLines { grave: lines(3), rest: lines(100) }.bounded();
         assert_eq!(
             (said.len(), said[MAX_LINES].as_str()),
             (MAX_LINES + 1, "And 63 more. The list of changes shows all of them.")
         );
         assert_eq!(said[..3], lines(3));
-        let said = Said { grave: lines(60), rest: lines(2) };
+        let said = SummaryLines { grave: lines(60), rest: lines(2) };
         assert_eq!(said.severe_count(), 60);
         let said = said.bounded();
         assert_eq!(
             (&said[..60], said[60].as_str()),
             (&lines(60)[..], "And 2 more. The list of changes shows all of them.")
         );
-        assert_eq!(Said { grave: lines(1), rest: lines(1) }.bounded(), ["line 1", "line 1"]);
+        assert_eq!(
+            SummaryLines { grave: lines(1), rest: lines(1) }.bounded(),
+            ["line 1", "line 1"]
+        );
     }
 
     #[test]
@@ -500,7 +503,7 @@ mod tests {
         let said = |grave: &[&str], rest: &[&str]| {
             let owned =
                 |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
-            Said { grave: owned(grave), rest: owned(rest) }
+            SummaryLines { grave: owned(grave), rest: owned(rest) }
         };
         let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
         let grave = said(
@@ -518,7 +521,7 @@ mod tests {
         let one = said(&[], &["Adds b."]);
         assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).short(&one), "Adds b.");
         assert_eq!(said(&[], &[]).short(&said(&[], &[])), "");
-        let long = Said { grave: Vec::new(), rest: lines(100) };
+        let long = SummaryLines { grave: Vec::new(), rest: lines(100) };
         assert_eq!(
             long.short(&long),
             "line 1 And 99 more changes.",

@@ -7,8 +7,8 @@
 //! Planning is CPU-bound and expensive in a large cluster. Page views are more frequent than
 //! commits, and after each commit many people reload at once. Therefore:
 //!
-//! * Results are cached while all their inputs ([`Ground`]) are unchanged; weighing is a pure
-//!   function of these. For most submissions only the small part for lists ([`Said`]) is cached;
+//! * Results are cached while all their inputs ([`PlanContext`]) are unchanged; weighing is a pure
+//!   function of these. For most submissions only the small part for lists ([`PlanFacts`]) is cached;
 //!   complete plans are cached only for a few.
 //! * Plans run on blocking threads, never on threads that answer requests.
 //! * One plan runs at a time, with fair shares per person as in [`compute`](crate::compute), but
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
-use api::runs::StepState as Shown;
+use api::runs::StepState as ShownState;
 use engine::anneal::StepState;
 use engine::blueprint::impact::{Impact, below, impact, kept, running};
 use engine::blueprint::projection::StepChange;
@@ -62,7 +62,7 @@ const MAX_LINT_ERRORS: usize = 20;
 
 /// The input of weighing except the submission itself, which is immutable.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct PlanContext {
     pub present: Present,
     pub jigs: Jigs,
     /// The secrets that workers have. `None` if no worker reports any.
@@ -73,7 +73,7 @@ pub(crate) struct Ground {
     pub reviewers: BTreeSet<PersonId>,
 }
 
-impl Ground {
+impl PlanContext {
     /// Whether weighing has the same result on both. The skeleton and the catalog are shared, so
     /// pointer equality is enough.
     fn is(&self, other: &Self) -> bool {
@@ -94,21 +94,21 @@ impl Ground {
 
 /// The facts for the gate that require a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct PlanFacts {
     moved_documents: Vec<String>,
     unresolved: Option<String>,
     lint: Vec<String>,
 }
 
-impl Said {
+impl PlanFacts {
     fn of(
-        ground: &Ground,
+        context: &PlanContext,
         row: &SubmissionRow,
         documents: &[DocumentChange],
         authors: &BTreeSet<PersonId>,
         planned: Option<&Planned>,
     ) -> Self {
-        let errors = |planned| lint::errors(&ground.present, planned, ground.lint(authors));
+        let errors = |planned| lint::errors(&context.present, planned, context.lint(authors));
         Self {
             moved_documents: Vec::new(),
             unresolved: unlike(row, documents, planned),
@@ -132,28 +132,28 @@ pub(crate) struct PlannedReview {
     pub findings: Vec<Finding>,
     /// Noderoles whose states determine what the change interrupts.
     pub concerned: Vec<NoderoleId>,
-    said: Said,
+    said: PlanFacts,
 }
 
 impl PlannedReview {
     fn of(
-        ground: &Ground,
+        context: &PlanContext,
         row: &SubmissionRow,
         documents: &[DocumentChange],
         edits: &[EditRow],
     ) -> Self {
-        let present = &ground.present;
+        let present = &context.present;
         let authors = authors(row, edits);
         let planned = plan(present, &counting(edits)).ok();
         let findings =
-            planned.as_ref().map(|planned| lint::all(present, planned, ground.lint(&authors)));
+            planned.as_ref().map(|planned| lint::all(present, planned, context.lint(&authors)));
         Self {
             findings: findings.unwrap_or_default(),
             concerned: planned
                 .as_ref()
                 .map(|planned| concerned(present, planned))
                 .unwrap_or_default(),
-            said: Said::of(ground, row, documents, &authors, planned.as_ref()),
+            said: PlanFacts::of(context, row, documents, &authors, planned.as_ref()),
             planned,
         }
     }
@@ -179,23 +179,23 @@ impl Case {
 }
 
 /// Adds the facts that require a plan on the present.
-pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, ground: &Ground) {
+pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, context: &PlanContext) {
     if !case.is_fresh() {
         return;
     }
-    let said = Said::of(ground, &case.row, &case.documents, &case.facts.authors, planned);
+    let said = PlanFacts::of(context, &case.row, &case.documents, &case.facts.authors, planned);
     case.facts.unresolved = said.unresolved;
     case.facts.lint = said.lint;
 }
 
 impl Control {
     /// The current input of weighing.
-    pub(crate) async fn ground(
+    pub(crate) async fn plan_context(
         &self,
         on: &mut PgConnection,
         present: &Present,
-    ) -> Result<Arc<Ground>, Problem> {
-        Ok(Arc::new(Ground {
+    ) -> Result<Arc<PlanContext>, Problem> {
+        Ok(Arc::new(PlanContext {
             present: present.clone(),
             jigs: store::catalog::jigs(on).await.map_err(from_store)?,
             secrets: store::workers::known_secrets(on).await.map_err(from_store)?,
@@ -213,13 +213,13 @@ impl Control {
     pub(crate) async fn plan_review(
         &self,
         actor: &Actor,
-        ground: &Arc<Ground>,
+        context: &Arc<PlanContext>,
         case: &mut Case,
     ) -> Result<Option<Arc<PlannedReview>>, Problem> {
         if !case.is_fresh() {
             return Ok(None);
         }
-        let weighed = self.weighed(actor, ground, case).await?;
+        let weighed = self.weighed(actor, context, case).await?;
         case.facts.unresolved.clone_from(&weighed.said.unresolved);
         case.facts.lint.clone_from(&weighed.said.lint);
         Ok(Some(weighed))
@@ -228,15 +228,15 @@ impl Control {
     async fn weighed(
         &self,
         actor: &Actor,
-        ground: &Arc<Ground>,
+        context: &Arc<PlanContext>,
         case: &Case,
     ) -> Result<Arc<PlannedReview>, Problem> {
         let id = case.row.id;
-        if let Some(kept) = self.plans.plan(ground, id) {
+        if let Some(kept) = self.plans.plan(context, id) {
             return Ok(kept);
         }
         let turn = self.plans.turn(Some(actor.person)).await?;
-        if let Some(kept) = self.plans.plan(ground, id) {
+        if let Some(kept) = self.plans.plan(context, id) {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
@@ -245,12 +245,12 @@ impl Control {
             .map_err(from_store)?;
         drop(connection);
         let (row, documents) = (case.row.clone(), case.documents.clone());
-        let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
+        let (plans, context) = (Arc::clone(&self.plans), Arc::clone(context));
         turn.work(move || {
             plans.worked_out.fetch_add(1, Ordering::Relaxed);
-            let weighed = Arc::new(PlannedReview::of(&ground, &row, &documents, &edits));
-            plans.insert_plan(&ground, id, &weighed);
-            plans.insert_facts(&ground, id, weighed.said.clone());
+            let weighed = Arc::new(PlannedReview::of(&context, &row, &documents, &edits));
+            plans.insert_plan(&context, id, &weighed);
+            plans.insert_facts(&context, id, weighed.said.clone());
             weighed
         })
         .await
@@ -261,14 +261,14 @@ impl Control {
     pub(crate) async fn said(
         &self,
         who: Option<PersonId>,
-        ground: &Arc<Ground>,
+        context: &Arc<PlanContext>,
         id: ReviewId,
-    ) -> Result<Arc<Said>, Problem> {
-        if let Some(kept) = self.plans.said(ground, id) {
+    ) -> Result<Arc<PlanFacts>, Problem> {
+        if let Some(kept) = self.plans.said(context, id) {
             return Ok(kept);
         }
         let turn = self.plans.turn(who).await?;
-        if let Some(kept) = self.plans.said(ground, id) {
+        if let Some(kept) = self.plans.said(context, id) {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
@@ -280,18 +280,24 @@ impl Control {
         let edits =
             store::proposals::edits(&mut connection, row.proposal).await.map_err(from_store)?;
         drop(connection);
-        let (plans, ground) = (Arc::clone(&self.plans), Arc::clone(ground));
+        let (plans, context) = (Arc::clone(&self.plans), Arc::clone(context));
         turn.work(move || {
-            let moved_documents = moved_documents(&ground.present, &documents);
+            let moved_documents = moved_documents(&context.present, &documents);
             plans.worked_out.fetch_add(1, Ordering::Relaxed);
             let said = match moved_documents.is_empty() {
                 true => {
-                    let planned = plan(&ground.present, &counting(&edits)).ok();
-                    Said::of(&ground, &row, &documents, &authors(&row, &edits), planned.as_ref())
+                    let planned = plan(&context.present, &counting(&edits)).ok();
+                    PlanFacts::of(
+                        &context,
+                        &row,
+                        &documents,
+                        &authors(&row, &edits),
+                        planned.as_ref(),
+                    )
                 }
-                false => Said { moved_documents, ..Said::default() },
+                false => PlanFacts { moved_documents, ..PlanFacts::default() },
             };
-            plans.insert_facts(&ground, id, said)
+            plans.insert_facts(&context, id, said)
         })
         .await
     }
@@ -303,15 +309,24 @@ impl Control {
     }
 
     /// The cached facts of a submission, without planning.
-    pub(crate) fn cached_plan_facts(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
-        self.plans.said(ground, id)
+    pub(crate) fn cached_plan_facts(
+        &self,
+        context: &PlanContext,
+        id: ReviewId,
+    ) -> Option<Arc<PlanFacts>> {
+        self.plans.said(context, id)
     }
 
     /// Weighs these submissions in the background and waits until `end` at most. Only one call does
     /// this at a time; another call waits for it and then handles the rest.
-    pub(crate) async fn plan_reviews(&self, ground: &Arc<Ground>, ids: &[ReviewId], end: Instant) {
+    pub(crate) async fn plan_reviews(
+        &self,
+        context: &Arc<PlanContext>,
+        ids: &[ReviewId],
+        end: Instant,
+    ) {
         loop {
-            let unknown = |id: &ReviewId| self.cached_plan_facts(ground, *id).is_none();
+            let unknown = |id: &ReviewId| self.cached_plan_facts(context, *id).is_none();
             let missing: Vec<ReviewId> = ids.iter().copied().filter(unknown).collect();
             if missing.is_empty() {
                 return;
@@ -322,14 +337,14 @@ impl Control {
                     Err(_) => return,
                 }
             };
-            let (control, ground) = (self.clone(), Arc::clone(ground));
+            let (control, context) = (self.clone(), Arc::clone(context));
             let task = tokio::spawn(async move {
                 let _lock = walk;
                 for id in missing {
-                    if control.plans.is_over(&ground) {
+                    if control.plans.is_over(&context) {
                         break;
                     }
-                    if let Err(problem) = control.said(None, &ground, id).await {
+                    if let Err(problem) = control.said(None, &context, id).await {
                         tracing::warn!(%problem, submission = %id, "cannot preview a submission");
                         break;
                     }
@@ -358,7 +373,7 @@ impl Control {
             return Ok(impact(&planned.from(present), None));
         }
         let states = store::deployments::step_states(on, concerned).await.map_err(from_store)?;
-        let active = states.into_iter().filter(|(_, state)| state == Shown::Active.as_str());
+        let active = states.into_iter().filter(|(_, state)| state == ShownState::Active.as_str());
         let active: BTreeSet<StepId> =
             active.map(|(id, _)| StepId::of(id, &ActionName::run())).collect();
         let progress = |step: StepId| active.contains(&step).then_some(StepState::Active);
@@ -417,9 +432,9 @@ fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
     rerunning.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
 }
 
-/// The cached results for one ground.
-pub(crate) struct Kept {
-    under: RwLock<Option<Under>>,
+/// The cached results for one context.
+pub(crate) struct PlanCache {
+    under: RwLock<Option<CachedPlans>>,
     worked_out: AtomicU64,
     /// One permit for planning a submission.
     turns: Permits,
@@ -427,7 +442,7 @@ pub(crate) struct Kept {
     walk: Arc<Mutex<()>>,
 }
 
-impl Default for Kept {
+impl Default for PlanCache {
     fn default() -> Self {
         Self {
             under: RwLock::default(),
@@ -438,20 +453,20 @@ impl Default for Kept {
     }
 }
 
-/// A ground and its results.
-struct Under {
-    ground: Arc<Ground>,
+/// A context and its results.
+struct CachedPlans {
+    context: Arc<PlanContext>,
     plans: BTreeMap<ReviewId, Arc<PlannedReview>>,
-    said: BTreeMap<ReviewId, Arc<Said>>,
+    said: BTreeMap<ReviewId, Arc<PlanFacts>>,
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for PlanCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").finish_non_exhaustive()
+        f.debug_struct("PlanCache").finish_non_exhaustive()
     }
 }
 
-impl Kept {
+impl PlanCache {
     /// The number of submissions planned.
     fn count(&self) -> u64 {
         self.worked_out.load(Ordering::Relaxed)
@@ -463,49 +478,61 @@ impl Kept {
         self.turns.acquire(who).await
     }
 
-    fn look<T>(&self, ground: &Ground, select: impl FnOnce(&Under) -> Option<T>) -> Option<T> {
+    fn read<T>(
+        &self,
+        context: &PlanContext,
+        select: impl FnOnce(&CachedPlans) -> Option<T>,
+    ) -> Option<T> {
         let under = self.under.read().ok()?;
-        under.as_ref().filter(|under| under.ground.is(ground)).and_then(select)
+        under.as_ref().filter(|under| under.context.is(context)).and_then(select)
     }
 
-    fn plan(&self, ground: &Ground, id: ReviewId) -> Option<Arc<PlannedReview>> {
-        self.look(ground, |under| under.plans.get(&id).cloned())
+    fn plan(&self, context: &PlanContext, id: ReviewId) -> Option<Arc<PlannedReview>> {
+        self.read(context, |under| under.plans.get(&id).cloned())
     }
 
-    fn said(&self, ground: &Ground, id: ReviewId) -> Option<Arc<Said>> {
-        self.look(ground, |under| under.said.get(&id).cloned())
+    fn said(&self, context: &PlanContext, id: ReviewId) -> Option<Arc<PlanFacts>> {
+        self.read(context, |under| under.said.get(&id).cloned())
     }
 
     /// Whether the cache already belongs to a newer target.
-    fn is_over(&self, ground: &Ground) -> bool {
+    fn is_over(&self, context: &PlanContext) -> bool {
         let Ok(under) = self.under.read() else { return true };
         under
             .as_ref()
-            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+            .is_some_and(|under| under.context.present.head.number > context.present.head.number)
     }
 
-    fn put(&self, ground: &Arc<Ground>, put: impl FnOnce(&mut Under)) {
+    fn put(&self, context: &Arc<PlanContext>, put: impl FnOnce(&mut CachedPlans)) {
         let Ok(mut under) = self.under.write() else { return };
-        if let Some(under) = under.as_mut().filter(|under| under.ground.is(ground)) {
+        if let Some(under) = under.as_mut().filter(|under| under.context.is(context)) {
             return put(under);
         }
         // A request that began before a newer target keeps its result. Do not cache it, because no
         // other request needs it.
         if under
             .as_ref()
-            .is_some_and(|under| under.ground.present.head.number > ground.present.head.number)
+            .is_some_and(|under| under.context.present.head.number > context.present.head.number)
         {
             return;
         }
-        let new =
-            Under { ground: Arc::clone(ground), plans: BTreeMap::new(), said: BTreeMap::new() };
+        let new = CachedPlans {
+            context: Arc::clone(context),
+            plans: BTreeMap::new(),
+            said: BTreeMap::new(),
+        };
         put(under.insert(new));
     }
 
-    fn insert_facts(&self, ground: &Arc<Ground>, id: ReviewId, mut said: Said) -> Arc<Said> {
+    fn insert_facts(
+        &self,
+        context: &Arc<PlanContext>,
+        id: ReviewId,
+        mut said: PlanFacts,
+    ) -> Arc<PlanFacts> {
         said.lint.truncate(MAX_LINT_ERRORS);
         let said = Arc::new(said);
-        self.put(ground, |under| {
+        self.put(context, |under| {
             under.said.insert(id, Arc::clone(&said));
             while under.said.len() > MAX_PLAN_FACTS {
                 under.said.pop_first();
@@ -514,8 +541,8 @@ impl Kept {
         said
     }
 
-    fn insert_plan(&self, ground: &Arc<Ground>, id: ReviewId, weighed: &Arc<PlannedReview>) {
-        self.put(ground, |under| {
+    fn insert_plan(&self, context: &Arc<PlanContext>, id: ReviewId, weighed: &Arc<PlannedReview>) {
+        self.put(context, |under| {
             let plans = &mut under.plans;
             plans.insert(id, Arc::clone(weighed));
             let size = |weighed: &PlannedReview| {

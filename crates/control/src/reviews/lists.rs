@@ -21,7 +21,7 @@ use api::reviews::{
 };
 use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
-use engine::gate::standing::{ReviewAction, turn};
+use engine::gate::review_status::{ReviewAction, turn};
 use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Signing, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
@@ -34,7 +34,7 @@ use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::proposal::scope_view;
-use crate::reviews::impact::Ground;
+use crate::reviews::impact::PlanContext;
 use crate::reviews::review::{commits, parse_risks, require_no_token, state_of};
 use crate::text::{self, at};
 use crate::{Control, cursor};
@@ -63,7 +63,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The facts that need no plan. They contain only the reader and the people with a verdict,
     /// because a list names no other people who could act.
-    fn facts(&self, ground: &Ground, row: &FactsRow) -> Facts {
+    fn facts(&self, context: &PlanContext, row: &FactsRow) -> Facts {
         let judges: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();
         let is_relevant =
@@ -77,7 +77,7 @@ impl Reader<'_> {
             name: p.name.clone(),
             eligible: p.everywhere || covers(p),
         };
-        let asked = ground.policy.approvals_for(&parse_risks(&row.risks));
+        let asked = context.policy.approvals_for(&parse_risks(&row.risks));
         Facts {
             submission: row.id,
             newest: row.newest,
@@ -86,14 +86,14 @@ impl Reader<'_> {
             moved_base: row.moved_base.clone(),
             moved_documents: Vec::new(),
             moved_records: Vec::new(),
-            same_epoch: row.epoch == ground.present.head.epoch,
-            policy: (row.policy, ground.present.head.policy),
+            same_epoch: row.epoch == context.present.head.epoch,
+            policy: (row.policy, context.present.head.policy),
             approvals_needed: asked.max(row.approvals.unsigned_abs()),
             authors: row.authors.clone(),
             verdicts: row.verdicts.clone(),
             people: self.people.iter().filter(is_relevant).map(reviewer).collect(),
             access: Access {
-                cooling_hours: ground.policy.cooling_hours,
+                cooling_hours: context.policy.cooling_hours,
                 submitted: row.submitted,
                 ..self.access.clone()
             },
@@ -157,16 +157,16 @@ impl Control {
         }
         let has_more = rows.len() > LOOKED;
         rows.truncate(LOOKED);
-        let ground = self.ground(&mut connection, present).await?;
+        let context = self.plan_context(&mut connection, present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
-        let facts = rows.iter().map(|row| reader.facts(&ground, row));
+        let facts = rows.iter().map(|row| reader.facts(&context, row));
         let mut turns: Vec<Facts> = facts.filter(|facts| reader.turn(facts).is_some()).collect();
         let (end, mut asked) = (Instant::now() + MOMENT, Vec::new());
         loop {
             let (mut count, mut unknown) = (0, Vec::new());
             for facts in &mut turns {
-                match self.cached_plan_facts(&ground, facts.submission) {
+                match self.cached_plan_facts(&context, facts.submission) {
                     None => unknown.push(facts.submission),
                     Some(said) => {
                         said.tell(facts);
@@ -185,7 +185,7 @@ impl Control {
             if unknown == asked {
                 return Ok(ReviewCount { count, more: true });
             }
-            self.plan_reviews(&ground, &unknown, end).await;
+            self.plan_reviews(&context, &unknown, end).await;
             asked = unknown;
         }
     }
@@ -228,19 +228,19 @@ impl Control {
             .map_err(from_store)?;
         let ids: Vec<ReviewId> = hits.iter().map(|hit| ReviewId(hit.id)).collect();
         let rows = store::reviews::facts_of(&mut connection, &ids).await.map_err(from_store)?;
-        let ground = self.ground(&mut connection, &present).await?;
+        let context = self.plan_context(&mut connection, &present).await?;
         let reader = self.reader(&mut connection, actor, &rows).await?;
         drop(connection);
         let rows: BTreeMap<ReviewId, FactsRow> =
             rows.into_iter().map(|row| (row.id, row)).collect();
         let (mut visible, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
         for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&ReviewId(hit.id))?))) {
-            let mut facts = reader.facts(&ground, row);
+            let mut facts = reader.facts(&context, row);
             if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;
             }
             if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
-                self.said(Some(actor.person), &ground, row.id).await?.tell(&mut facts);
+                self.said(Some(actor.person), &context, row.id).await?.tell(&mut facts);
             }
             if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
                 continue;

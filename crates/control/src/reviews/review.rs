@@ -15,7 +15,7 @@ use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange};
 use engine::cluster::Blueprint;
 use engine::gate::access::Access;
-use engine::gate::standing::Standing;
+use engine::gate::review_status::ReviewStatus;
 use engine::gate::who::{Helpers, check_can_review_or_explain};
 use engine::gate::{
     Facts, GateResult, Policy, Reviewer, Risk, Verdict, VerdictError, VerdictKind, evaluate,
@@ -121,9 +121,9 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let mut case = self.case(&mut connection, &present, id, false).await?;
-        let ground = self.ground(&mut connection, &present).await?;
+        let context = self.plan_context(&mut connection, &present).await?;
         drop(connection);
-        let weighed = self.plan_review(actor, &ground, &mut case).await?;
+        let weighed = self.plan_review(actor, &context, &mut case).await?;
         let compute = self.compute_for(actor);
         let mut difference = changed(self, &compute, &case.row, &case.documents).await?;
         difference.unchanged = unchanged(&present, &case.documents);
@@ -709,14 +709,14 @@ pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateResult) -> R
     if discarded {
         return ReviewState::Discarded;
     }
-    match Standing::of(gate) {
-        Standing::Replaced => ReviewState::Replaced,
-        Standing::Stale => ReviewState::Stale,
-        Standing::Objected => ReviewState::Objected,
-        Standing::Faulty => ReviewState::Faulty,
-        Standing::Unreviewed => ReviewState::Waiting,
-        Standing::Discussed => ReviewState::Discussed,
-        Standing::Open => ReviewState::Open,
+    match ReviewStatus::of(gate) {
+        ReviewStatus::Replaced => ReviewState::Replaced,
+        ReviewStatus::Stale => ReviewState::Stale,
+        ReviewStatus::Objected => ReviewState::Objected,
+        ReviewStatus::Faulty => ReviewState::Faulty,
+        ReviewStatus::Unreviewed => ReviewState::Waiting,
+        ReviewStatus::Discussed => ReviewState::Discussed,
+        ReviewStatus::Open => ReviewState::Open,
     }
 }
 

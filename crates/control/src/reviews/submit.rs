@@ -109,12 +109,12 @@ impl Control {
         let base: BTreeMap<DeploymentId, BlueprintNumber> =
             covered.iter().filter_map(number).collect();
         let mut summary = summary(present, rows, planned);
-        let ground = self.ground(on, present).await?;
+        let context = self.plan_context(on, present).await?;
         let mut authors = authors(rows);
         authors.insert(asked.by);
         summary.left_out = left_out(on, row.id).await?;
         summary.findings =
-            lint::findings(present, planned, &summary.impact, ground.lint(&authors))?;
+            lint::findings(present, planned, &summary.impact, context.lint(&authors))?;
         let root = planned.materialised.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
@@ -126,7 +126,7 @@ impl Control {
             new_policy: planned.policy.as_ref().map(|object| object.hash),
             // A change of the policy must satisfy the old and the new policy, so that no policy can
             // lock its authors out.
-            approvals: planned.approvals(&ground.policy),
+            approvals: planned.approvals(&context.policy),
             epoch: present.head.epoch,
             root: root.ok_or_else(Problem::internal)?,
             summary: serde_json::to_value(summary).map_err(internal)?,

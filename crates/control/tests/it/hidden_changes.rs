@@ -7,7 +7,7 @@ use api::views::graph::{GraphEdge, GraphOptions, GraphView};
 use control::Lost;
 use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;
-use engine::blueprint::text::{Behind, Names};
+use engine::blueprint::text::{HashDescriptions, Names};
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, SignedRule};
 use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, ReviewId};
@@ -62,7 +62,7 @@ async fn review_names_old_and_new_parents() {
     let later = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(later.noderoles.get(&old), review.noderoles.get(&old));
     let names = Names { deployments: later.deployments, noderoles: later.noderoles };
-    let text = later.difference.text(&names, &Behind::default());
+    let text = later.difference.text(&names, &HashDescriptions::default());
     assert!(text.contains(&format!("- waits for runtime on {}", fqdn(1))), "{text}");
 }
 
@@ -157,7 +157,7 @@ async fn policy_change_shows_both_sides_and_warns() {
     let review = house.control.review(&house.bo, id).await.unwrap();
     assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
     let text = house.control.review_difference(&house.bo, id).await.unwrap();
-    let text = text.difference.text(&text.names, &Behind::default());
+    let text = text.difference.text(&text.names, &HashDescriptions::default());
     assert!(text.contains("destructive: 2 -> 1") && !text.contains("No differences"), "{text}");
     assert!(
         review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker),

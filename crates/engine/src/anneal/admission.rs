@@ -64,7 +64,7 @@ pub struct BudgetId(pub i64);
 /// Concurrency group of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LaneKey {
+pub struct ConcurrencyGroupKey {
     /// Deployment of the concurrency group.
     pub deployment: DeploymentId,
     /// Name of the role or Fuel group. Unique in the deployment.
@@ -93,11 +93,11 @@ pub struct DeploymentView {
     /// A hold also applies to descendants.
     pub parent: Option<DeploymentId>,
     /// The person who put it on hold, for messages.
-    pub held_by: Option<String>,
+    pub on_hold_by: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaneView {
+pub struct ConcurrencyGroupLimit {
     /// Maximum number of open runs. `None` means no limit.
     pub max_running: Option<u32>,
     pub mode: ConcurrencyGroupMode,
@@ -131,7 +131,7 @@ pub struct StepView {
     /// The node that it runs on, or for.
     pub node: NodeId,
     /// Its noderole's deployment and concurrency group.
-    pub lane: LaneKey,
+    pub concurrency_group: ConcurrencyGroupKey,
     pub jig: JigName,
     pub state: StepState,
     /// Number of missing parents.
@@ -162,7 +162,7 @@ pub struct OpenRun {
     pub step: StepId,
     pub noderole: NoderoleId,
     pub node: NodeId,
-    pub lane: LaneKey,
+    pub concurrency_group: ConcurrencyGroupKey,
     pub exclusive: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct AdmissionView {
     pub capacity: u32,
     /// Includes all ancestors.
     pub deployments: BTreeMap<DeploymentId, DeploymentView>,
-    pub lanes: BTreeMap<LaneKey, LaneView>,
+    pub concurrency_groups: BTreeMap<ConcurrencyGroupKey, ConcurrencyGroupLimit>,
     pub budgets: BTreeMap<BudgetId, BudgetView>,
     pub nodes: BTreeMap<NodeId, NodeView>,
     /// Whether each jig is active.
@@ -193,7 +193,7 @@ pub struct AdmissionView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case", tag = "rule")]
 pub enum Reason {
-    /// Execution is paused.
+    /// Execution is off.
     Paused,
     /// The limit of open runs is reached.
     Room {
@@ -330,7 +330,7 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused => f.write_str("Execution is paused. An operator must resume it"),
+            Self::Paused => f.write_str("Execution is off. An operator must turn it on"),
             Self::Room { running, limit, capacity: 0 } => {
                 let open = many(*running, "run");
                 write!(
@@ -460,7 +460,7 @@ fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
     let mut queues: BTreeMap<_, BTreeSet<Place>> = BTreeMap::new();
     for (id, step) in view.steps.iter().filter(|(_, step)| step.state == StepState::Todo) {
         let position = (Reverse(step.priority), step.ready_since, step.rank, *id);
-        queues.entry(step.lane.deployment).or_default().insert(position);
+        queues.entry(step.concurrency_group.deployment).or_default().insert(position);
     }
     queues
 }
@@ -477,10 +477,10 @@ pub struct Taken<'v> {
     limits: Limits,
     steps: BTreeSet<StepId>,
     running: u32,
-    lanes: BTreeMap<&'v LaneKey, Vec<StepId>>,
+    concurrency_groups: BTreeMap<&'v ConcurrencyGroupKey, Vec<StepId>>,
     deployments: BTreeMap<DeploymentId, u32>,
     /// Concurrency groups with an open run when the claim began.
-    busy: BTreeSet<&'v LaneKey>,
+    busy: BTreeSet<&'v ConcurrencyGroupKey>,
     exclusive: BTreeMap<NodeId, StepId>,
     noderoles: BTreeMap<NoderoleId, StepId>,
     frozen: BTreeMap<NodeId, BTreeSet<StepId>>,
@@ -494,16 +494,22 @@ impl<'v> Taken<'v> {
             limits,
             steps: BTreeSet::new(),
             running: 0,
-            lanes: BTreeMap::new(),
+            concurrency_groups: BTreeMap::new(),
             deployments: BTreeMap::new(),
-            busy: view.open.iter().map(|run| &run.lane).collect(),
+            busy: view.open.iter().map(|run| &run.concurrency_group).collect(),
             exclusive: BTreeMap::new(),
             noderoles: BTreeMap::new(),
             frozen: BTreeMap::new(),
             down: BTreeMap::new(),
         };
         for run in &view.open {
-            claim.record_run(run.step, run.noderole, run.node, &run.lane, run.exclusive);
+            claim.record_run(
+                run.step,
+                run.noderole,
+                run.node,
+                &run.concurrency_group,
+                run.exclusive,
+            );
         }
         for (id, step) in &view.steps {
             if step.state == StepState::Error && step.on_error == OnError::Node {
@@ -521,13 +527,13 @@ impl<'v> Taken<'v> {
         step: StepId,
         noderole: NoderoleId,
         node: NodeId,
-        lane: &'v LaneKey,
+        concurrency_group: &'v ConcurrencyGroupKey,
         exclusive: bool,
     ) {
         self.running += 1;
-        self.lanes.entry(lane).or_default().push(step);
+        self.concurrency_groups.entry(concurrency_group).or_default().push(step);
         self.noderoles.insert(noderole, step);
-        *self.deployments.entry(lane.deployment).or_default() += 1;
+        *self.deployments.entry(concurrency_group.deployment).or_default() += 1;
         if exclusive {
             self.exclusive.insert(node, step);
         }
@@ -564,7 +570,13 @@ impl<'v> Taken<'v> {
         match view.steps.get(&id) {
             Some(step) if reasons.is_empty() => {
                 self.steps.insert(id);
-                self.record_run(id, step.noderole, step.node, &step.lane, step.exclusive);
+                self.record_run(
+                    id,
+                    step.noderole,
+                    step.node,
+                    &step.concurrency_group,
+                    step.exclusive,
+                );
                 self.mark_down(step);
                 Ok(())
             }
@@ -626,7 +638,7 @@ impl<'v> Taken<'v> {
     }
 
     fn check_deployment(&self, step: &StepView, reasons: &mut Vec<Reason>) {
-        let mut next = Some(step.lane.deployment);
+        let mut next = Some(step.concurrency_group.deployment);
         let mut seen = BTreeSet::new();
         while let Some(id) = next {
             let Some(deployment) = self.view.deployments.get(&id).filter(|_| seen.insert(id))
@@ -634,7 +646,7 @@ impl<'v> Taken<'v> {
                 reasons.push(Reason::Unknown { what: format!("chain of deployment {id}") });
                 return;
             };
-            if let Some(by) = &deployment.held_by {
+            if let Some(by) = &deployment.on_hold_by {
                 reasons
                     .push(Reason::OnHold { deployment: deployment.name.clone(), by: by.clone() });
             }
@@ -673,18 +685,23 @@ impl<'v> Taken<'v> {
     }
 
     fn check_concurrency_group(&self, step: &StepView, reasons: &mut Vec<Reason>) {
-        let deployment = self.view.deployments.get(&step.lane.deployment);
+        let deployment = self.view.deployments.get(&step.concurrency_group.deployment);
         let group = deployment.map_or_else(|| "?".to_owned(), |d| d.name.to_string())
             + "/"
-            + step.lane.name.as_str();
-        let Some(limit) = self.view.lanes.get(&step.lane) else {
+            + step.concurrency_group.name.as_str();
+        let Some(limit) = self.view.concurrency_groups.get(&step.concurrency_group) else {
             reasons.push(Reason::Unknown { what: format!("concurrency group {group}") });
             return;
         };
-        let open = self.lanes.get(&step.lane).map(Vec::as_slice).unwrap_or_default();
+        let open = self
+            .concurrency_groups
+            .get(&step.concurrency_group)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let running = u32::try_from(open.len()).unwrap_or(u32::MAX);
         let named = || open.iter().copied().take(NAMED_RUNS).collect();
-        if limit.mode == ConcurrencyGroupMode::Chunk && self.busy.contains(&step.lane) {
+        if limit.mode == ConcurrencyGroupMode::Chunk && self.busy.contains(&step.concurrency_group)
+        {
             reasons.push(Reason::Chunk { group, running, by: named() });
             return;
         }

@@ -43,8 +43,8 @@ mod waiting;
 mod world;
 
 pub use admission::{
-    AdmissionView, BudgetId, BudgetView, DeploymentView, LaneKey, LaneView, Limits, Moment,
-    NodeView, OpenRun, Reason, StepView, Taken, admit, why_not,
+    AdmissionView, BudgetId, BudgetView, ConcurrencyGroupKey, ConcurrencyGroupLimit,
+    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, Taken, admit, why_not,
 };
 pub use state::{StepState, UnknownState};
 pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};

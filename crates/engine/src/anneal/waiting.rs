@@ -92,7 +92,7 @@ waits! {
     Frozen = "frozen", "Node frozen by a failure", "a person: retry or change the step that failed on the node";
     /// The deployment or an ancestor is on hold.
     OnHold = "on_hold", "Deployment on hold", "an operator: release the deployment";
-    /// Execution is paused.
+    /// Execution is off.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
     /// No worker is running.
     NoWorker = "no_worker", "No worker", "a person: start a worker";

@@ -225,7 +225,7 @@ struct RecordedRow {
 
 /// A person's permission to review after an entry.
 #[derive(Clone, Copy)]
-struct Standing {
+struct ReviewPermission {
     seq: u64,
     /// Whether the account is an enabled person.
     able: bool,
@@ -430,7 +430,7 @@ pub struct Check {
     expected: BTreeMap<u64, Hash>,
     fields: Vec<Vec<String>>,
     recorded: HashMap<(Table, String), RecordedRow>,
-    people: HashMap<PersonId, Vec<Standing>>,
+    people: HashMap<PersonId, Vec<ReviewPermission>>,
     /// The roles of each barclamp document.
     barclamps: BTreeMap<Hash, BTreeMap<String, Hash>>,
     /// The scripts of each role document.
@@ -675,7 +675,13 @@ impl Check {
         let everywhere = row.permissions.iter().any(|permission| permission == "reviewer");
         let history = self.people.entry(id).or_default();
         let parts = history.last().map_or(0, |last| last.parts);
-        history.push(Standing { seq, able, everywhere, parts, void_to: row.verdicts_void_to });
+        history.push(ReviewPermission {
+            seq,
+            able,
+            everywhere,
+            parts,
+            void_to: row.verdicts_void_to,
+        });
         Ok(())
     }
 
@@ -687,7 +693,7 @@ impl Check {
             return;
         };
         let history = self.people.entry(PersonId(person)).or_default();
-        let last = history.last().copied().unwrap_or(Standing {
+        let last = history.last().copied().unwrap_or(ReviewPermission {
             seq,
             able: false,
             everywhere: false,
@@ -695,11 +701,16 @@ impl Check {
             void_to: 0,
         });
         let parts = last.parts + if granted { 1 } else { -1 };
-        history.push(Standing { seq, parts, ..last });
+        history.push(ReviewPermission { seq, parts, ..last });
     }
 
-    fn standing(&self, person: PersonId, at: u64) -> Option<Standing> {
-        self.people.get(&person)?.iter().rev().find(|standing| standing.seq < at).copied()
+    fn review_permission(&self, person: PersonId, at: u64) -> Option<ReviewPermission> {
+        self.people
+            .get(&person)?
+            .iter()
+            .rev()
+            .find(|review_permission| review_permission.seq < at)
+            .copied()
     }
 
     fn object(&mut self, kind: ObjectKind, hash: Hash, bytes: &[u8]) -> Result<(), Broken> {
@@ -1114,22 +1125,22 @@ impl Check {
             if review.row.authors.contains(&person) || review.row.created_by == person {
                 continue;
             }
-            let Some(standing) = self.standing(person, seq) else {
+            let Some(review_permission) = self.review_permission(person, seq) else {
                 return Err(wrong(
                     format!("person {person}"),
                     format!("the audit has no entry for this reviewer of review {id}"),
                 ));
             };
-            if !standing.able || judged.id <= standing.void_to {
+            if !review_permission.able || judged.id <= review_permission.void_to {
                 continue;
             }
-            if kind != "approve" && standing.everywhere {
+            if kind != "approve" && review_permission.everywhere {
                 return Err(wrong(
                     format!("blueprint {}", row.number),
                     format!("person {person} objected to review {id} and never approved it"),
                 ));
             }
-            if kind != "approve" || !(standing.everywhere || standing.parts > 0) {
+            if kind != "approve" || !(review_permission.everywhere || review_permission.parts > 0) {
                 continue;
             }
             if self.is_excluded(seq, review, judged, cooling) {

@@ -6,7 +6,7 @@
 //! so every reader gets the same text.
 //!
 //! Blueprints name versions and contents by hash. A caller with the catalog passes their
-//! descriptions in [`Behind`]. Otherwise a new version is one line, although it may change every
+//! descriptions in [`HashDescriptions`]. Otherwise a new version is one line, although it may change every
 //! script. The differences between two contents of a role appear once, where they occur first.
 
 use std::borrow::Cow;
@@ -51,7 +51,7 @@ pub struct NamedNoderole {
 
 /// Descriptions of the hashes in a difference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Behind {
+pub struct HashDescriptions {
     /// The old and the new version of a barclamp in a deployment, its own or inherited from an
     /// ancestor.
     pub pins: BTreeMap<(DeploymentId, BarclampName), PinDescription>,
@@ -173,7 +173,7 @@ pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
 
 impl Difference {
     /// The difference as text. It ends with a line break.
-    pub fn text(&self, names: &Names, behind: &Behind) -> String {
+    pub fn text(&self, names: &Names, behind: &HashDescriptions) -> String {
         let mut page = TextWriter { text: String::new(), names, behind, told: BTreeSet::new() };
         if self.is_empty() {
             page.line(0, "No differences.");
@@ -193,7 +193,7 @@ impl Difference {
 struct TextWriter<'a> {
     text: String,
     names: &'a Names,
-    behind: &'a Behind,
+    behind: &'a HashDescriptions,
     /// The pairs of contents whose differences are in the text.
     told: BTreeSet<(Hash, Hash)>,
 }

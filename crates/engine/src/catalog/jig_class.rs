@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 macro_rules! jig_classes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// A worker's program that runs steps. Files of other systems can name a class that no
-        /// worker has. Such a file imports with a finding, the class becomes [`JigClass::Other`],
-        /// and no step that needs it is ever claimed.
+        /// worker has. Such a file imports with a finding, and no step that needs the class is
+        /// claimed.
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]

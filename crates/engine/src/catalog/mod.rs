@@ -135,8 +135,7 @@ pub struct Role {
     /// The scripts of its actions, in the order in which they run.
     #[serde(default)]
     pub scripts: Vec<Script>,
-    /// For a barrier: the role whose noderoles in a deployment the barrier represents. See
-    /// [`Role::barrier`].
+    /// For a barrier: the role whose noderoles in a deployment the barrier represents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gathers: Option<RoleName>,
     /// All other keys of the file. Gantry stores and shows them but does not interpret them.
@@ -392,19 +391,19 @@ pub struct VisibleBarclamp<'p> {
 /// The barclamps that a deployment sees: its own pins and those of its ancestors, nearest first.
 /// Each barclamp appears once. A pin hides all pins of the same barclamp above it, including roles
 /// that only the hidden version has.
-pub fn in_sight<'p>(
+pub fn visible_barclamps<'p>(
     chain: impl IntoIterator<Item = &'p BTreeMap<BarclampName, Hash>>,
 ) -> Vec<VisibleBarclamp<'p>> {
-    let (mut seen, mut sight) = (BTreeSet::new(), Vec::new());
+    let (mut seen, mut visible) = (BTreeSet::new(), Vec::new());
     for (up, pins) in chain.into_iter().enumerate() {
         let nearest = pins.iter().filter(|(barclamp, _)| seen.insert(*barclamp));
-        sight.extend(nearest.map(|(barclamp, version)| VisibleBarclamp {
+        visible.extend(nearest.map(|(barclamp, version)| VisibleBarclamp {
             barclamp,
             version: *version,
             up,
         }));
     }
-    sight
+    visible
 }
 
 impl Role {

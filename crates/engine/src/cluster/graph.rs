@@ -168,7 +168,7 @@ fn stronger(a: EdgeKind, b: EdgeKind) -> EdgeKind {
 
 /// The direction of a walk from a noderole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To ancestors.
     Up,
     /// To descendants.
@@ -181,17 +181,17 @@ pub enum Way {
 pub fn reach(
     items: &[Item],
     from: &BTreeSet<NoderoleId>,
-    way: Way,
+    way: Direction,
     steps: usize,
 ) -> BTreeSet<NoderoleId> {
     let graph = indexed(items);
     let starts: Vec<NodeIndex> =
         graph.node_indices().filter(|vertex| from.contains(&items[vertex.index()].id)).collect();
     let mut reached = Vec::new();
-    if way != Way::Down {
+    if way != Direction::Down {
         reached.extend(within(Reversed(&graph), &starts, steps));
     }
-    if way != Way::Up {
+    if way != Direction::Up {
         reached.extend(within(&graph, &starts, steps));
     }
     reached.into_iter().map(|vertex| items[vertex.index()].id).collect()
@@ -374,14 +374,17 @@ mod tests {
                 .map(|i| format!("{}@{}", i.noderole.role, i.fqdn.short()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names(reach(&items, &from(4), Way::Up, 1)), ["run@n1", "run@n2", "app@n2"]);
         assert_eq!(
-            names(reach(&items, &from(0), Way::Down, usize::MAX)),
+            names(reach(&items, &from(4), Direction::Up, 1)),
+            ["run@n1", "run@n2", "app@n2"]
+        );
+        assert_eq!(
+            names(reach(&items, &from(0), Direction::Down, usize::MAX)),
             ["dns@n1", "run@n1", "app@n2"]
         );
         // The other `run` is neither an ancestor nor a descendant.
         assert_eq!(
-            names(reach(&items, &from(2), Way::Both, usize::MAX)),
+            names(reach(&items, &from(2), Direction::Both, usize::MAX)),
             ["dns@n1", "run@n1", "app@n2"]
         );
     }

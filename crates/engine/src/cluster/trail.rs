@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use petgraph::Incoming;
 use petgraph::graph::NodeIndex;
 
-use crate::cluster::graph::{Item, Way, indexed, reach};
+use crate::cluster::graph::{Direction, Item, indexed, reach};
 use crate::ids::NoderoleId;
 use crate::walk::{self, acyclic};
 
@@ -41,8 +41,8 @@ impl PathSet {
 
 /// All paths from one of `from` down to one of `to`, in the direction from parents to children.
 pub fn between(items: &[Item], from: &BTreeSet<NoderoleId>, to: &BTreeSet<NoderoleId>) -> PathSet {
-    let descendants = reach(items, from, Way::Down, usize::MAX);
-    let before = reach(items, to, Way::Up, usize::MAX);
+    let descendants = reach(items, from, Direction::Down, usize::MAX);
+    let before = reach(items, to, Direction::Up, usize::MAX);
     let mut trail = PathSet::default();
     for item in items.iter().filter(|item| before.contains(&item.id)) {
         for (parent, _) in item.parents.iter().filter(|(parent, _)| descendants.contains(parent)) {

@@ -136,7 +136,7 @@ pub struct Contribution<'a> {
 
 /// The inputs that determine what a run of one step sees.
 #[derive(Debug, Clone)]
-pub struct Sight<'a> {
+pub struct RunSources<'a> {
     /// The ACTIVE steps on its node, in any order. The step itself is ignored.
     pub on_node: Vec<Contribution<'a>>,
     /// Its ancestors over hard edges, each with its distance (fewest edges), in any order.
@@ -176,17 +176,17 @@ pub fn layers(
 ///
 /// # Errors
 /// [`DataError::NotAnObject`] with the layer, or [`DataError::TooDeep`].
-pub fn visible(sight: &Sight<'_>) -> Result<Layered, DataError> {
+pub fn visible(sources: &RunSources<'_>) -> Result<Layered, DataError> {
     let mut layered = Layered::empty();
-    let mut on_node: Vec<_> = sight.on_node.iter().filter(|c| c.step != sight.step).collect();
+    let mut on_node: Vec<_> = sources.on_node.iter().filter(|c| c.step != sources.step).collect();
     on_node.sort_by_key(|c| (c.rank, c.step));
-    let mut ancestors: Vec<_> = sight.ancestors.iter().collect();
+    let mut ancestors: Vec<_> = sources.ancestors.iter().collect();
     ancestors.sort_by_key(|(distance, c)| (std::cmp::Reverse(*distance), c.rank, c.step));
 
     for seen in on_node.into_iter().chain(ancestors.into_iter().map(|(_, c)| c)) {
         layered.add(seen.step, seen.own, Some(seen.output))?;
     }
-    layered.add(sight.step, sight.own, None)?;
+    layered.add(sources.step, sources.own, None)?;
     Ok(layered)
 }
 
@@ -409,13 +409,13 @@ mod tests {
             output: StepOutput { value: &values[n], run: None },
         };
         let own = OwnData { user: &json!({"mine": 1}), ..OwnData::NONE };
-        let mut sight = Sight {
+        let mut sources = RunSources {
             on_node: vec![seen(1, 7), seen(2, 3), seen(5, 9)],
             ancestors: vec![(1, seen(3, 0)), (2, seen(4, 5))],
             step: step(5),
             own,
         };
-        let run = visible(&sight).unwrap();
+        let run = visible(&sources).unwrap();
         assert_eq!(
             run.value["last"],
             json!(3),
@@ -423,15 +423,15 @@ mod tests {
         );
         assert_eq!(run.value["mine"], json!(1));
         assert_eq!(run.value.get("only5"), None, "its own last wall is left out");
-        sight.ancestors.clear();
+        sources.ancestors.clear();
         assert_eq!(
-            visible(&sight).unwrap().value["last"],
+            visible(&sources).unwrap().value["last"],
             json!(1),
             "on the node: the highest rank"
         );
-        sight.on_node.reverse();
+        sources.on_node.reverse();
         assert_eq!(
-            visible(&sight).unwrap().value["last"],
+            visible(&sources).unwrap().value["last"],
             json!(1),
             "in whatever order they are given"
         );

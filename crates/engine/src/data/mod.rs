@@ -41,8 +41,8 @@ pub mod written;
 
 pub use diff::{Change, ChangeKind, diff};
 pub use layers::{
-    Contribution, Layer, Layered, OwnData, Sight, Source, StepOutput, ancestor_distances, layers,
-    visible,
+    Contribution, Layer, Layered, OwnData, RunSources, Source, StepOutput, ancestor_distances,
+    layers, visible,
 };
 pub use merge::{contains, difference, merge, wall};
 pub use secret::mask;

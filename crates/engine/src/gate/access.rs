@@ -91,7 +91,7 @@ pub struct Access {
 
 /// Why an approval does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Bar<'a> {
+pub(super) struct ApprovalLimit<'a> {
     change: &'a AccessChange,
     /// The time from which approvals count. `None`: never on this review.
     until: Option<i64>,
@@ -122,9 +122,9 @@ impl Access {
         person: PersonId,
         at: i64,
         authors: &BTreeSet<PersonId>,
-    ) -> Option<Bar<'_>> {
+    ) -> Option<ApprovalLimit<'_>> {
         let from_author = self.active(person, at).filter(|change| self.leads_to(change, authors));
-        let bars = from_author.map(|change| Bar { change, until: self.until(change) });
+        let bars = from_author.map(|change| ApprovalLimit { change, until: self.until(change) });
         bars.max_by_key(|bar| bar.until.unwrap_or(i64::MAX))
     }
 
@@ -174,7 +174,7 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let approval =
         facts.last_verdict(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
     let at = approval.map_or(access.now, |verdict| verdict.at);
-    let Some(Bar { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
+    let Some(ApprovalLimit { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
         let voided = facts
             .verdicts
             .iter()

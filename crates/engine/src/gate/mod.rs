@@ -26,8 +26,8 @@
 
 pub mod access;
 pub mod discussion;
+pub mod review_status;
 pub mod signature;
-pub mod standing;
 pub mod who;
 
 use std::borrow::Cow;

@@ -21,7 +21,7 @@
 
 use std::collections::BTreeSet;
 
-use super::bind::Way;
+use super::bind::BindingPath;
 use super::draft::Draft;
 use super::refusal::EditError;
 use crate::canonical::Hash;
@@ -191,7 +191,7 @@ impl Draft<'_> {
             return Ok(());
         }
         let (deployment, old) = (noderole.deployment, noderole.parents.clone());
-        let mut way = Way { deployment, edit, path: vec![key.role.clone()] };
+        let mut way = BindingPath { deployment, edit, path: vec![key.role.clone()] };
         if anew {
             self.check_bindable(deployment, role)?;
             self.check_conflicts(node, role)?;

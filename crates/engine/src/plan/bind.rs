@@ -65,7 +65,7 @@ impl Default for Rules {
 }
 
 /// A binding in progress: its deployment, its edit, and the chain of roles that led to it.
-pub(super) struct Way {
+pub(super) struct BindingPath {
     pub deployment: DeploymentId,
     pub edit: u32,
     pub path: Vec<RoleName>,
@@ -80,11 +80,11 @@ impl Draft<'_> {
         deployment: DeploymentId,
         name: &RoleName,
     ) -> Result<Option<Hash>, EditError> {
-        let sight = self.sight(deployment)?;
-        let seen = sight.roles.get(name);
-        for (up, id) in sight.chain.iter().enumerate() {
+        let visible_catalog = self.visible_catalog(deployment)?;
+        let seen = visible_catalog.roles.get(name);
+        for (up, id) in visible_catalog.chain.iter().enumerate() {
             if let Some(hash) = self.deployment(*id)?.roles.get(name)
-                && !sight.hides(&self.catalog.role(*hash)?.barclamp, up)
+                && !visible_catalog.hides(&self.catalog.role(*hash)?.barclamp, up)
             {
                 return Ok(Some(*hash));
             }
@@ -109,8 +109,11 @@ impl Draft<'_> {
         {
             return Ok(Some(hash));
         }
-        let sight = self.sight(deployment)?;
-        Ok(sight.providers.get(name).and_then(|providers| providers.values().next().copied()))
+        let visible_catalog = self.visible_catalog(deployment)?;
+        Ok(visible_catalog
+            .providers
+            .get(name)
+            .and_then(|providers| providers.values().next().copied()))
     }
 
     /// Whether a required name refers to an implicit role, which counts only on its own node.
@@ -157,11 +160,12 @@ impl Draft<'_> {
 
     /// The visible role name that is most similar to this one.
     fn similar_role(&self, deployment: DeploymentId, name: &str) -> Option<String> {
-        let sight = self.sight(deployment).ok()?;
-        let mut names: BTreeSet<&RoleName> = sight.roles.keys().collect();
-        for (up, id) in sight.chain.iter().enumerate() {
-            let hidden =
-                |hash| self.catalog.role(hash).is_ok_and(|role| sight.hides(&role.barclamp, up));
+        let visible_catalog = self.visible_catalog(deployment).ok()?;
+        let mut names: BTreeSet<&RoleName> = visible_catalog.roles.keys().collect();
+        for (up, id) in visible_catalog.chain.iter().enumerate() {
+            let hidden = |hash| {
+                self.catalog.role(hash).is_ok_and(|role| visible_catalog.hides(&role.barclamp, up))
+            };
             let roles = &self.deployment(*id).ok()?.roles;
             names.extend(roles.iter().filter(|(_, hash)| !hidden(**hash)).map(|(name, _)| name));
         }
@@ -175,11 +179,13 @@ impl Draft<'_> {
         deployment: DeploymentId,
         role: &Role,
     ) -> Result<Vec<RoleName>, EditError> {
-        let sight = self.sight(deployment)?;
+        let visible_catalog = self.visible_catalog(deployment)?;
         let mut wanted = role.requires.clone();
-        wanted.extend(sight.clients.get(&role.jig).into_iter().flatten().cloned());
+        wanted.extend(visible_catalog.clients.get(&role.jig).into_iter().flatten().cloned());
         if self.rules.wants_attribs_make_parents {
-            wanted.extend(role.wants.iter().filter_map(|attrib| sight.owners.get(attrib)).cloned());
+            wanted.extend(
+                role.wants.iter().filter_map(|attrib| visible_catalog.owners.get(attrib)).cloned(),
+            );
         }
         let mut seen = BTreeSet::from([role.name.clone()]);
         wanted.retain(|name| seen.insert(name.clone()));
@@ -209,14 +215,14 @@ impl Draft<'_> {
         }
         // The phantom node runs the service, so the named node does not move.
         if moves && stands_on == node {
-            self.along.moved.insert(node, deployment);
+            self.side_effects.moved.insert(node, deployment);
             self.move_node(
                 node,
                 deployment,
                 Why::Brought { edit: seq, by: role.clone(), implicit: false },
             )?;
         }
-        let mut way = Way { deployment, edit: seq, path: Vec::new() };
+        let mut way = BindingPath { deployment, edit: seq, path: Vec::new() };
         self.grow(&mut way, node, content, Why::Asked { edit: seq })?;
         Ok(())
     }
@@ -256,7 +262,7 @@ impl Draft<'_> {
     /// Creates one noderole and all that it requires.
     fn grow(
         &mut self,
-        way: &mut Way,
+        way: &mut BindingPath,
         node: NodeId,
         content: Hash,
         why: Why,
@@ -309,7 +315,7 @@ impl Draft<'_> {
     /// The noderole that satisfies a wanted name of a role on a node. Binds a new one if necessary.
     pub fn parent(
         &mut self,
-        way: &mut Way,
+        way: &mut BindingPath,
         node: NodeId,
         child: &Role,
         wanted: &RoleName,
@@ -365,8 +371,11 @@ impl Draft<'_> {
         if implicit {
             return Ok(None);
         }
-        let sight = self.sight(deployment)?;
-        Ok(sight.chain.iter().find_map(|id| self.answering(*id, wanted).find(|found| fits(*found))))
+        let visible_catalog = self.visible_catalog(deployment)?;
+        Ok(visible_catalog
+            .chain
+            .iter()
+            .find_map(|id| self.answering(*id, wanted).find(|found| fits(*found))))
     }
 
     /// Another noderole that satisfies every name for which the child waits for `parent`, and that
@@ -434,7 +443,7 @@ impl Draft<'_> {
     /// barrier.
     fn gather(
         &mut self,
-        way: &Way,
+        way: &BindingPath,
         member: NoderoleId,
         content: Hash,
         role: &Role,
@@ -479,7 +488,12 @@ impl Draft<'_> {
         else {
             return Ok(Vec::new());
         };
-        Ok(self.sight(noderole.deployment)?.before.get(&key.role).cloned().unwrap_or_default())
+        Ok(self
+            .visible_catalog(noderole.deployment)?
+            .before
+            .get(&key.role)
+            .cloned()
+            .unwrap_or_default())
     }
 
     /// The noderoles that must wait for a new one: that of the later role on its node. If the new
@@ -571,8 +585,12 @@ impl Draft<'_> {
             return Err(EditError::BarrierByHand(role.name.clone()));
         }
         if role.flags.is_abstract {
-            let providers =
-                self.sight(deployment)?.providers.get(&role.name).cloned().unwrap_or_default();
+            let providers = self
+                .visible_catalog(deployment)?
+                .providers
+                .get(&role.name)
+                .cloned()
+                .unwrap_or_default();
             return Err(EditError::Abstract {
                 role: role.name.clone(),
                 providers: providers.into_keys().collect(),

@@ -11,7 +11,7 @@
 //! the first edit comes from [`Before`], because the edits do not contain it.
 //!
 //! Edits also have effects that they do not name. Unbinding can remove dependents, and binding can
-//! move a node down from an ancestor. Only the planner knows these effects ([`Along`]). They count
+//! move a node down from an ancestor. Only the planner knows these effects ([`SideEffects`]). They count
 //! like any other edit. Binding in an ancestor of the node's deployment does not move the node and
 //! does not affect its place.
 //!
@@ -172,14 +172,14 @@ pub struct Clash {
 
 /// Effects of an edit beyond the things that it names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Along {
+pub struct SideEffects {
     /// Dependent noderoles that it also unbinds.
     pub gone: BTreeSet<(NodeId, NoderoleKey)>,
     /// Nodes that it also moves, each with the new deployment.
     pub moved: BTreeMap<NodeId, DeploymentId>,
 }
 
-impl Along {
+impl SideEffects {
     pub(super) fn is_empty(&self) -> bool {
         self.gone.is_empty() && self.moved.is_empty()
     }
@@ -188,7 +188,7 @@ impl Along {
 /// State that the edits themselves do not contain.
 pub trait Before {
     /// The side effects of an edit, as [`resolve_with`](super::resolve::resolve_with) returns them.
-    fn along(&self, edit: u32) -> Option<&Along>;
+    fn side_effects(&self, edit: u32) -> Option<&SideEffects>;
     /// A deployment's current data for a role; `None` if it has none.
     fn role_data(&self, deployment: DeploymentId, role: &RoleName) -> Option<Value>;
     /// A noderole's current own data; `None` if it has none.
@@ -220,7 +220,7 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
 
 /// The last edit of a setting.
 #[derive(Debug, Clone)]
-struct Word {
+struct LastEdit {
     edit: u32,
     by: PersonId,
     /// The value, as text. Edits with equal values agree.
@@ -262,19 +262,19 @@ pub(super) enum SettingScope<'a> {
 /// The last edit of each setting. Within a subject, the order of [`Over`] puts the values of one
 /// owner next to each other, ordered by path.
 #[derive(Debug, Default)]
-struct LastEdits(BTreeMap<Subject, BTreeMap<Over, Word>>);
+struct LastEdits(BTreeMap<Subject, BTreeMap<Over, LastEdit>>);
 
 impl LastEdits {
-    fn insert(&mut self, over: Over, word: Word) -> Option<Word> {
+    fn insert(&mut self, over: Over, word: LastEdit) -> Option<LastEdit> {
         self.0.entry(subject(&over)).or_default().insert(over, word)
     }
 
-    fn get(&self, over: &Over) -> Option<&Word> {
+    fn get(&self, over: &Over) -> Option<&LastEdit> {
         self.0.get(&subject(over))?.get(over)
     }
 
     /// The last edit of the nearest enclosing value.
-    fn around(&self, owner: &Owner, path: &str) -> Option<&Word> {
+    fn around(&self, owner: &Owner, path: &str) -> Option<&LastEdit> {
         let mut path = path;
         while let Some((around, _)) = path.rsplit_once('/') {
             path = around;
@@ -285,7 +285,7 @@ impl LastEdits {
         None
     }
 
-    fn remove(&mut self, over: &Over) -> Option<Word> {
+    fn remove(&mut self, over: &Over) -> Option<LastEdit> {
         self.0.get_mut(&subject(over))?.remove(over)
     }
 
@@ -397,8 +397,8 @@ pub(super) const PRESENT: &str = "there";
 
 impl<'a> Conflicts<'a> {
     /// The side effects of the current edit.
-    pub fn along(&self) -> Option<&'a Along> {
-        self.before.along(self.edit)
+    pub fn side_effects(&self) -> Option<&'a SideEffects> {
+        self.before.side_effects(self.edit)
     }
 
     /// Whether an earlier edit changed the setting.
@@ -419,7 +419,7 @@ impl<'a> Conflicts<'a> {
 
     /// Records the last edit of a setting, and a clash if another person set a different value.
     pub fn say(&mut self, over: Over, value: &str) {
-        let word = Word { edit: self.edit, by: self.by, value: value.to_owned() };
+        let word = LastEdit { edit: self.edit, by: self.by, value: value.to_owned() };
         if let Some(last) = self.words.insert(over.clone(), word)
             && last.by != self.by
             && last.value != value
@@ -494,7 +494,7 @@ mod tests {
     struct Nothing;
 
     impl Before for Nothing {
-        fn along(&self, _: u32) -> Option<&Along> {
+        fn side_effects(&self, _: u32) -> Option<&SideEffects> {
             None
         }
         fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
@@ -508,7 +508,7 @@ mod tests {
     struct Set(Value);
 
     impl Before for Set {
-        fn along(&self, _: u32) -> Option<&Along> {
+        fn side_effects(&self, _: u32) -> Option<&SideEffects> {
             None
         }
         fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
@@ -623,10 +623,10 @@ mod tests {
         );
     }
 
-    struct Takes(u32, Along);
+    struct Takes(u32, SideEffects);
 
     impl Before for Takes {
-        fn along(&self, edit: u32) -> Option<&Along> {
+        fn side_effects(&self, edit: u32) -> Option<&SideEffects> {
             (edit == self.0).then_some(&self.1)
         }
         fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
@@ -642,7 +642,9 @@ mod tests {
         let below = NoderoleKey::first(RoleName::parse("below").unwrap());
         let away =
             Edit::Unbind(edit::Unbind { node: N1, noderole: below.clone(), with_dependents: true });
-        let takes = |edit| Takes(edit, Along { gone: [(N1, key())].into(), ..Along::default() });
+        let takes = |edit| {
+            Takes(edit, SideEffects { gone: [(N1, key())].into(), ..SideEffects::default() })
+        };
         let app = Over::Noderole { node: N1, noderole: key() };
         let clash = [Clash { earlier: 1, later: 2, over: app }];
         assert_eq!(found(&takes(2), &[(ADA, bind()), (BO, away.clone())]), clash);
@@ -664,7 +666,7 @@ mod tests {
             [],
             "in a deployment above: the node stays where ada put it"
         );
-        let moves = Takes(2, Along { moved: [(N1, WEB)].into(), ..Along::default() });
+        let moves = Takes(2, SideEffects { moved: [(N1, WEB)].into(), ..SideEffects::default() });
         assert_eq!(
             found(&moves, &edits),
             [Clash { earlier: 1, later: 2, over: Over::Place { node: N1 } }]
@@ -744,7 +746,7 @@ mod tests {
     const DB: DeploymentId = DeploymentId(Uuid::from_u128(11));
     const N2: NodeId = NodeId(Uuid::from_u128(21));
 
-    /// Names with a common prefix, to test that neighbours are distinguished.
+    /// Names with a common prefix, to test that neighbors are distinguished.
     fn any_role() -> impl Strategy<Value = RoleName> {
         "(a|ab|b)".prop_map(|name| RoleName::parse(&name).unwrap())
     }
@@ -818,7 +820,7 @@ mod tests {
     fn single_author_skips_lookups() {
         struct Unasked;
         impl Before for Unasked {
-            fn along(&self, _: u32) -> Option<&Along> {
+            fn side_effects(&self, _: u32) -> Option<&SideEffects> {
                 panic!("nothing to compare")
             }
             fn role_data(&self, _: DeploymentId, _: &RoleName) -> Option<Value> {
@@ -855,7 +857,7 @@ mod tests {
         ) {
             let mut words = LastEdits::default();
             for over in &overs {
-                words.insert(over.clone(), Word { edit: 1, by: ADA, value: PRESENT.into() });
+                words.insert(over.clone(), LastEdit { edit: 1, by: ADA, value: PRESENT.into() });
             }
             let wide = match &owner {
                 Owner::Role(deployment, role) => [SettingScope::Deployment(*deployment), SettingScope::Role(*deployment, role)],

@@ -22,14 +22,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::bind::Rules;
-use super::clash::Along;
+use super::clash::SideEffects;
 use super::effects::{
     BarclampUse, Bound, Effects, ExpungedNode, NewDeployment, NewRole, NodeMove, Refusal,
     RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole, RoleContentChange, Set,
     UnpinnedBarclamp, Why, in_order,
 };
 use super::refusal::EditError;
-use super::sight::Sight;
+use super::visible_catalog::VisibleCatalog;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, Role};
 use crate::cluster::phantom;
@@ -58,21 +58,21 @@ pub(super) struct Draft<'a> {
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
     children: BTreeMap<NoderoleId, BTreeSet<NoderoleId>>,
-    sights: RefCell<BTreeMap<DeploymentId, Rc<Sight>>>,
+    visible_catalogs: RefCell<BTreeMap<DeploymentId, Rc<VisibleCatalog>>>,
     reasons: Origins,
     /// Values that edits set without changing the shape of the graph.
     pub set: Set,
     /// Side effects of the current edit.
-    pub along: Along,
+    pub side_effects: SideEffects,
 }
 
 /// The value of something before the current edit.
 enum JournalEntry {
-    /// `sights`: whether the change may affect what deployments see.
+    /// `affects_visibility`: whether the change may affect what deployments see.
     Deployment {
         id: DeploymentId,
         was: Option<Option<SkeletonDeployment>>,
-        sights: bool,
+        affects_visibility: bool,
     },
     Node(NodeId, Option<Option<SkeletonNode>>),
     Put(NoderoleId),
@@ -120,10 +120,10 @@ impl<'a> Draft<'a> {
             answering: BTreeMap::new(),
             places: BTreeMap::new(),
             children: BTreeMap::new(),
-            sights: RefCell::default(),
+            visible_catalogs: RefCell::default(),
             reasons: Origins::default(),
             set: Set::default(),
-            along: Along::default(),
+            side_effects: SideEffects::default(),
         }
     }
 
@@ -159,11 +159,11 @@ impl<'a> Draft<'a> {
     fn take_back(&mut self, mark: usize) {
         for former in self.journal.drain(mark..).rev() {
             match former {
-                JournalEntry::Deployment { id, was, sights } => {
+                JournalEntry::Deployment { id, was, affects_visibility } => {
                     put_back(&mut self.deployments, id, was);
-                    // Rebuilding sights after every rollback would cost more than the edits.
-                    if sights {
-                        self.sights.get_mut().clear();
+                    // Rebuilding all visible catalogs after every rollback would cost more than the edits.
+                    if affects_visibility {
+                        self.visible_catalogs.get_mut().clear();
                     }
                 }
                 JournalEntry::Node(id, was) => put_back(&mut self.nodes, id, was),
@@ -305,13 +305,13 @@ impl<'a> Draft<'a> {
     }
 
     /// The part of the catalog that is visible in a deployment.
-    pub fn sight(&self, id: DeploymentId) -> Result<Rc<Sight>, EditError> {
-        if let Some(known) = self.sights.borrow().get(&id) {
+    pub fn visible_catalog(&self, id: DeploymentId) -> Result<Rc<VisibleCatalog>, EditError> {
+        if let Some(known) = self.visible_catalogs.borrow().get(&id) {
             return Ok(Rc::clone(known));
         }
-        let sight = Rc::new(Sight::of(self, id)?);
-        self.sights.borrow_mut().insert(id, Rc::clone(&sight));
-        Ok(sight)
+        let visible_catalog = Rc::new(VisibleCatalog::of(self, id)?);
+        self.visible_catalogs.borrow_mut().insert(id, Rc::clone(&visible_catalog));
+        Ok(visible_catalog)
     }
 
     /// The noderoles of a deployment that answer to a name, preferred first.
@@ -382,14 +382,14 @@ impl<'a> Draft<'a> {
         Ok(self.deployments.entry(id).or_default().insert(was))
     }
 
-    fn journal_deployment(&mut self, id: DeploymentId, sights: bool) {
+    fn journal_deployment(&mut self, id: DeploymentId, affects_visibility: bool) {
         self.journal.push(JournalEntry::Deployment {
             id,
             was: self.deployments.get(&id).cloned(),
-            sights,
+            affects_visibility,
         });
-        if sights {
-            self.sights.get_mut().clear();
+        if affects_visibility {
+            self.visible_catalogs.get_mut().clear();
         }
     }
 
@@ -494,7 +494,7 @@ impl<'a> Draft<'a> {
         content: Hash,
         why: Why,
     ) -> Result<(), EditError> {
-        // A sight does not depend on deployment names, so sights stay valid.
+        // A visible catalog does not depend on deployment names, so the cached ones stay valid.
         let was = self.deployment(id)?.clone();
         self.journal_deployment(id, false);
         let found = self.deployments.entry(id).or_default().insert(was);

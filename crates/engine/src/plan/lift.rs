@@ -7,7 +7,7 @@
 //! It must answer while the user drags, so its work is bounded:
 //!
 //! * The proposal's edits are resolved once. Each role is tried on top and rolled back.
-//! * Equivalent nodes ([`Standing`]) share one result. Exchanging two such nodes changes nothing,
+//! * Equivalent nodes ([`NodeProfile`]) share one result. Exchanging two such nodes changes nothing,
 //!   so binding has the same effect on both. Only the first differs, because it may add noderoles
 //!   that the others then share.
 //! * For the rest, at most [`MAX_LOOKED_AT`] roles are considered, divided equally among the roles
@@ -21,7 +21,7 @@ use super::bind::Rules;
 use super::draft::{Draft, Mark};
 use super::effects::Why;
 use super::refusal::EditError;
-use super::resolve::{Laid, laid};
+use super::resolve::{AppliedEdits, apply_edits};
 use super::{Effects, NumberedEdit};
 use crate::canonical::Hash;
 use crate::catalog::Catalog;
@@ -75,7 +75,7 @@ pub struct Brought {
     pub nodes: Vec<String>,
     /// Number of nodes that get the role.
     pub count: usize,
-    /// The reason, as text: `brought by runtime, implicit`.
+    /// The reason, as text: `required by runtime, implicit`.
     pub why: String,
 }
 
@@ -102,7 +102,7 @@ pub fn lift(
     nodes: &[NodeId],
 ) -> DropPreview {
     // Refused edits have no effect here; the proposal's page reports them.
-    let Laid { mut draft, .. } = laid(Rules::default(), skeleton, catalog, edits);
+    let AppliedEdits { mut draft, .. } = apply_edits(Rules::default(), skeleton, catalog, edits);
     let mut seen = BTreeSet::new();
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seen.insert(*node)).collect();
     let lifted = lifted(&draft, &nodes);
@@ -119,17 +119,17 @@ pub fn lift(
     DropPreview { roles: roles.into_iter().map(one).collect() }
 }
 
-/// A dragged node with the number of its standing. Equivalent nodes have the same number.
+/// A dragged node with the number of its profile. Equivalent nodes have the same number.
 struct DraggedNode {
     node: NodeId,
     /// `None`: the node does not exist or is a phantom, which takes no role.
-    standing: Option<usize>,
+    profile: Option<usize>,
 }
 
-/// Two nodes with an equal standing are equivalent: exchanging them changes only their names. They
+/// Two nodes with an equal profile are equivalent: exchanging them changes only their names. They
 /// belong to the same deployment, and their noderoles have the same roles, parents and children.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Standing<'a> {
+struct NodeProfile<'a> {
     deployment: DeploymentId,
     carried: Vec<Carried<'a>>,
 }
@@ -150,7 +150,7 @@ enum End<'a> {
     OtherNode(NoderoleId),
 }
 
-impl<'a> Standing<'a> {
+impl<'a> NodeProfile<'a> {
     fn of(draft: &'a Draft<'_>, node: NodeId) -> Option<Self> {
         let found = draft.node(node).ok().filter(|found| !found.phantom)?;
         let here: BTreeMap<NoderoleId, &NoderoleKey> =
@@ -180,13 +180,13 @@ impl<'a> Standing<'a> {
 }
 
 fn lifted(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<DraggedNode> {
-    let mut numbers: BTreeMap<Standing<'_>, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<NodeProfile<'_>, usize> = BTreeMap::new();
     let number = |node: &NodeId| {
-        let standing = Standing::of(draft, *node).map(|standing| {
+        let profile = NodeProfile::of(draft, *node).map(|profile| {
             let next = numbers.len();
-            *numbers.entry(standing).or_insert(next)
+            *numbers.entry(profile).or_insert(next)
         });
-        DraggedNode { node: *node, standing }
+        DraggedNode { node: *node, profile }
     };
     nodes.iter().map(number).collect()
 }
@@ -203,11 +203,11 @@ enum DropResult {
     Refused(EditError),
 }
 
-/// The last result for a standing.
+/// The last result for a profile.
 struct Answer {
     node: NodeId,
     dropped: DropResult,
-    /// Number of nodes of this standing that were computed.
+    /// Number of nodes of this profile that were computed.
     worked_out: usize,
 }
 
@@ -280,7 +280,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     /// The result of an equivalent node. The first result may contain noderoles that the others
     /// share; from the second on, results are equal.
     fn answered(&self, one: &DraggedNode) -> Option<(NodeId, DropResult)> {
-        let known = self.answers.get(&one.standing?)?;
+        let known = self.answers.get(&one.profile?)?;
         let same = known.worked_out >= 2 && !self.touched.contains(&one.node);
         same.then(|| (known.node, known.dropped.clone()))
     }
@@ -303,11 +303,11 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
             Err(error) => DropResult::Refused(error),
         };
         self.tell(one.node, one.node, &dropped);
-        if let Some(standing) = one.standing
+        if let Some(profile) = one.profile
             && !self.touched.contains(&one.node)
         {
-            let worked_out = self.answers.get(&standing).map_or(0, |answer| answer.worked_out) + 1;
-            self.answers.insert(standing, Answer { node: one.node, dropped, worked_out });
+            let worked_out = self.answers.get(&profile).map_or(0, |answer| answer.worked_out) + 1;
+            self.answers.insert(profile, Answer { node: one.node, dropped, worked_out });
         }
     }
 
@@ -332,7 +332,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     fn in_words(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
         let told = |id: &NoderoleId| {
             let (node, key, _) = self.draft.noderole(*id)?;
-            Some((key.role.clone(), node, self.draft.bind_origin(*id).and_then(along)))
+            Some((key.role.clone(), node, self.draft.bind_origin(*id).and_then(reason_text)))
         };
         new.iter().filter_map(told).collect()
     }
@@ -395,10 +395,10 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
 
 /// The reasons for noderoles that no edit requested, as text.
 pub fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
-    effects.bound.iter().filter_map(|bound| Some((bound.id, along(&bound.why)?))).collect()
+    effects.bound.iter().filter_map(|bound| Some((bound.id, reason_text(&bound.why)?))).collect()
 }
 
-fn along(why: &Why) -> Option<String> {
+fn reason_text(why: &Why) -> Option<String> {
     match why {
         Why::Asked { .. } => None,
         Why::Brought { by, implicit: true, .. } => Some(format!("required by {by}, implicit")),

@@ -60,7 +60,7 @@ pub enum MaterialiseError {
 
 /// The record of a node without a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bare {
+pub struct UndocumentedNode {
     pub fqdn: Fqdn,
     pub deployment: DeploymentId,
     /// `None`: the record has no valid connection, so no run starts there.
@@ -68,14 +68,14 @@ pub struct Bare {
     pub hints: Map<String, Value>,
 }
 
-impl From<(Fqdn, DeploymentId)> for Bare {
+impl From<(Fqdn, DeploymentId)> for UndocumentedNode {
     fn from((fqdn, deployment): (Fqdn, DeploymentId)) -> Self {
         Self { fqdn, deployment, connection: None, hints: Map::new() }
     }
 }
 
 /// Looks up the record of a node without a document.
-pub type NodeRecordLookup<'a> = &'a dyn Fn(NodeId) -> Option<Bare>;
+pub type NodeRecordLookup<'a> = &'a dyn Fn(NodeId) -> Option<UndocumentedNode>;
 
 pub(super) struct Writing<'a> {
     old: &'a Blueprint,
@@ -98,7 +98,7 @@ impl Writing<'_> {
             let doc = match self.old.nodes.get(&id) {
                 Some(stored) => (*stored.doc).clone(),
                 None => {
-                    let Bare { fqdn, deployment, connection, hints } =
+                    let UndocumentedNode { fqdn, deployment, connection, hints } =
                         (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
                     NodeDoc {
                         id,

@@ -189,7 +189,7 @@ impl Draft<'_> {
         }
         let dependents = going.dependents.iter().filter_map(|id| self.noderole(*id));
         let dependents: Vec<_> = dependents.map(|(node, key, _)| (node, key.clone())).collect();
-        self.along.gone.extend(dependents);
+        self.side_effects.gone.extend(dependents);
         let names: BTreeMap<NoderoleId, RoleName> = going
             .gone
             .keys()

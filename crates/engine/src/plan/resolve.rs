@@ -21,12 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::bind::Rules;
-use super::clash::Along;
+use super::clash::SideEffects;
 use super::draft::Draft;
 use super::edit::{Edit, EditKind, NumberedEdit};
 use super::effects::{Effects, Refusal};
 use super::refusal::EditError;
-use super::sight::PinEdit;
+use super::visible_catalog::PinEdit;
 use crate::catalog::Catalog;
 use crate::cluster::Skeleton;
 pub use crate::cluster::phantom::fqdn as phantom_fqdn;
@@ -45,7 +45,7 @@ pub fn resolve_with_rules(
     catalog: &Catalog,
     edits: &[NumberedEdit],
 ) -> Effects {
-    let Laid { draft, refused, .. } = laid(rules, skeleton, catalog, edits);
+    let AppliedEdits { draft, refused, .. } = apply_edits(rules, skeleton, catalog, edits);
     draft.effects(refused)
 }
 
@@ -54,37 +54,38 @@ pub fn resolve_with(
     skeleton: &Skeleton,
     catalog: &Catalog,
     edits: &[NumberedEdit],
-) -> (Effects, BTreeMap<u32, Along>) {
-    let Laid { draft, refused, along } = laid(Rules::default(), skeleton, catalog, edits);
-    (draft.effects(refused), along)
+) -> (Effects, BTreeMap<u32, SideEffects>) {
+    let AppliedEdits { draft, refused, side_effects } =
+        apply_edits(Rules::default(), skeleton, catalog, edits);
+    (draft.effects(refused), side_effects)
 }
 
 /// Edits applied to a skeleton.
-pub(super) struct Laid<'a> {
+pub(super) struct AppliedEdits<'a> {
     pub draft: Draft<'a>,
     pub refused: Vec<Refusal>,
     /// The side effects of each edit, if it has any.
-    pub along: BTreeMap<u32, Along>,
+    pub side_effects: BTreeMap<u32, SideEffects>,
 }
 
 /// Applies all edits to the skeleton.
-pub(super) fn laid<'a>(
+pub(super) fn apply_edits<'a>(
     rules: Rules,
     skeleton: &'a Skeleton,
     catalog: &'a Catalog,
     edits: &[NumberedEdit],
-) -> Laid<'a> {
+) -> AppliedEdits<'a> {
     let mut at_fault = BTreeMap::new();
     // The first pass finds all edits at fault, so the second is usually the last. Another pass is
     // needed if a refused edit causes others to fail, or leaves a version visible that it hid. Each
     // pass refuses at least one more edit, so the loop ends.
     loop {
-        let laid = apply_edits_except(&at_fault, Draft::new(skeleton, catalog, rules), edits);
-        let refused: BTreeSet<u32> = laid.refused.iter().map(|refusal| refusal.edit).collect();
+        let applied = apply_edits_except(&at_fault, Draft::new(skeleton, catalog, rules), edits);
+        let refused: BTreeSet<u32> = applied.refused.iter().map(|refusal| refusal.edit).collect();
         let pins = edits.iter().filter(|edit| !refused.contains(&edit.seq)).filter_map(PinEdit::by);
-        let more = laid.draft.doubling(&pins.collect::<Vec<_>>());
+        let more = applied.draft.doubling(&pins.collect::<Vec<_>>());
         if more.is_empty() {
-            return laid;
+            return applied;
         }
         at_fault.extend(more);
     }
@@ -94,17 +95,17 @@ fn apply_edits_except<'a>(
     at_fault: &BTreeMap<u32, EditError>,
     mut draft: Draft<'a>,
     edits: &[NumberedEdit],
-) -> Laid<'a> {
-    let (mut refused, mut along) = (Vec::new(), BTreeMap::new());
+) -> AppliedEdits<'a> {
+    let (mut refused, mut side_effects) = (Vec::new(), BTreeMap::new());
     for NumberedEdit { seq, edit } in edits {
         let result = match at_fault.get(seq) {
             Some(error) => Err(error.clone()),
             None => draft.whole(|draft| draft.apply(*seq, edit)),
         };
-        let side_effects = std::mem::take(&mut draft.along);
+        let own = std::mem::take(&mut draft.side_effects);
         match result {
-            Ok(()) if side_effects.is_empty() => {}
-            Ok(()) => drop(along.insert(*seq, side_effects)),
+            Ok(()) if own.is_empty() => {}
+            Ok(()) => drop(side_effects.insert(*seq, own)),
             Err(error) => {
                 refused.push(Refusal {
                     edit: *seq,
@@ -114,7 +115,7 @@ fn apply_edits_except<'a>(
             }
         }
     }
-    Laid { draft, refused, along }
+    AppliedEdits { draft, refused, side_effects }
 }
 
 impl Draft<'_> {

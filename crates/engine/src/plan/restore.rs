@@ -36,7 +36,7 @@ use super::effects::Refusal;
 use super::materialise::{MaterialiseError, NodeRecordLookup, materialise};
 use super::resolve::resolve;
 use crate::canonical::Hash;
-use crate::catalog::{Catalog, in_sight};
+use crate::catalog::{Catalog, visible_barclamps};
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton, phantom};
 use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
 
@@ -69,8 +69,8 @@ impl State {
                 .collect(),
             ..Self::default()
         };
-        let sight = in_sight(blueprint.pins(deployment));
-        state.versions.extend(sight.into_iter().map(|pin| (pin.barclamp.clone(), pin.version)));
+        let visible = visible_barclamps(blueprint.pins(deployment));
+        state.versions.extend(visible.into_iter().map(|pin| (pin.barclamp.clone(), pin.version)));
         for (id, node) in &blueprint.nodes {
             if node.doc.deployment == deployment && !node.doc.phantom {
                 state.nodes.insert(*id);
@@ -337,7 +337,7 @@ struct Restoring<'a> {
 
 /// The additional noderoles that a binding may add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Along {
+enum SideEffects {
     /// Only noderoles of the earlier state.
     OnlyRestored,
     /// Any noderole. Superfluous ones are removed again or reported.
@@ -345,7 +345,7 @@ enum Along {
 }
 
 /// A kind of goal: returns the unmet goals with the edits that would meet them.
-type GoalFinder<R> = fn(&R, Along) -> Vec<(Wanted, Edit)>;
+type GoalFinder<R> = fn(&R, SideEffects) -> Vec<(Wanted, Edit)>;
 
 impl<'a> Restoring<'a> {
     fn of(
@@ -383,7 +383,7 @@ impl<'a> Restoring<'a> {
     fn shape(&mut self) {
         for _ in 0..MAX_PASSES {
             self.refused.clear();
-            if !self.pass(Along::OnlyRestored) && !self.pass(Along::Anything) {
+            if !self.pass(SideEffects::OnlyRestored) && !self.pass(SideEffects::Anything) {
                 return;
             }
         }
@@ -391,7 +391,7 @@ impl<'a> Restoring<'a> {
 
     /// Tries an edit for each unmet goal, in the order that usually takes effect. Returns whether
     /// any edit did.
-    fn pass(&mut self, additions: Along) -> bool {
+    fn pass(&mut self, additions: SideEffects) -> bool {
         let kinds: [GoalFinder<Self>; 7] = [
             Self::noderoles_to_unbind,
             Self::versions,
@@ -410,7 +410,7 @@ impl<'a> Restoring<'a> {
         self.singles.len() > done
     }
 
-    fn attempt(&mut self, wanted: Wanted, edit: Edit, additions: Along) {
+    fn attempt(&mut self, wanted: Wanted, edit: Edit, additions: SideEffects) {
         // Another edit of this pass already added it.
         if let Wanted::Noderole(node, key) = &wanted
             && self.draft.node(*node).is_ok_and(|carrier| carrier.noderoles.contains_key(key))
@@ -422,9 +422,9 @@ impl<'a> Restoring<'a> {
             let mark = draft.mark();
             // The number only appears in the reason. The proposal assigns the real one.
             draft.apply(0, &edit).map_err(|error| error.to_string())?;
-            let new = draft
-                .added_since(mark)
-                .find(|id| additions == Along::OnlyRestored && !was.has(draft, *id, deployment));
+            let new = draft.added_since(mark).find(|id| {
+                additions == SideEffects::OnlyRestored && !was.has(draft, *id, deployment)
+            });
             new.map_or(Ok(()), |id| {
                 Err(format!(
                     "The restore would also add {}, which did not exist then",
@@ -442,7 +442,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Unbinds those with the highest rank first, with all noderoles of a role together.
-    fn noderoles_to_unbind(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn noderoles_to_unbind(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
         let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
         let mut beside = Vec::new();
         for (node, carrier) in self.draft.nodes() {
@@ -467,7 +467,7 @@ impl<'a> Restoring<'a> {
             .collect()
     }
 
-    fn versions(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn versions(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
         let seen = |barclamp: &BarclampName| self.draft.visible_version(deployment, barclamp);
         let other = self
@@ -503,7 +503,7 @@ impl<'a> Restoring<'a> {
 
     /// Barclamps that the deployment pins now and did not see in the earlier state. Inherited
     /// barclamps are the ancestor's concern.
-    fn out_of_use(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn out_of_use(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside =
             here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
@@ -517,7 +517,7 @@ impl<'a> Restoring<'a> {
         beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
-    fn moves(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn moves(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
         let deployment = self.deployment;
         let away =
             |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
@@ -525,7 +525,7 @@ impl<'a> Restoring<'a> {
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
 
-    fn roles_to_add(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn roles_to_add(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
         let edit = |role: &RoleName| {
@@ -534,7 +534,7 @@ impl<'a> Restoring<'a> {
         gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
     }
 
-    fn roles_to_remove(&self, _: Along) -> Vec<(Wanted, Edit)> {
+    fn roles_to_remove(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
         let edit = |role: &RoleName| {
@@ -547,7 +547,7 @@ impl<'a> Restoring<'a> {
     /// noderoles would be added in their place. Then roles follow from the top down, because each
     /// also adds the roles it requires. If that adds noderoles that did not exist, they follow from
     /// the bottom up. Only a role's first instance can be bound.
-    fn binds(&self, additions: Along) -> Vec<(Wanted, Edit)> {
+    fn binds(&self, additions: SideEffects) -> Vec<(Wanted, Edit)> {
         let mut gone = Vec::new();
         for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
             let Ok(carrier) = self.draft.node(*node) else { continue };
@@ -557,7 +557,7 @@ impl<'a> Restoring<'a> {
             let Some(asked) = self.binding_node(*node, carrier.phantom) else { continue };
             let rank = i64::from(self.ranks.get(&key.role).copied().unwrap_or_default());
             let shared = self.shared.contains(&key.id(*node));
-            let up = shared || additions == Along::Anything;
+            let up = shared || additions == SideEffects::Anything;
             gone.push((!shared, if up { rank } else { -rank }, key, asked, *node));
         }
         gone.sort();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
 use engine::blueprint::difference::{Mark, Sides};
-use engine::blueprint::text::{Behind, Names, PinDescription};
+use engine::blueprint::text::{HashDescriptions, Names, PinDescription};
 use engine::blueprint::{apply, changes, compare, difference};
 use engine::catalog::Role;
 use engine::cluster::{
@@ -23,7 +23,7 @@ use crate::world::{
 
 fn text(old: &Blueprint, new: &Blueprint) -> String {
     let found = difference(old, new, &compare(old, new)).unwrap();
-    found.text(&Names::of(&found, old, new), &Behind::default())
+    found.text(&Names::of(&found, old, new), &HashDescriptions::default())
 }
 
 fn house() -> World {
@@ -119,7 +119,7 @@ fn content_of_hash_is_listed_once() {
     let roles =
         vec![(name("new"), Sides { old: None, new: Some(one("new")) }), (name("unused"), unused)];
     let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
-    let behind = Behind {
+    let behind = HashDescriptions {
         pins: [((WEB, barclamp), PinDescription { versions, roles })].into(),
         contents: [
             (

@@ -528,7 +528,7 @@ impl Protocol {
     }
 
     fn within_the_lane(&self, state: &State) -> bool {
-        self.lane.is_none_or(|most| state.open().count() <= most as usize)
+        self.concurrency_group.is_none_or(|most| state.open().count() <= most as usize)
     }
 
     fn destroyed_once(&self, state: &State) -> bool {
@@ -548,7 +548,7 @@ impl Protocol {
 pub const ONE_ON_EACH_NODE: &str = "no two exclusive scripts run on a node at once";
 pub const ONE_OPEN: &str =
     "a step in TRANSITION has one open run, others none, and a node one exclusive one";
-pub const LANE: &str = "a lane never holds more runs than it may";
+pub const CONCURRENCY_GROUP: &str = "a concurrency group never has more runs than its limit";
 pub const APPLIED_IS_DONE: &str = "what counts as applied has run on the node, at that generation";
 pub const DESTROYED_ONCE: &str =
     "a destructive step starts once for each generation, unless a person asks again";
@@ -617,7 +617,7 @@ impl Model for Protocol {
         vec![
             Property::always(ONE_ON_EACH_NODE, Self::one_on_each_node),
             Property::always(ONE_OPEN, Self::one_open),
-            Property::always(LANE, Self::within_the_lane),
+            Property::always(CONCURRENCY_GROUP, Self::within_the_lane),
             Property::always(APPLIED_IS_DONE, Self::applied_is_done),
             Property::always(DESTROYED_ONCE, Self::destroyed_once),
             Property::always(NOTHING_WRONG, |_, state: &State| state.truth.wrong.is_none()),

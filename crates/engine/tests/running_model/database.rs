@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Change, Child, Committed, DeploymentView, Event, LaneKey, LaneView, Limits,
-    Moment, NodeView, OpenRun, Outcome, Step, StepState, StepView, Stop, Why, World, apply,
-    why_not,
+    AdmissionView, Change, Child, Committed, ConcurrencyGroupKey, ConcurrencyGroupLimit,
+    DeploymentView, Event, Limits, Moment, NodeView, OpenRun, Outcome, Step, StepState, StepView,
+    Stop, Why, World, apply, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -112,20 +112,21 @@ impl Protocol {
         self.change(state, &Change::Commit(committed.collect())).expect("a first commit fits");
     }
 
-    fn lane() -> LaneKey {
-        let name = ConcurrencyGroupName::parse("lane").expect("a name");
-        LaneKey { deployment: DeploymentId(Uuid::from_u128(1)), name }
+    fn concurrency_group() -> ConcurrencyGroupKey {
+        let name = ConcurrencyGroupName::parse("app").expect("a name");
+        ConcurrencyGroupKey { deployment: DeploymentId(Uuid::from_u128(1)), name }
     }
 
     fn view(&self, state: &State) -> AdmissionView {
-        let (jig, lane) = (JigName::parse("script").expect("a name"), Self::lane());
+        let (jig, concurrency_group) =
+            (JigName::parse("script").expect("a name"), Self::concurrency_group());
         let name = DeploymentName::parse("web").expect("a name");
         let step = |index: usize| {
             let (spec, row) = (&self.steps[index], &state.steps[index]);
             StepView {
                 noderole: noderole_id(index),
                 node: node_id(spec.node),
-                lane: lane.clone(),
+                concurrency_group: concurrency_group.clone(),
                 jig: jig.clone(),
                 state: row.state,
                 pending: row.pending,
@@ -152,20 +153,23 @@ impl Protocol {
             step: step_id(run.step),
             noderole: noderole_id(run.step),
             node: node_id(self.steps[run.step].node),
-            lane: lane.clone(),
+            concurrency_group: concurrency_group.clone(),
             exclusive: self.steps[run.step].exclusive && self.has(Guard::Exclusive),
         });
-        let limit = LaneView { max_running: self.lane, mode: ConcurrencyGroupMode::Rolling };
+        let limit = ConcurrencyGroupLimit {
+            max_running: self.concurrency_group,
+            mode: ConcurrencyGroupMode::Rolling,
+        };
         AdmissionView {
             now: Moment(1),
             enabled: state.enabled,
             capacity: u32::try_from(self.workers).expect("workers of a model are few"),
             deployments: BTreeMap::from([(
-                lane.deployment,
-                DeploymentView { name, parent: None, held_by: None },
+                concurrency_group.deployment,
+                DeploymentView { name, parent: None, on_hold_by: None },
             )]),
             open: open.collect(),
-            lanes: BTreeMap::from([(lane.clone(), limit)]),
+            concurrency_groups: BTreeMap::from([(concurrency_group.clone(), limit)]),
             budgets: BTreeMap::new(),
             nodes: (0..self.nodes).map(|index| (node_id(index), node(index))).collect(),
             jigs: BTreeMap::from([(jig.clone(), true)]),

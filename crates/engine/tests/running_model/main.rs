@@ -36,7 +36,15 @@ const DESTRUCTIVE_AGAIN: StepSpec = StepSpec { retries: 1, ..DESTRUCTIVE };
 
 fn protocol(name: &'static str, steps: Vec<StepSpec>, faults: Faults) -> Protocol {
     let nodes = steps.iter().map(|step| step.node + 1).max().unwrap_or(0);
-    Protocol { name, steps, nodes, workers: 2, lane: None, faults, without: Vec::new() }
+    Protocol {
+        name,
+        steps,
+        nodes,
+        workers: 2,
+        concurrency_group: None,
+        faults,
+        without: Vec::new(),
+    }
 }
 
 /// The worlds, with the faults that may occur in each.
@@ -57,7 +65,7 @@ fn losses_beside_others() -> Protocol {
     )
 }
 
-fn neighbours() -> Protocol {
+fn neighbors() -> Protocol {
     let faults = Faults { stalls: 1, crashes: 1, ..Faults::default() };
     protocol("two exclusive steps of one node", vec![PLAIN, PLAIN], faults)
 }
@@ -103,7 +111,7 @@ fn bad_node() -> Protocol {
 fn claimers() -> Protocol {
     let steps = vec![PLAIN, StepSpec { node: 1, ..PLAIN }];
     let faults = Faults { stalls: 1, ..Faults::default() };
-    Protocol { lane: Some(1), ..protocol("two nodes, a lane of one", steps, faults) }
+    Protocol { concurrency_group: Some(1), ..protocol("two nodes, a group of one", steps, faults) }
 }
 
 fn tampered() -> Protocol {
@@ -145,7 +153,7 @@ fn shared_node_step_is_safe() {
 
 #[test]
 fn two_exclusive_steps_are_safe() {
-    check(neighbours());
+    check(neighbors());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use stateright::{Checker, HasDiscoveries, Model};
 
 use super::actions::{
-    APPLIED_IS_DONE, DESTROYED_ONCE, LANE, NOTHING_WRONG, ONE_ON_EACH_NODE, ONE_OPEN,
+    APPLIED_IS_DONE, CONCURRENCY_GROUP, DESTROYED_ONCE, NOTHING_WRONG, ONE_ON_EACH_NODE, ONE_OPEN,
 };
 use super::liveness::explore;
 use super::state::{Guard, Protocol};
@@ -42,7 +42,7 @@ fn missing_step_token_starts_outdated_attempt() {
 
 #[test]
 fn missing_node_token_starts_outdated_exclusive_attempt() {
-    falls(super::neighbours(), &[Guard::NodeToken], NOTHING_WRONG);
+    falls(super::neighbors(), &[Guard::NodeToken], NOTHING_WRONG);
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn missing_lease_check_starts_run_during_pause() {
 
 #[test]
 fn missing_claim_lock_exceeds_concurrency_limit() {
-    falls(super::claimers(), &[Guard::ClaimLock], LANE);
+    falls(super::claimers(), &[Guard::ClaimLock], CONCURRENCY_GROUP);
 }
 
 #[test]
 fn missing_node_admission_opens_two_exclusive_runs() {
-    falls(super::neighbours(), &[Guard::Exclusive], ONE_OPEN);
+    falls(super::neighbors(), &[Guard::Exclusive], ONE_OPEN);
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub struct Protocol {
     pub nodes: usize,
     pub workers: usize,
     /// Maximum number of open runs in the concurrency group that all steps share.
-    pub lane: Option<u32>,
+    pub concurrency_group: Option<u32>,
     pub faults: Faults,
     pub without: Vec<Guard>,
 }

@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use engine::Hash;
 
 use crate::AppState;
-use crate::http::contract::told::{Asker, Sketch};
+use crate::http::contract::describe::{Caller, OperationTypes};
 use crate::http::contract::{Operation, document};
 use crate::http::idempotency;
 use crate::http::problems::Refusal;
@@ -51,19 +51,19 @@ struct Of {
 }
 
 impl Rules {
-    pub(crate) fn of(operation: &Operation, sketch: &Sketch<'_>, state: &AppState) -> Self {
+    pub(crate) fn of(operation: &Operation, types: &OperationTypes<'_>, state: &AppState) -> Self {
         let of = Of {
-            words: sketch.query.keys().cloned().collect(),
+            words: types.query.keys().cloned().collect(),
             on_version: operation.op.on_version,
             reads: operation.method == Method::GET,
             accepts_idempotency_key: document::accepts_idempotency_key(
                 &operation.method,
-                sketch.caller,
+                types.caller,
             ),
             secret: operation.op.secret,
         };
         debug_assert!(
-            of.accepts_idempotency_key || !of.secret || sketch.caller != Asker::Person,
+            of.accepts_idempotency_key || !of.secret || types.caller != Caller::Person,
             "an operation that returns a secret must be a POST"
         );
         Self { state: state.clone(), of: Arc::new(of) }

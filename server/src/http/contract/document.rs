@@ -7,7 +7,7 @@ use api::names::{LOCAL_SESSION_COOKIE, SESSION_COOKIE};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::http::contract::told::{Asker, Forms, Sketch};
+use crate::http::contract::describe::{Caller, Forms, OperationTypes};
 use crate::http::contract::{Operation, ROOT, around};
 
 const SCHEMAS: &str = "#/components/schemas/";
@@ -56,9 +56,9 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
     // Requests are generated separately, because their schemas may be renamed below.
     let mut drafts = Vec::new();
     for operation in operations {
-        let mut sketch = Sketch::new(&mut forms);
-        (operation.told)(&mut sketch);
-        drafts.push(Draft::of(operation, &sketch));
+        let mut types = OperationTypes::new(&mut forms);
+        (operation.describe)(&mut types);
+        drafts.push(Draft::of(operation, &types));
     }
     let written = forms.written.take_definitions(true);
     let read = forms.read.take_definitions(true);
@@ -121,7 +121,7 @@ struct Draft {
 }
 
 impl Draft {
-    fn of(operation: &Operation, sketch: &Sketch<'_>) -> Self {
+    fn of(operation: &Operation, types: &OperationTypes<'_>) -> Self {
         let mut item = Map::new();
         let op = &operation.op;
         item.insert("operationId".into(), op.id.into());
@@ -130,12 +130,12 @@ impl Draft {
             item.insert("description".into(), op.about.into());
         }
         item.insert("tags".into(), json!([tag(operation.path)]));
-        item.insert("security".into(), security(operation, sketch.caller));
-        item.insert("responses".into(), answers(operation, sketch));
+        item.insert("security".into(), security(operation, types.caller));
+        item.insert("responses".into(), answers(operation, types));
         Self {
             path: format!("{ROOT}{}", operation.path),
             method: operation.method.as_str().to_ascii_lowercase(),
-            asks: asks(operation, sketch),
+            asks: asks(operation, types),
             item: item.into(),
         }
     }
@@ -151,20 +151,20 @@ fn tags(operations: &[Operation]) -> Value {
 }
 
 /// Whether its responses have entity tags.
-fn is_tagged(operation: &Operation, sketch: &Sketch<'_>) -> bool {
+fn is_tagged(operation: &Operation, types: &OperationTypes<'_>) -> bool {
     operation.method == Method::GET
-        && (sketch.answer.is_some() || operation.op.content.contains(&"application/json"))
+        && (types.answer.is_some() || operation.op.content.contains(&"application/json"))
 }
 
 fn changes(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
 }
 
-fn security(operation: &Operation, caller: Asker) -> Value {
+fn security(operation: &Operation, caller: Caller) -> Value {
     let who = match caller {
-        Asker::Anonymous => return json!([]),
-        Asker::Person => &["session", "token"][..],
-        Asker::Machine => &["machine"][..],
+        Caller::Anonymous => return json!([]),
+        Caller::Person => &["session", "token"][..],
+        Caller::Node => &["machine"][..],
     };
     who.iter()
         .map(|scheme| match changes(&operation.method) {
@@ -180,17 +180,17 @@ pub(crate) fn places(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether requests may have an idempotency key.
-pub(crate) fn accepts_idempotency_key(method: &Method, caller: Asker) -> bool {
-    *method == Method::POST && caller == Asker::Person
+pub(crate) fn accepts_idempotency_key(method: &Method, caller: Caller) -> bool {
+    *method == Method::POST && caller == Caller::Person
 }
 
-fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
+fn asks(operation: &Operation, types: &OperationTypes<'_>) -> Value {
     let mut parameters = Vec::new();
     for (at, name) in places(operation.path).enumerate() {
-        let schema = sketch.places.get(at).cloned().unwrap_or_else(|| json!({"type": "string"}));
+        let schema = types.places.get(at).cloned().unwrap_or_else(|| json!({"type": "string"}));
         parameters.push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
     }
-    for (name, (schema, required)) in &sketch.query {
+    for (name, (schema, required)) in &types.query {
         let mut schema = schema.clone();
         let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         let mut parameter =
@@ -204,15 +204,15 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     if operation.op.on_version {
         parameters.push(shared("IfMatch"));
     }
-    if accepts_idempotency_key(&operation.method, sketch.caller) {
+    if accepts_idempotency_key(&operation.method, types.caller) {
         parameters.push(shared("IdempotencyKey"));
     }
-    if is_tagged(operation, sketch) {
+    if is_tagged(operation, types) {
         parameters.push(shared("IfNoneMatch"));
     }
     let mut asks = Map::new();
     asks.insert("parameters".into(), parameters.into());
-    if let Some((schema, required)) = &sketch.body {
+    if let Some((schema, required)) = &types.body {
         let body =
             json!({"required": required, "content": {"application/json": {"schema": schema}}});
         asks.insert("requestBody".into(), body);
@@ -220,27 +220,27 @@ fn asks(operation: &Operation, sketch: &Sketch<'_>) -> Value {
     asks.into()
 }
 
-fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
+fn answers(operation: &Operation, types: &OperationTypes<'_>) -> Value {
     let mut answers: BTreeMap<String, Value> = BTreeMap::new();
     let op = &operation.op;
     let mut headers = Map::new();
     let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
-    if is_tagged(operation, sketch) {
+    if is_tagged(operation, types) {
         headers.insert("ETag".into(), header("ETag"));
         answers.insert(
             "304".into(),
             json!({"description": "Not modified since the `ETag` in `If-None-Match`."}),
         );
     }
-    if sketch.located {
+    if types.located {
         headers.insert("Location".into(), header("Location"));
     }
-    if accepts_idempotency_key(&operation.method, sketch.caller) {
+    if accepts_idempotency_key(&operation.method, types.caller) {
         headers.insert("Idempotency-Replayed".into(), header("IdempotencyReplayed"));
     }
     let mut content = Map::new();
     let mut status = StatusCode::OK;
-    if let Some((code, schema)) = &sketch.answer {
+    if let Some((code, schema)) = &types.answer {
         status = *code;
         content.insert("application/json".into(), json!({"schema": schema}));
     }
@@ -257,7 +257,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
         good["headers"] = headers.into();
     }
     answers.insert(status.as_u16().to_string(), good);
-    for status in refusals(operation, sketch) {
+    for status in refusals(operation, types) {
         answers.insert(
             status.to_string(),
             json!({"$ref": format!("#/components/responses/{}", response(status))}),
@@ -267,7 +267,7 @@ fn answers(operation: &Operation, sketch: &Sketch<'_>) -> Value {
 }
 
 /// The error statuses of an operation.
-fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
+fn refusals(operation: &Operation, types: &OperationTypes<'_>) -> BTreeSet<u16> {
     let op = &operation.op;
     let changes = changes(&operation.method);
     let mut statuses = BTreeSet::from([400, 421, 500, 503, 504]);
@@ -277,14 +277,14 @@ fn refusals(operation: &Operation, sketch: &Sketch<'_>) -> BTreeSet<u16> {
         }
     };
     // Tokens of people and machines are rate-limited, as is the use of keys.
-    on(sketch.caller != Asker::Anonymous, &[401, 403, 429]);
+    on(types.caller != Caller::Anonymous, &[401, 403, 429]);
     on(changes, &[403, 409]);
     on(places(operation.path).next().is_some(), &[404]);
     // A query or a body may name an unknown resource.
-    on(!sketch.query.is_empty() || sketch.body.is_some(), &[404]);
-    on(sketch.body.is_some(), &[408, 413, 415]);
+    on(!types.query.is_empty() || types.body.is_some(), &[404]);
+    on(types.body.is_some(), &[408, 413, 415]);
     on(op.on_version, &[412]);
-    on(accepts_idempotency_key(&operation.method, sketch.caller), &[409, 422]);
+    on(accepts_idempotency_key(&operation.method, types.caller), &[409, 422]);
     on(true, op.also);
     statuses
 }

@@ -1,7 +1,7 @@
 //! The contract of `/api/v1`: one list of operations generates the router and the OpenAPI document.
 //!
 //! A separate description becomes outdated. So an operation is added together with its handler
-//! ([`Operations`]). Its types come from the handler's signature ([`Told`]): path, query and body
+//! ([`Operations`]). Its types come from the handler's signature ([`Describe`]): path, query and body
 //! from extractors, responses from the return type, both by their serde attributes. [`Op`] has the
 //! rest: id, summary, preconditions.
 //!
@@ -15,14 +15,14 @@
 //!   updates the file.
 
 mod around;
+mod describe;
 mod document;
-mod told;
 
 pub(crate) use around::{LONGEST_KEY, Version, add_encoding_to_etag, version};
+pub(crate) use describe::{Caller, Created, Describe, DescribeInput, OperationTypes, Versioned};
 pub(crate) use document::document;
-pub(crate) use told::{Asker, Asks, Created, Sketch, Told, Versioned};
 
-use told::Forms;
+use describe::Forms;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -106,7 +106,7 @@ pub(crate) struct Operation {
     /// Relative to [`ROOT`].
     pub path: &'static str,
     pub op: Op,
-    pub told: fn(&mut Sketch<'_>),
+    pub describe: fn(&mut OperationTypes<'_>),
 }
 
 /// The operations and their router.
@@ -123,7 +123,7 @@ macro_rules! methods {
         /// Adds an operation with this method.
         pub(crate) fn $name<H, M, N>(self, path: &'static str, handler: H, op: Op) -> Self
         where
-            H: Handler<M, AppState> + Told<N>,
+            H: Handler<M, AppState> + Describe<N>,
             M: 'static,
         {
             self.add(Method::$filter, MethodFilter::$filter, path, handler, op)
@@ -148,14 +148,14 @@ impl Operations {
         op: Op,
     ) -> Self
     where
-        H: Handler<M, AppState> + Told<N>,
+        H: Handler<M, AppState> + Describe<N>,
         M: 'static,
     {
-        let operation = Operation { method, path, op, told: H::tell };
+        let operation = Operation { method, path, op, describe: H::describe };
         if let Some(state) = &self.state {
-            let mut sketch = Sketch::new(&mut self.forms);
-            H::tell(&mut sketch);
-            let rules = around::Rules::of(&operation, &sketch, state);
+            let mut types = OperationTypes::new(&mut self.forms);
+            H::describe(&mut types);
+            let rules = around::Rules::of(&operation, &types, state);
             let route = on(filter, handler)
                 // A route layer, so that it does not apply to 405 responses.
                 .route_layer(from_fn_with_state(rules, around::pass))

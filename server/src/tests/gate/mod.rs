@@ -446,7 +446,7 @@ async fn cross_site_verdict_and_commit_are_rejected() {
     for (path, kind, body) in &commands {
         for from in froms {
             let mut request =
-                Request::post(path).header(header::HOST, NEAR).header(header::COOKIE, &bo);
+                Request::post(path).header(header::HOST, LOCAL_HOST).header(header::COOKIE, &bo);
             for (name, value) in from {
                 request = request.header(*name, *value);
             }
@@ -468,11 +468,14 @@ async fn cross_site_verdict_and_commit_are_rejected() {
 
 #[tokio::test]
 async fn commit_after_lost_permission_is_rejected() {
-    let rhythm = live::Rhythm {
+    let stream_intervals = live::StreamIntervals {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = TestServer::at("http://127.0.0.1:7780", NEAR, |state| state.rhythm = rhythm).await;
+    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+        state.stream_intervals = stream_intervals
+    })
+    .await;
     let bo = house.furnish().await;
     let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
     let edits = house.data(&ada, "web", 1).await;

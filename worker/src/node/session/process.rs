@@ -61,12 +61,12 @@ pub struct Process {
     pub stdin: Option<Writer>,
     pub stdout: Option<Reader>,
     pub stderr: Option<Reader>,
-    location: Where,
+    location: Location,
 }
 
-enum Where {
-    Here(Child),
-    There {
+enum Location {
+    Local(Child),
+    Remote {
         ending: watch::Receiver<Option<Ending>>,
         /// Closes the channel on drop.
         _channel: DropGuard,
@@ -80,7 +80,7 @@ impl Process {
             stdin: child.stdin.take().map(|stdin| Box::new(stdin) as Writer),
             stdout: child.stdout.take().map(|stdout| Box::new(stdout) as Reader),
             stderr: child.stderr.take().map(|stderr| Box::new(stderr) as Reader),
-            location: Where::Here(child),
+            location: Location::Local(child),
         }
     }
 
@@ -91,18 +91,18 @@ impl Process {
         ending: watch::Receiver<Option<Ending>>,
         channel: DropGuard,
     ) -> Self {
-        let location = Where::There { ending, _channel: channel };
+        let location = Location::Remote { ending, _channel: channel };
         Self { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), location }
     }
 
     /// Waits for the end of the process.
     pub async fn wait(&mut self) -> Ending {
         match &mut self.location {
-            Where::Here(child) => match child.wait().await {
+            Location::Local(child) => match child.wait().await {
                 Ok(status) => Ending::of(status),
                 Err(error) => Ending::Disconnected(error.to_string()),
             },
-            Where::There { ending, .. } => {
+            Location::Remote { ending, .. } => {
                 match ending.wait_for(Option::is_some).await.as_deref() {
                     Ok(Some(ending)) => ending.clone(),
                     _ => Ending::Disconnected("its channel is closed".to_owned()),
@@ -113,7 +113,7 @@ impl Process {
 
     /// Kills a child process and its process group. Releases a remote process.
     pub async fn kill(&mut self) {
-        if let Where::Here(child) = &mut self.location {
+        if let Location::Local(child) = &mut self.location {
             if let Some(pid) = child.id() {
                 let _ = killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }

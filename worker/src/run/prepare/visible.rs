@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::catalog::Role;
 use engine::cluster::{NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
 use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
-use engine::data::{Contribution, DataError, Layered, OwnData, Sight, StepOutput, visible};
+use engine::data::{Contribution, DataError, Layered, OwnData, RunSources, StepOutput, visible};
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId,
 };
@@ -175,7 +175,7 @@ pub(super) fn see(
     role: &Role,
     below: &[VisibleNoderole],
 ) -> Result<Layered, DataError> {
-    visible(&Sight {
+    visible(&RunSources {
         on_node: below
             .iter()
             .filter(|seen| seen.distance.is_none())

@@ -4,7 +4,7 @@ use api::Problem;
 use api::views::board::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesWanted};
 use engine::ids::RoleName;
 
-use crate::deployments::board::{Scene, load_states};
+use crate::deployments::board::{BoardInput, load_states};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::proposals::change::{counting, plan_on_pool};
@@ -74,7 +74,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
-        let board = Scene::of(&present, id, planned.as_ref(), alive, names);
+        let board = BoardInput::of(&present, id, planned.as_ref(), alive, names);
         let mut shown = board.shown(of.unwrap_or(id), role, of.is_some());
         shown.retain(|noderole| node.is_none_or(|node| noderole.node == node));
         if let Some(after) = after {

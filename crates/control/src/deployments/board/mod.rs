@@ -16,7 +16,7 @@ use api::views::board::{
 };
 use engine::Hash;
 use engine::blueprint::projection::StepChange;
-use engine::catalog::{ConcurrencyGroupMode, JigClass, Role, in_sight};
+use engine::catalog::{ConcurrencyGroupMode, JigClass, Role, visible_barclamps};
 use engine::cluster::NoderoleKey;
 use engine::ids::{
     BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName,
@@ -45,7 +45,7 @@ const MAX_TRAY_NODES: usize = 1_000;
 const MAX_ERROR_LENGTH: usize = 200;
 
 /// The input of a board.
-struct Scene<'a> {
+struct BoardInput<'a> {
     present: &'a Present,
     deployment: DeploymentId,
     planned: Option<&'a Planned>,
@@ -85,7 +85,7 @@ impl<'a> PlanIndex<'a> {
 }
 
 /// A noderole on the board.
-struct Shown {
+struct PlacedNoderole {
     node: NodeId,
     fqdn: String,
     key: NoderoleKey,
@@ -133,7 +133,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
-        let scene = Scene::of(&present, id, planned.as_ref(), alive, names);
+        let scene = BoardInput::of(&present, id, planned.as_ref(), alive, names);
         let mut groups = scene.groups()?;
         let chips = groups
             .iter_mut()
@@ -246,7 +246,7 @@ fn hold(present: &Present, id: DeploymentId) -> Result<Option<HoldView>, Problem
     Ok(Some(HoldView { deployment, by, reason }))
 }
 
-impl<'a> Scene<'a> {
+impl<'a> BoardInput<'a> {
     fn of(
         present: &'a Present,
         deployment: DeploymentId,
@@ -326,7 +326,12 @@ impl<'a> Scene<'a> {
     }
 
     /// Noderoles of a role, the draft's included, in the order of their nodes' names.
-    fn shown(&self, deployment: DeploymentId, role: &RoleName, only_own_nodes: bool) -> Vec<Shown> {
+    fn shown(
+        &self,
+        deployment: DeploymentId,
+        role: &RoleName,
+        only_own_nodes: bool,
+    ) -> Vec<PlacedNoderole> {
         let skeleton = &self.present.skeleton;
         let here = |node: NodeId| {
             !only_own_nodes
@@ -334,29 +339,29 @@ impl<'a> Scene<'a> {
         };
         let known =
             skeleton.answering(deployment, role).filter(|a| a.key.role == *role && here(a.node));
-        let known = known.map(|a| Shown {
+        let known = known.map(|a| PlacedNoderole {
             node: a.node,
             fqdn: a.fqdn.to_string(),
             key: a.key.clone(),
             proposed: None,
         });
         let new = self.drawn.bound.get(&(deployment, role)).into_iter().flatten();
-        let new = new.filter(|b| here(b.node)).map(|b| Shown {
+        let new = new.filter(|b| here(b.node)).map(|b| PlacedNoderole {
             node: b.node,
             fqdn: skeleton.nodes.get(&b.node).map(|n| n.fqdn.to_string()).unwrap_or_default(),
             key: b.noderole.clone(),
             proposed: Some(self.drawn.brought.get(&b.id).cloned()),
         });
-        let mut all: Vec<Shown> = known.chain(new).collect();
+        let mut all: Vec<PlacedNoderole> = known.chain(new).collect();
         all.sort_by(|a, b| (&a.fqdn, &a.key).cmp(&(&b.fqdn, &b.key)));
         all
     }
 
     /// Chips for the noderoles that fit into `limit`, and the number of remaining noderoles. Once
     /// the shown chips are known, [`load_states`] sets their step states.
-    fn chips(&self, shown: Vec<Shown>, limit: usize) -> (Vec<BoardNoderole>, usize) {
+    fn chips(&self, shown: Vec<PlacedNoderole>, limit: usize) -> (Vec<BoardNoderole>, usize) {
         let more = shown.len().saturating_sub(limit);
-        let chip = |shown: Shown| {
+        let chip = |shown: PlacedNoderole| {
             let id = shown.key.id(shown.node);
             let short = self.names.node(shown.node);
             let machine =
@@ -548,7 +553,7 @@ impl<'a> Scene<'a> {
         let chain: Vec<_> = skeleton.chain(self.deployment).into_iter().map(own).collect();
         let (mut named, mut choices) = (BTreeSet::new(), BTreeMap::new());
         // Nearest deployment first, the same order as in binding.
-        for pin in in_sight(&chain) {
+        for pin in visible_barclamps(&chain) {
             let Ok(barclamp) = self.present.catalog.barclamp(pin.version) else { continue };
             for (name, content) in barclamp.roles.iter().filter(|(name, _)| named.insert(*name)) {
                 let role = self.role(*content)?;

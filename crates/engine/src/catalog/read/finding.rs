@@ -188,7 +188,7 @@ impl Report {
 
 /// The candidate most similar to `name`, if it is similar enough to be a typo.
 ///
-/// At most a third of its letters may be wrong, missing, added or swapped with a neighbour. The
+/// At most a third of its letters may be wrong, missing, added or swapped with a neighbor. The
 /// first of equal candidates wins, so ordered candidates always give the same result.
 fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.is_empty() || name.len() > MAX_NAME {

@@ -175,7 +175,7 @@ fn next<'t>(
     }
 }
 
-/// The line of an error, or its neighbour, if a tab is in its indentation. A tab is the usual
+/// The line of an error, or its neighbor, if a tab is in its indentation. A tab is the usual
 /// cause, but the parser's message does not mention it.
 fn tab_indented(text: &str, line: u32) -> Option<u32> {
     let before = line.saturating_sub(1);

@@ -32,7 +32,9 @@ impl EditKind for Bind {
         // Moving the node is a side effect, so it counts only against an edit that placed the node
         // elsewhere.
         let place = Over::Place { node: self.node };
-        let moves = conflicts.along().is_some_and(|along| along.moved.contains_key(&self.node));
+        let moves = conflicts
+            .side_effects()
+            .is_some_and(|side_effects| side_effects.moved.contains_key(&self.node));
         if moves && conflicts.has(&place) {
             conflicts.say(place, &self.deployment.to_string());
         }

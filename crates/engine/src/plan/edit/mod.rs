@@ -127,7 +127,7 @@ macro_rules! kinds {
     ($($module:ident: $kind:ident,)+) => {
         $(pub use $module::$kind;)+
 
-        /// One step of a proposal.
+        /// One edit of a proposal.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(tag = "edit", rename_all = "snake_case")]

@@ -31,7 +31,9 @@ impl EditKind for Unbind {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         conflicts.unbind(self.node, &self.noderole);
-        for (node, noderole) in conflicts.along().into_iter().flat_map(|along| &along.gone) {
+        for (node, noderole) in
+            conflicts.side_effects().into_iter().flat_map(|side_effects| &side_effects.gone)
+        {
             conflicts.unbind(*node, noderole);
         }
     }

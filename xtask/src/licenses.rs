@@ -1,9 +1,9 @@
-//! Checks the licences of all dependencies.
+//! Checks the licenses of all dependencies.
 //!
 //! The rules are in `deny.toml`, in the format of cargo-deny, so that cargo-deny can use them too.
 //! This module reads the parts that we need, offline. It checks the crates in `Cargo.lock` for our
-//! platforms, and the npm packages of the site and the browser tests. Each package needs a licence
-//! expression that the allowed licences satisfy. Nothing is downloaded, because the setup has done
+//! platforms, and the npm packages of the site and the browser tests. Each package needs a license
+//! expression that the allowed licenses satisfy. Nothing is downloaded, because the setup has done
 //! that.
 //!
 //! `deny.toml` also lists crates of which only one version may be in the tree. For example, two
@@ -25,7 +25,7 @@ const BROWSER_TARGET: &str = "wasm32-unknown-unknown";
 /// Checks the lock files.
 ///
 /// # Errors
-/// Lists every package with a forbidden licence, and every crate with several versions.
+/// Lists every package with a forbidden license, and every crate with several versions.
 pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     let rules: Rules = read_toml(tree, "deny.toml")?;
     let mut packages = crates(tree)?;
@@ -33,12 +33,12 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
         packages.extend(npm_packages(tree, lock)?);
     }
     let mut findings: Vec<String> =
-        packages.iter().filter_map(|package| rules.licences.refuse(package)).collect();
+        packages.iter().filter_map(|package| rules.licenses.refuse(package)).collect();
     findings.extend(rules.bans.duplicate_crates(&read_toml(tree, "Cargo.lock")?));
 
     if findings.is_empty() {
         println!(
-            "\n{} packages, all under licences that deny.toml allows; nothing doubled that must be single",
+            "\n{} packages, all under licenses that deny.toml allows; no forbidden duplicate crates",
             packages.len()
         );
         return Ok(());
@@ -54,19 +54,18 @@ fn read_toml<T: for<'a> Deserialize<'a>>(tree: &Tree, name: &str) -> anyhow::Res
 /// The part of cargo-deny's configuration that is checked here.
 #[derive(Deserialize)]
 struct Rules {
-    #[serde(rename = "licenses")]
-    licences: Licences,
+    licenses: Licenses,
     bans: Bans,
 }
 
 #[derive(Deserialize)]
-struct Licences {
+struct Licenses {
     allow: BTreeSet<String>,
     #[serde(default)]
     exceptions: Vec<Exception>,
 }
 
-/// Additional licences of one package.
+/// Additional licenses of one package.
 #[derive(Deserialize)]
 struct Exception {
     #[serde(rename = "crate")]
@@ -74,27 +73,27 @@ struct Exception {
     allow: BTreeSet<String>,
 }
 
-/// A dependency with its declared licence.
+/// A dependency with its declared license.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Package {
     name: String,
     version: String,
-    licence: Option<String>,
+    license: Option<String>,
 }
 
-impl Licences {
+impl Licenses {
     /// Why this package is not allowed, if so.
     fn refuse(&self, package: &Package) -> Option<String> {
-        let Package { name, version, licence } = package;
-        let Some(licence) = licence else {
-            return Some(format!("{name} {version} names no licence"));
+        let Package { name, version, license } = package;
+        let Some(license) = license else {
+            return Some(format!("{name} {version} names no license"));
         };
         // Old manifests write "MIT/Apache-2.0".
-        let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
+        let expression = match Expression::parse_mode(license, ParseMode::LAX) {
             Ok(expression) => expression,
             Err(error) => {
                 return Some(format!(
-                    "{name} {version}: its licence `{licence}` can't be read: {}",
+                    "{name} {version}: its license `{license}` can't be read: {}",
                     error.reason
                 ));
             }
@@ -106,7 +105,7 @@ impl Licences {
             self.allow.contains(&term)
                 || exception_for_package.is_some_and(|exception| exception.allow.contains(&term))
         });
-        (!allowed).then(|| format!("{name} {version} is under `{licence}`, which is not allowed"))
+        (!allowed).then(|| format!("{name} {version} is under `{license}`, which is not allowed"))
     }
 }
 
@@ -208,7 +207,7 @@ fn crates(tree: &Tree) -> anyhow::Result<BTreeSet<Package>> {
             |one| Package {
                 name: one.name.clone(),
                 version: one.version.clone(),
-                licence: one.license.clone(),
+                license: one.license.clone(),
             },
         ));
     }
@@ -233,7 +232,7 @@ fn npm_packages(tree: &Tree, path: &str) -> anyhow::Result<Vec<Package>> {
     let named = lock.packages.into_iter().filter_map(|(install_path, package)| {
         // The entry without a path is the folder itself.
         let (_, name) = install_path.rsplit_once("node_modules/")?;
-        Some(Package { name: name.to_owned(), version: package.version, licence: package.license })
+        Some(Package { name: name.to_owned(), version: package.version, license: package.license })
     });
     Ok(named.collect())
 }
@@ -255,17 +254,17 @@ mod tests {
         .expect("rules")
     }
 
-    fn refusal(name: &str, licence: Option<&str>) -> Option<String> {
+    fn refusal(name: &str, license: Option<&str>) -> Option<String> {
         let package = Package {
             name: name.to_owned(),
             version: "1.0.0".to_owned(),
-            licence: licence.map(str::to_owned),
+            license: license.map(str::to_owned),
         };
-        rules().licences.refuse(&package)
+        rules().licenses.refuse(&package)
     }
 
     #[test]
-    fn licence_expression_is_evaluated_as_whole() {
+    fn license_expression_is_evaluated_as_whole() {
         for fine in [
             "MIT",
             "MIT OR GPL-3.0-only",
@@ -288,8 +287,8 @@ mod tests {
     }
 
     #[test]
-    fn missing_or_invalid_licence_is_rejected() {
-        assert!(refusal("a", None).expect("a refusal").contains("names no licence"));
+    fn missing_or_invalid_license_is_rejected() {
+        assert!(refusal("a", None).expect("a refusal").contains("names no license"));
         assert!(refusal("a", Some("see the file")).expect("a refusal").contains("can't be read"));
     }
 

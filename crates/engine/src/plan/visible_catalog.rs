@@ -1,7 +1,7 @@
-//! Sight: the part of the catalog that is visible in a deployment.
+//! VisibleCatalog: the part of the catalog that is visible in a deployment.
 //!
 //! A deployment sees the barclamps that it or an ancestor pins, each in one version. The nearest
-//! pin hides all others ([`in_sight`]). A role that a newer version dropped is therefore invisible
+//! pin hides all others ([`visible_barclamps`]). A role that a newer version dropped is therefore invisible
 //! where that version is used. Two versions never define one role, attribute or jig twice.
 //!
 //! Binding repeatedly looks up roles by name, providers, owners of attributes and client roles of
@@ -19,7 +19,7 @@ use super::draft::Draft;
 use super::edit::{self, Edit, NumberedEdit};
 use super::refusal::EditError;
 use crate::canonical::Hash;
-use crate::catalog::{Barclamp, Catalog, CatalogError, VisibleBarclamp, in_sight};
+use crate::catalog::{Barclamp, Catalog, CatalogError, VisibleBarclamp, visible_barclamps};
 use crate::ids::{AttribName, BarclampName, DeploymentId, JigName, RoleName};
 
 /// A role name that the barclamp and another visible one both have: the other barclamp, and the
@@ -30,9 +30,9 @@ use crate::ids::{AttribName, BarclampName, DeploymentId, JigName, RoleName};
 pub fn twice<'c>(
     catalog: &'c Catalog,
     barclamp: &'c Barclamp,
-    sight: &[VisibleBarclamp<'_>],
+    visible: &[VisibleBarclamp<'_>],
 ) -> Result<Option<(&'c BarclampName, &'c RoleName)>, CatalogError> {
-    for pin in sight.iter().filter(|pin| *pin.barclamp != barclamp.name) {
+    for pin in visible.iter().filter(|pin| *pin.barclamp != barclamp.name) {
         let other = catalog.barclamp(pin.version)?;
         if let Some(role) = barclamp.roles.keys().find(|role| other.roles.contains_key(*role)) {
             return Ok(Some((&other.name, role)));
@@ -62,17 +62,18 @@ impl<'e> PinEdit<'e> {
 
 /// The changes in what deployments see that could give a role name two meanings.
 #[derive(Default)]
-struct Watched<'a> {
+struct ContestedNames<'a> {
     /// The deployments, each with the barclamp that already has a contested role: from earlier
     /// versions, or from edits that stay.
-    sights: Vec<(DeploymentId, BTreeMap<&'a RoleName, &'a BarclampName>)>,
+    deployments: Vec<(DeploymentId, BTreeMap<&'a RoleName, &'a BarclampName>)>,
     /// The new roles that each edit makes visible.
-    coming: BTreeMap<u32, Vec<Coming<'a>>>,
+    coming: BTreeMap<u32, Vec<NewRoles<'a>>>,
 }
 
-/// New roles of a barclamp in one sight.
-struct Coming<'a> {
-    sight: usize,
+/// New roles of a barclamp in one deployment.
+struct NewRoles<'a> {
+    /// Index in `deployments`.
+    deployment: usize,
     barclamp: &'a BarclampName,
     roles: Vec<&'a RoleName>,
 }
@@ -86,15 +87,15 @@ impl<'a> Draft<'a> {
     /// the earlier one is refused already. An edit that conflicts with a barclamp from before the
     /// edits is always at fault.
     pub fn doubling(&self, pins: &[PinEdit<'_>]) -> BTreeMap<u32, EditError> {
-        let Watched { mut sights, coming } = match self.watched(pins) {
-            Ok(watched) => watched,
+        let ContestedNames { mut deployments, coming } = match self.contested(pins) {
+            Ok(contested) => contested,
             // The catalog lacks a visible version, so its roles are unknown.
             Err(error) => return pins.iter().map(|pin| (pin.edit, error.clone())).collect(),
         };
         let mut at_fault = BTreeMap::new();
         for (edit, coming) in coming {
             let error = coming.iter().find_map(|coming| {
-                let (deployment, holders) = &sights[coming.sight];
+                let (deployment, holders) = &deployments[coming.deployment];
                 let (role, other) =
                     coming.roles.iter().find_map(|role| holders.get_key_value(*role))?;
                 Some(EditError::RoleTwice {
@@ -108,18 +109,18 @@ impl<'a> Draft<'a> {
                 at_fault.insert(edit, error);
                 continue;
             }
-            for Coming { sight, barclamp, roles } in coming {
-                sights[sight].1.extend(roles.into_iter().map(|role| (role, barclamp)));
+            for NewRoles { deployment, barclamp, roles } in coming {
+                deployments[deployment].1.extend(roles.into_iter().map(|role| (role, barclamp)));
             }
         }
         at_fault
     }
 
-    fn watched(&self, pins: &[PinEdit<'_>]) -> Result<Watched<'a>, EditError> {
+    fn contested(&self, pins: &[PinEdit<'_>]) -> Result<ContestedNames<'a>, EditError> {
         let repinned = self.repinned();
-        let mut watched = Watched::default();
+        let mut contested = ContestedNames::default();
         if repinned.is_empty() {
-            return Ok(watched);
+            return Ok(contested);
         }
         let last: LastPins<'_> =
             pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
@@ -129,30 +130,30 @@ impl<'a> Draft<'a> {
         for (deployment, _) in pinning {
             let chain = self.chain(deployment);
             if chain.iter().any(|id| repinned.contains(id)) {
-                self.watch(&mut watched, &chain, deployment, &last)?;
+                self.watch(&mut contested, &chain, deployment, &last)?;
             }
         }
-        Ok(watched)
+        Ok(contested)
     }
 
     /// Records conflicts that are new. Conflicts of the previous version are ignored; otherwise, no
     /// version that fixes only some of them could be used.
     fn watch(
         &self,
-        watched: &mut Watched<'a>,
+        contested: &mut ContestedNames<'a>,
         chain: &[DeploymentId],
         deployment: DeploymentId,
         last: &LastPins<'_>,
     ) -> Result<(), EditError> {
         let catalog = self.catalog;
-        let before = in_sight(self.original_pins(chain));
+        let before = visible_barclamps(self.original_pins(chain));
         let before: BTreeMap<&BarclampName, Hash> =
             before.into_iter().map(|pin| (pin.barclamp, pin.version)).collect();
         let pins: Result<Vec<_>, EditError> =
             chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
-        let sight = in_sight(pins?);
-        let mut anew: BTreeMap<&RoleName, BTreeSet<&BarclampName>> = BTreeMap::new();
-        for pin in sight.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
+        let visible = visible_barclamps(pins?);
+        let mut newly_visible: BTreeMap<&RoleName, BTreeSet<&BarclampName>> = BTreeMap::new();
+        for pin in visible.iter().filter(|pin| before.get(pin.barclamp) != Some(&pin.version)) {
             let known =
                 before.get(pin.barclamp).map(|known| catalog.barclamp(*known)).transpose()?;
             let content = catalog.barclamp(pin.version)?;
@@ -164,22 +165,27 @@ impl<'a> Draft<'a> {
                 chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
             let Some(edit) = by.filter(|_| !roles.is_empty()) else { continue };
             for role in &roles {
-                anew.entry(*role).or_default().insert(&content.name);
+                newly_visible.entry(*role).or_default().insert(&content.name);
             }
-            let coming = Coming { sight: watched.sights.len(), barclamp: &content.name, roles };
-            watched.coming.entry(*edit).or_default().push(coming);
+            let coming = NewRoles {
+                deployment: contested.deployments.len(),
+                barclamp: &content.name,
+                roles,
+            };
+            contested.coming.entry(*edit).or_default().push(coming);
         }
-        if anew.is_empty() {
+        if newly_visible.is_empty() {
             return Ok(());
         }
         let mut holders = BTreeMap::new();
-        for pin in &sight {
+        for pin in &visible {
             let content = catalog.barclamp(pin.version)?;
-            let had =
-                |role: &&RoleName| anew.get(*role).is_some_and(|by| !by.contains(&content.name));
+            let had = |role: &&RoleName| {
+                newly_visible.get(*role).is_some_and(|by| !by.contains(&content.name))
+            };
             holders.extend(content.roles.keys().filter(had).map(|role| (role, &content.name)));
         }
-        watched.sights.push((deployment, holders));
+        contested.deployments.push((deployment, holders));
         Ok(())
     }
 }
@@ -188,7 +194,7 @@ impl<'a> Draft<'a> {
 /// name. If several barclamps define the same provided name, attribute or jig, the nearest one is
 /// used. Among equally near ones, the first by name is used.
 #[derive(Default)]
-pub(super) struct Sight {
+pub(super) struct VisibleCatalog {
     /// The deployment and its ancestors, nearest first.
     pub chain: Vec<DeploymentId>,
     /// For each barclamp, the number of levels above the deployment at which the version is pinned.
@@ -205,19 +211,19 @@ pub(super) struct Sight {
     pub before: BTreeMap<RoleName, Vec<RoleName>>,
 }
 
-impl Sight {
+impl VisibleCatalog {
     pub fn of(draft: &Draft<'_>, deployment: DeploymentId) -> Result<Self, EditError> {
-        let mut sight = Self { chain: draft.chain(deployment), ..Self::default() };
-        let pins: Result<Vec<_>, EditError> = sight
+        let mut visible_catalog = Self { chain: draft.chain(deployment), ..Self::default() };
+        let pins: Result<Vec<_>, EditError> = visible_catalog
             .chain
             .iter()
             .map(|id| draft.deployment(*id).map(|found| &found.barclamps))
             .collect();
-        for pin in in_sight(pins?) {
-            sight.barclamps.insert(pin.barclamp.clone(), pin.up);
-            sight.take_in(draft, pin.up, pin.version)?;
+        for pin in visible_barclamps(pins?) {
+            visible_catalog.barclamps.insert(pin.barclamp.clone(), pin.up);
+            visible_catalog.take_in(draft, pin.up, pin.version)?;
         }
-        Ok(sight)
+        Ok(visible_catalog)
     }
 
     /// Whether a nearer pin hides entries of this barclamp at level `up`.

@@ -30,7 +30,7 @@ const ON_DEMAND_PARTS: [(&str, &str); 5] = [
 ];
 
 /// Download sizes in bytes of Brotli.
-pub(super) struct Weight {
+pub(super) struct DownloadSizes {
     /// Size that every page loads.
     everywhere: u64,
     /// Additional size of each page, by the name of its part, largest first.
@@ -43,7 +43,7 @@ pub(super) struct Weight {
 ///
 /// # Errors
 /// If a file of a part is missing.
-pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
+pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<DownloadSizes> {
     let size = |name: &str| -> anyhow::Result<u64> {
         let compressed = pack::variant_path(&pkg.join(name), "br");
         Ok(fs::metadata(&compressed).with_context(|| compressed.display().to_string())?.len())
@@ -69,17 +69,17 @@ pub(super) fn of(pkg: &Path, parts: &Parts) -> anyhow::Result<Weight> {
         let (Some(files), Some(page_files)) = (parts.get(piece), parts.get(page)) else { continue };
         pieces.push((piece, sum(&mut files.iter().filter(|file| !page_files.contains(file)))?));
     }
-    Ok(Weight { everywhere, parts: page_sizes, pieces })
+    Ok(DownloadSizes { everywhere, parts: page_sizes, pieces })
 }
 
-impl Weight {
+impl DownloadSizes {
     /// Checks the limit.
     ///
     /// # Errors
     /// If a first visit exceeds the limit, or there are no parts because the module was not split.
-    pub(super) fn judge(&self) -> anyhow::Result<()> {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         if self.parts.is_empty() {
-            bail!("the module has no parts: no page is loaded by itself");
+            bail!("the module was not split into parts, so a page cannot be loaded alone");
         }
         let oversized: Vec<_> = self
             .parts
@@ -95,14 +95,11 @@ impl Weight {
                 format!("{name} ({} of {MAX_FIRST_VISIT_BYTES})", self.everywhere + own)
             })
             .collect();
-        bail!(
-            "a first visit is too heavy, in bytes of those it may load: {}",
-            descriptions.join(", ")
-        )
+        bail!("a first visit exceeds the size limit, in bytes: {}", descriptions.join(", "))
     }
 }
 
-impl fmt::Display for Weight {
+impl fmt::Display for DownloadSizes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{:<24} {:>12} {:>14}", "bytes as brotli", "its own part", "a first visit")?;
         for (name, own) in &self.parts {
@@ -110,7 +107,7 @@ impl fmt::Display for Weight {
         }
         writeln!(out, "{:<24} {:>12} {:>14}", "every page", "", self.everywhere)?;
         for (name, own) in &self.pieces {
-            writeln!(out, "{name:<24} {own:>12} {:>14}", "when asked for")?;
+            writeln!(out, "{name:<24} {own:>12} {:>14}", "on demand")?;
         }
         Ok(())
     }
@@ -121,7 +118,7 @@ mod tests {
     use super::*;
 
     /// A site with compressed files of these sizes.
-    fn weight(files: &[(&str, usize)], parts: &[(&str, &[&str])]) -> anyhow::Result<Weight> {
+    fn sizes(files: &[(&str, usize)], parts: &[(&str, &[&str])]) -> anyhow::Result<DownloadSizes> {
         let folder = tempfile::tempdir()?;
         for (name, size) in files {
             fs::write(folder.path().join(name), "plain")?;
@@ -139,12 +136,12 @@ mod tests {
     #[test]
     fn first_visit_counts_all_loaded_files() {
         let files = [&MAIN[..], &[("board.wasm", 200_000), ("chunk_1.wasm", 50_000)]].concat();
-        let weight = weight(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])])
+        let sizes = sizes(&files, &[("board", &["board", "chunk_1"]), ("nodes", &["chunk_1"])])
             .expect("all is there");
-        assert_eq!(weight.everywhere, 311_000);
-        assert_eq!(weight.parts, [("board".to_owned(), 250_000), ("nodes".to_owned(), 50_000)]);
-        weight.judge().expect("light enough");
-        assert!(weight.to_string().contains("561000"), "{weight}");
+        assert_eq!(sizes.everywhere, 311_000);
+        assert_eq!(sizes.parts, [("board".to_owned(), 250_000), ("nodes".to_owned(), 50_000)]);
+        sizes.check().expect("below the limit");
+        assert!(sizes.to_string().contains("561000"), "{sizes}");
     }
 
     #[test]
@@ -156,18 +153,18 @@ mod tests {
         .concat();
         let parts: [(&str, &[&str]); 2] =
             [("board", &["board", "shared_1"]), ("planner", &["planner", "shared_1"])];
-        let weight = weight(&files, &parts).expect("all is there");
-        assert_eq!(weight.parts, [("board".to_owned(), 380_000)]);
-        assert_eq!(weight.pieces, [("planner", 90_000)]);
-        weight.judge().expect("nobody waits for the planner");
+        let sizes = sizes(&files, &parts).expect("all is there");
+        assert_eq!(sizes.parts, [("board".to_owned(), 380_000)]);
+        assert_eq!(sizes.pieces, [("planner", 90_000)]);
+        sizes.check().expect("the planner is loaded on demand");
     }
 
     #[test]
     fn oversized_page_is_named() {
         let files = [&MAIN[..], &[("board.wasm", 389_000), ("graph.wasm", 389_001)]].concat();
-        let weight =
-            weight(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
-        let message = weight.judge().expect_err("one byte too much").to_string();
+        let sizes =
+            sizes(&files, &[("board", &["board"]), ("graph", &["graph"])]).expect("all is there");
+        let message = sizes.check().expect_err("one byte over the limit").to_string();
         assert!(
             message.contains("graph (700001 of 700000)") && !message.contains("board"),
             "{message}"
@@ -176,7 +173,7 @@ mod tests {
 
     #[test]
     fn unsplit_or_incomplete_module_is_rejected() {
-        assert!(weight(&MAIN, &[]).expect("weighed").judge().is_err());
-        assert!(weight(&MAIN, &[("board", &["board"])]).is_err());
+        assert!(sizes(&MAIN, &[]).expect("measured").check().is_err());
+        assert!(sizes(&MAIN, &[("board", &["board"])]).is_err());
     }
 }

@@ -66,7 +66,7 @@ pub fn add_node(new: &NewNode) -> Call {
 
 /// Adds the nodes of a text with one node per line.
 pub fn add_nodes(text: &str) -> Call {
-    let call = Call::post("/nodes/many")
+    let call = Call::post("/nodes/bulk")
         .json(json!({ "text": text }))
         .words(["node", "add"])
         .option("file", "-");
@@ -138,7 +138,7 @@ pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) 
     Call::new(Method::Put, format!("/nodes/{node}/availability"))
         .on(version)
         .json(json!({ "available": available, "reason": reason }))
-        .words(["node", if available { "in" } else { "out" }])
+        .words(["node", if available { "end-maintenance" } else { "start-maintenance" }])
         .word(node.to_string())
         .option("reason", reason)
         .version(version)
@@ -156,7 +156,7 @@ pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
     Call::post(format!("/nodes/{node}/tokens"))
         .json(json!({ "name": name, "days": days }))
         .session_only()
-        .words(["node", "token", "make"])
+        .words(["node", "token", "create"])
         .word(node.to_string())
         .option("name", name)
         .option("days", &days.to_string())

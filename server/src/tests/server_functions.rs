@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use leptos::server_fn::axum::server_fn_paths;
 
-use super::matrix::{ALL, Requirement, Who, World};
+use super::matrix::{ALL, Caller, Requirement, World};
 use super::*;
 
 /// A call: name, required permission, and body (JSON if it starts with a brace, otherwise a form).
@@ -138,7 +138,7 @@ const WRITE_CALLS: &[Row] = &[
 ];
 
 impl World {
-    async fn call(&self, (name, _, sent): &Row, who: Who, place: usize) -> Answer {
+    async fn call(&self, (name, _, sent): &Row, who: Caller, place: usize) -> Answer {
         let places = &self.places[place];
         let mut sent = (*sent).to_owned();
         for (word, of) in [
@@ -177,8 +177,8 @@ impl World {
 }
 
 /// Whether a client may call it. Server functions accept only a session.
-fn lets(takes: Requirement, who: Who, own: bool) -> bool {
-    let is_token = matches!(who, Who::ServiceToken | Who::ScopedToken | Who::FullToken);
+fn lets(takes: Requirement, who: Caller, own: bool) -> bool {
+    let is_token = matches!(who, Caller::ServiceToken | Caller::ScopedToken | Caller::FullToken);
     takes == Requirement::Open || (!is_token && takes.lets(who, own))
 }
 
@@ -213,7 +213,7 @@ async fn clients_call_only_permitted_server_functions() {
                 continue;
             }
             let answer = world.call(row, who, place).await;
-            let is_nobody = who == Who::Nobody || !world.everybody[&who].0.eq("cookie");
+            let is_nobody = who == Caller::Nobody || !world.everybody[&who].0.eq("cookie");
             let wanted = if is_nobody { 401 } else { 403 };
             let what = format!("{who:?} {} {}", row.0, ["own", "other"][place]);
             assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());

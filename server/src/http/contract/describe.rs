@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::AppState;
 use crate::http::contract::{ROOT, Version};
-use crate::http::problems::{Asked, Given, Perhaps, Place, Refusal};
+use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::{Client, SignedIn};
 
 /// Schema generators for the input and the output form of each type.
@@ -39,19 +39,19 @@ impl Forms {
 
 /// The required authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Asker {
+pub(crate) enum Caller {
     #[default]
     Anonymous,
     /// A signed-in user, or their token.
     Person,
-    /// A machine with its own token.
-    Machine,
+    /// A node with its own token.
+    Node,
 }
 
 /// The parts of an operation's description that its types define.
-pub(crate) struct Sketch<'f> {
+pub(crate) struct OperationTypes<'f> {
     pub forms: &'f mut Forms,
-    pub caller: Asker,
+    pub caller: Caller,
     /// Schemas of the path parameters, in order.
     pub places: Vec<Value>,
     /// Schemas of the query parameters, and whether each is required.
@@ -64,11 +64,11 @@ pub(crate) struct Sketch<'f> {
     pub located: bool,
 }
 
-impl<'f> Sketch<'f> {
+impl<'f> OperationTypes<'f> {
     pub(crate) fn new(forms: &'f mut Forms) -> Self {
         Self {
             forms,
-            caller: Asker::default(),
+            caller: Caller::default(),
             places: Vec::new(),
             query: BTreeMap::new(),
             body: None,
@@ -79,81 +79,81 @@ impl<'f> Sketch<'f> {
 }
 
 /// An extractor that describes its input.
-pub(crate) trait Asks {
+pub(crate) trait DescribeInput {
     /// Adds its input.
-    fn ask(sketch: &mut Sketch<'_>);
+    fn describe(types: &mut OperationTypes<'_>);
 }
 
 /// A response that describes itself.
-pub(crate) trait OperationOutput {
+pub(crate) trait DescribeOutput {
     /// Adds the response.
-    fn say(sketch: &mut Sketch<'_>);
+    fn describe(types: &mut OperationTypes<'_>);
 }
 
 /// A handler whose signature describes its operation. `N` is the tuple of its arguments.
-pub(crate) trait Told<N> {
+pub(crate) trait Describe<N> {
     /// Adds all arguments and the response.
-    fn tell(sketch: &mut Sketch<'_>);
+    fn describe(types: &mut OperationTypes<'_>);
 }
 
-macro_rules! told {
+macro_rules! describe {
     ($($argument:ident)*) => {
-        impl<F, R, A, $($argument),*> Told<(R, A, $($argument,)*)> for F
+        impl<F, R, A, $($argument),*> Describe<(R, A, $($argument,)*)> for F
         where
             F: Fn($($argument),*) -> R,
             R: Future<Output = A>,
-            A: OperationOutput,
-            $($argument: Asks,)*
+            A: DescribeOutput,
+            $($argument: DescribeInput,)*
         {
-            fn tell(sketch: &mut Sketch<'_>) {
-                $($argument::ask(sketch);)*
-                A::say(sketch);
+            fn describe(types: &mut OperationTypes<'_>) {
+                $($argument::describe(types);)*
+                A::describe(types);
             }
         }
     };
 }
 
-told! {}
-told! { A1 }
-told! { A1 A2 }
-told! { A1 A2 A3 }
-told! { A1 A2 A3 A4 }
-told! { A1 A2 A3 A4 A5 }
-told! { A1 A2 A3 A4 A5 A6 }
+describe! {}
+describe! { A1 }
+describe! { A1 A2 }
+describe! { A1 A2 A3 }
+describe! { A1 A2 A3 A4 }
+describe! { A1 A2 A3 A4 A5 }
+describe! { A1 A2 A3 A4 A5 A6 }
 
-impl Asks for State<AppState> {
-    fn ask(_: &mut Sketch<'_>) {}
+impl DescribeInput for State<AppState> {
+    fn describe(_: &mut OperationTypes<'_>) {}
 }
 
-impl Asks for HeaderMap {
-    fn ask(_: &mut Sketch<'_>) {}
+impl DescribeInput for HeaderMap {
+    fn describe(_: &mut OperationTypes<'_>) {}
 }
 
-impl Asks for Client {
-    fn ask(_: &mut Sketch<'_>) {}
+impl DescribeInput for Client {
+    fn describe(_: &mut OperationTypes<'_>) {}
 }
 
-impl Asks for SignedIn {
-    fn ask(sketch: &mut Sketch<'_>) {
-        sketch.caller = Asker::Person;
+impl DescribeInput for SignedIn {
+    fn describe(types: &mut OperationTypes<'_>) {
+        types.caller = Caller::Person;
     }
 }
 
-impl<T: JsonSchema> Asks for Place<T> {
-    fn ask(sketch: &mut Sketch<'_>) {
-        let schema = Value::from(sketch.forms.read.subschema_for::<T>());
+impl<T: JsonSchema> DescribeInput for PathParams<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        let schema = Value::from(types.forms.read.subschema_for::<T>());
         // A tuple has one element for each path parameter.
         match schema.get("prefixItems").and_then(Value::as_array) {
-            Some(parts) => sketch.places.extend(parts.iter().cloned()),
-            None => sketch.places.push(schema),
+            Some(parts) => types.places.extend(parts.iter().cloned()),
+            None => types.places.push(schema),
         }
     }
 }
 
-impl<T: JsonSchema> Asks for Asked<T> {
-    fn ask(sketch: &mut Sketch<'_>) {
-        let schema = T::json_schema(&mut sketch.forms.read);
-        sketch.query.extend(words(&schema));
+impl<T: JsonSchema> DescribeInput for QueryParams<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        let schema = T::json_schema(&mut types.forms.read);
+        types.query.extend(words(&schema));
     }
 }
 
@@ -193,30 +193,30 @@ fn without_null(mut schema: Value) -> Value {
     schema
 }
 
-impl<T: JsonSchema> Asks for Given<T> {
-    fn ask(sketch: &mut Sketch<'_>) {
-        sketch.body = Some((sketch.forms.read.subschema_for::<T>().into(), true));
+impl<T: JsonSchema> DescribeInput for JsonBody<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        types.body = Some((types.forms.read.subschema_for::<T>().into(), true));
     }
 }
 
-impl<T: JsonSchema> Asks for Perhaps<T> {
-    fn ask(sketch: &mut Sketch<'_>) {
-        sketch.body = Some((sketch.forms.read.subschema_for::<T>().into(), false));
+impl<T: JsonSchema> DescribeInput for OptionalJson<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        types.body = Some((types.forms.read.subschema_for::<T>().into(), false));
     }
 }
 
-impl<T: JsonSchema> OperationOutput for Json<T> {
-    fn say(sketch: &mut Sketch<'_>) {
-        let schema = sketch.forms.written.subschema_for::<T>();
-        sketch.answer = Some((StatusCode::OK, schema.into()));
+impl<T: JsonSchema> DescribeOutput for Json<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        let schema = types.forms.written.subschema_for::<T>();
+        types.answer = Some((StatusCode::OK, schema.into()));
     }
 }
 
 /// A response with an explicit status is about a created resource.
-impl<T: JsonSchema> OperationOutput for (StatusCode, Json<T>) {
-    fn say(sketch: &mut Sketch<'_>) {
-        let schema = sketch.forms.written.subschema_for::<T>();
-        sketch.answer = Some((StatusCode::CREATED, schema.into()));
+impl<T: JsonSchema> DescribeOutput for (StatusCode, Json<T>) {
+    fn describe(types: &mut OperationTypes<'_>) {
+        let schema = types.forms.written.subschema_for::<T>();
+        types.answer = Some((StatusCode::CREATED, schema.into()));
     }
 }
 
@@ -235,10 +235,10 @@ impl<T: Serialize> IntoResponse for Created<T> {
     }
 }
 
-impl<T: JsonSchema> OperationOutput for Created<T> {
-    fn say(sketch: &mut Sketch<'_>) {
-        <(StatusCode, Json<T>)>::say(sketch);
-        sketch.located = true;
+impl<T: JsonSchema> DescribeOutput for Created<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        <(StatusCode, Json<T>)>::describe(types);
+        types.located = true;
     }
 }
 
@@ -254,33 +254,33 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
     }
 }
 
-impl<T: JsonSchema> OperationOutput for Versioned<T> {
-    fn say(sketch: &mut Sketch<'_>) {
-        Json::<T>::say(sketch);
+impl<T: JsonSchema> DescribeOutput for Versioned<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        Json::<T>::describe(types);
     }
 }
 
 /// With extra headers.
-impl<const N: usize, T: OperationOutput> OperationOutput for ([(HeaderName, HeaderValue); N], T) {
-    fn say(sketch: &mut Sketch<'_>) {
-        T::say(sketch);
+impl<const N: usize, T: DescribeOutput> DescribeOutput for ([(HeaderName, HeaderValue); N], T) {
+    fn describe(types: &mut OperationTypes<'_>) {
+        T::describe(types);
     }
 }
 
 /// With a renewed session cookie.
-impl<T: OperationOutput> OperationOutput for (CookieJar, T) {
-    fn say(sketch: &mut Sketch<'_>) {
-        T::say(sketch);
+impl<T: DescribeOutput> DescribeOutput for (CookieJar, T) {
+    fn describe(types: &mut OperationTypes<'_>) {
+        T::describe(types);
     }
 }
 
-impl<T: OperationOutput> OperationOutput for Result<T, Refusal> {
-    fn say(sketch: &mut Sketch<'_>) {
-        T::say(sketch);
+impl<T: DescribeOutput> DescribeOutput for Result<T, Refusal> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        T::describe(types);
     }
 }
 
 /// [`Op`](crate::http::contract::Op) has the content types.
-impl OperationOutput for Response {
-    fn say(_: &mut Sketch<'_>) {}
+impl DescribeOutput for Response {
+    fn describe(_: &mut OperationTypes<'_>) {}
 }

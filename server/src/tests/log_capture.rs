@@ -19,9 +19,9 @@ thread_local! {
     static CAPTURED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-struct Ear;
+struct CaptureWriter;
 
-impl Write for Ear {
+impl Write for CaptureWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         CAPTURED.with_borrow_mut(|heard| {
             if let Some(heard) = heard {
@@ -36,10 +36,10 @@ impl Write for Ear {
     }
 }
 
-/// Captures everything that this thread logs, at trace level, until [`Listening::end`].
-pub(super) struct Listening(());
+/// Captures everything that this thread logs, at trace level, until [`LogCapture::end`].
+pub(super) struct LogCapture(());
 
-impl Listening {
+impl LogCapture {
     pub(super) fn begin() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -47,7 +47,7 @@ impl Listening {
                 .with_max_level_hint(LevelFilter::TRACE);
             let layer = tracing_subscriber::fmt::layer()
                 .with_ansi(false)
-                .with_writer(|| Ear)
+                .with_writer(|| CaptureWriter)
                 .with_filter(wanted);
             tracing_subscriber::registry().with(layer).init();
         });
@@ -63,7 +63,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for LogCapture {
     fn drop(&mut self) {
         CAPTURED.set(None);
     }

@@ -15,7 +15,7 @@ use crate::ids::PersonId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ReviewStatus {
     /// It is not the newest version of an open proposal.
     Replaced,
     /// Its base changed after it was submitted.
@@ -32,7 +32,7 @@ pub enum Standing {
     Open,
 }
 
-impl Standing {
+impl ReviewStatus {
     /// The status that follows from the gate.
     pub fn of(gate: &GateResult) -> Self {
         if gate.is_open() {
@@ -79,13 +79,13 @@ pub fn turn(
             verdict.kind != VerdictKind::Approve || approval_counts(facts, person)
         })
     };
-    match Standing::of(gate) {
-        Standing::Unreviewed
+    match ReviewStatus::of(gate) {
+        ReviewStatus::Unreviewed
             if may_judge(facts, person).is_ok() && facts.can_count(person) && !said() =>
         {
             Some(ReviewAction::Judge)
         }
-        Standing::Open if can_commit => Some(ReviewAction::Commit),
+        ReviewStatus::Open if can_commit => Some(ReviewAction::Commit),
         _ => None,
     }
 }
@@ -132,38 +132,38 @@ mod tests {
         }
     }
 
-    fn standing(facts: &Facts) -> Standing {
-        Standing::of(&evaluate(facts))
+    fn review_status(facts: &Facts) -> ReviewStatus {
+        ReviewStatus::of(&evaluate(facts))
     }
 
     #[test]
     fn standing_is_first_rule_to_fix() {
         let mut facts = approved();
-        assert_eq!(standing(&facts), Standing::Open);
+        assert_eq!(review_status(&facts), ReviewStatus::Open);
         facts.open_threads.push("2".into());
-        assert_eq!(standing(&facts), Standing::Discussed, "its reviews are there");
+        assert_eq!(review_status(&facts), ReviewStatus::Discussed, "its reviews are there");
         facts.verdicts.clear();
-        assert_eq!(standing(&facts), Standing::Unreviewed);
+        assert_eq!(review_status(&facts), ReviewStatus::Unreviewed);
         facts.lint.push("the jig is off".into());
-        assert_eq!(standing(&facts), Standing::Faulty, "no approval helps that");
+        assert_eq!(review_status(&facts), ReviewStatus::Faulty, "no approval helps that");
         facts.verdicts.push(Verdict {
             person: person(3),
             kind: VerdictKind::RequestChanges,
             at: 0,
             void: false,
         });
-        assert_eq!(standing(&facts), Standing::Objected);
+        assert_eq!(review_status(&facts), ReviewStatus::Objected);
         facts.moved_documents.push("n1".into());
-        assert_eq!(standing(&facts), Standing::Stale);
+        assert_eq!(review_status(&facts), ReviewStatus::Stale);
         facts.newest = false;
-        assert_eq!(standing(&facts), Standing::Replaced);
+        assert_eq!(review_status(&facts), ReviewStatus::Replaced);
     }
 
     #[test]
     fn gate_without_rules_is_blocked() {
         let none =
             GateResult { rules: Vec::new(), approvals: 9, needed: 1, can_approve: Vec::new() };
-        assert_eq!(Standing::of(&none), Standing::Unreviewed);
+        assert_eq!(ReviewStatus::of(&none), ReviewStatus::Unreviewed);
     }
 
     #[test]
